@@ -1,4 +1,4 @@
-"""Helpers for the tests of the application that ships log files."""
+"""Helpers for the tests of ``producer ship``."""
 
 import argparse
 import gzip
@@ -23,16 +23,16 @@ from producer.spark.errors import DeliveryFailedError
 from producer.spark.executor import leased_producer
 from tests.spark.conftest import LOGSTORE, PROJECT, _own_producers, _unmeasured_processes, project_of, server
 
-#: What these tests share with those of the connector.
+#: The fixtures shared with the tests of the connector.
 __all__ = ["LOGSTORE", "PROJECT", "_own_producers", "_unmeasured_processes", "project_of", "server"]
 
-#: How long a test waits for what another process does, seconds.
+#: Maximum wait for another process, seconds.
 PATIENCE = 120.0
 
 
 @pytest.fixture
 def make_job(server: LogHubServer) -> Callable[..., ShipJob]:
-    """Makes jobs that ship into the server."""
+    """Return a function that makes jobs for the server."""
 
     def make(*, producer: dict[str, object] | None = None, **options: object) -> ShipJob:
         given = {"linger_ms": 100, "base_retry_backoff_ms": 10, **(producer or {})}
@@ -44,7 +44,7 @@ def make_job(server: LogHubServer) -> Callable[..., ShipJob]:
 
 
 def ship_splits(splits: Iterable[Split], job: ShipJob) -> Figures:
-    """What a task does for one portion, in this process; raises what it failed for."""
+    """Ship one portion in this process, as a task does; raise its error."""
     with leased_producer(job.project, config=job.config) as producer:
         figures = PortionSender(producer, job).ship(Portion(tuple(splits)))[0]
     if figures.lost:
@@ -55,7 +55,7 @@ def ship_splits(splits: Iterable[Split], job: ShipJob) -> Figures:
 
 
 def held(server: LogHubServer) -> list[dict[str, str]]:
-    """The fields and the tags of every log that the server holds, by file and offset."""
+    """Return the fields and tags of every log on the server, by file and offset."""
     logs = [
         dict(log.contents) | {f"__tag__:{name}": value for name, value in log.tags.items()}
         for log in server.logs(PROJECT, LOGSTORE)
@@ -66,12 +66,12 @@ def held(server: LogHubServer) -> list[dict[str, str]]:
 
 
 def contents(server: LogHubServer, path: Path | str | None = None) -> list[str]:
-    """The lines that the server holds, of one file or of all."""
+    """Return the lines on the server, of one file or of all."""
     return [log["content"] for log in held(server) if path is None or log["__tag__:__path__"] == str(path)]
 
 
 def write_logs(folder: Path, lines: int = 3000) -> None:
-    """Files of every kind that the job reads."""
+    """Write files of every kind that the job reads."""
     (folder / "sub").mkdir()
     (folder / "json.log").write_text("".join(json.dumps({"n": number, "k": "é"}) + "\n" for number in range(lines)))
     (folder / "sub" / "crlf.log").write_bytes(b"".join(b"line %d\r\n" % number for number in range(lines)))
@@ -81,7 +81,7 @@ def write_logs(folder: Path, lines: int = 3000) -> None:
 
 
 def ship_arguments(server: LogHubServer, *arguments: object) -> list[str]:
-    """The command line of ``producer ship`` into the server, without the command."""
+    """Return the arguments of ``producer ship`` into the server."""
     return [
         *map(str, arguments),
         f"--endpoint={server.endpoint}",
@@ -95,7 +95,7 @@ def ship_arguments(server: LogHubServer, *arguments: object) -> list[str]:
 
 
 def parse_ship(arguments: list[str]) -> argparse.Namespace:
-    """The parsed command line of ``producer ship``."""
+    """Parse the arguments of ``producer ship``."""
     from producer.cli.ship import add_arguments
 
     parser = argparse.ArgumentParser()
@@ -104,14 +104,14 @@ def parse_ship(arguments: list[str]) -> argparse.Namespace:
 
 
 def start_ship(*arguments: str) -> subprocess.Popen[str]:
-    """``producer ship`` in a process of its own, on one core."""
+    """Start ``producer ship`` in its own process, on one core."""
     environment = {name: value for name, value in os.environ.items() if not name.startswith("PYSPARK_")}
     command = [sys.executable, "-m", "producer", "ship", *arguments, "--master=local[1,4]"]
     return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=environment)
 
 
 def wait_for(condition: Callable[[], bool], process: subprocess.Popen[str]) -> None:
-    """Wait until something is so, as long as the process that is to bring it about lives."""
+    """Wait for a condition while the process lives that should fulfil it."""
     deadline = time.monotonic() + PATIENCE
     while not condition():
         assert process.poll() is None, process.communicate()[1]

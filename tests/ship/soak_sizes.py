@@ -1,6 +1,6 @@
-"""A million small files, and one of ten gigabytes: memory stays flat, the bar tells the truth. ``make soak`` runs it.
+"""A million small files, and one of ten gigabytes: memory stays flat, and the bar is correct (``make soak``).
 
-``PRODUCER_SOAK_SHARE=0.01`` makes less of both. The disk needs five gigabytes, and ten.
+``PRODUCER_SOAK_SHARE=0.01`` uses smaller sizes. The disk needs five gigabytes, and ten.
 """
 
 import io
@@ -27,12 +27,12 @@ pytestmark = pytest.mark.timeout(4 * 3600)  # a file is a request: a million tak
 SHARE = float(os.environ.get("PRODUCER_SOAK_SHARE", "1"))
 FILES, LARGE_BYTES = int(1_000_000 * SHARE), int(10_000_000_000 * SHARE)
 _LINE = b"2024-01-01T00:00:00Z INFO it was said, and nobody has answered\n"
-# What the memory of driver and workers may grow by after the first part of the way, bytes.
+# Maximum growth of the memory of driver and workers after the first part, bytes.
 _GROWTH = 64 << 20
 
 
 class Bar:
-    """What the bar has told, and what memory was used at that moment."""
+    """A progress bar that records its state with the used memory."""
 
     def __init__(self) -> None:
         self.told: list[tuple[int, float, int]] = []
@@ -42,7 +42,7 @@ class Bar:
         self.told.append((int(task.completed), float(task.total or 0), _memory()))
 
     def check(self, size: int) -> None:
-        """It never goes back, is never ahead of what is known, and ends with all; memory is flat."""
+        """Check that the bar never decreases or exceeds the known total, ends at 100 %, and memory is flat."""
         shipped = [each for each, _, _ in self.told]
         assert shipped == sorted(shipped)
         assert all(each <= known <= size for each, known, _ in self.told)
@@ -52,7 +52,7 @@ class Bar:
 
 
 def _memory() -> int:
-    """Bytes that this process and its children use."""
+    """Return the memory of this process and its children, bytes."""
     children = [path.read_text().split() for path in Path("/proc/self/task").glob("*/children")]
     return sum(map(_resident, ["self", *itertools.chain(*children)]))
 
@@ -60,7 +60,7 @@ def _memory() -> int:
 def _resident(number: str) -> int:
     try:
         return int(Path(f"/proc/{number}/statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except OSError:  # it has ended
+    except OSError:  # The process has ended.
         return 0
 
 
@@ -88,7 +88,7 @@ def _shipped(path: Path) -> Iterator[tuple[Shipment, dict[str, Any]]]:
 
 
 def test_a_million_small_files(tmp_path: Path, bar: Bar) -> None:
-    """Each is read once, whether the search has ended or not."""
+    """Each of a million files is read once, before and after the search has ended."""
     for number in range(FILES):
         folder = tmp_path / str(number // 1000)
         folder.mkdir(exist_ok=True)
@@ -100,7 +100,7 @@ def test_a_million_small_files(tmp_path: Path, bar: Bar) -> None:
 
 
 def test_one_large_file(tmp_path: Path, bar: Bar) -> None:
-    """Its ranges are shipped beside each other."""
+    """The ranges of a large file are shipped concurrently."""
     lines = LARGE_BYTES // len(_LINE)
     with (tmp_path / "large.log").open("wb") as file:
         for first in range(0, lines, 100_000):

@@ -1,4 +1,4 @@
-"""producer ship: a real Spark job into a real server, and what a person sees of it."""
+"""``producer ship`` with real Spark jobs and a real server, and its output."""
 
 import contextlib
 import gzip
@@ -51,14 +51,14 @@ def run_job(spark: SparkSession, path: Path, job: ShipJob, **options: int) -> Sh
 
 @pytest.fixture
 def on_test_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The command uses the tests' session and leaves it running."""
+    """Make the command use the session of the tests, and leave it running."""
     monkeypatch.setattr(spark_engine, "running_context", lambda **_: contextlib.nullcontext(spark.sparkContext))
     monkeypatch.setattr(SparkSession, "stop", lambda _: None)
 
 
 @pytest.mark.usefixtures("on_test_session")
 def test_files_are_shipped_without_sql(tmp_path: Path, server: LogHubServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is shipped once needs no session, whose start takes two seconds."""
+    """Shipping once needs no session, whose start takes two seconds."""
     monkeypatch.setattr(SparkEngine, "session", property(lambda _: pytest.fail("a session was started")))
     (tmp_path / "a.log").write_text("a\n")
     assert cli.run(parse_ship(ship_arguments(server, tmp_path / "a.log"))) == 0
@@ -68,7 +68,7 @@ def test_files_are_shipped_without_sql(tmp_path: Path, server: LogHubServer, mon
 def test_every_line_of_a_directory_arrives_once_and_unchanged(
     spark: SparkSession, tmp_path: Path, server: LogHubServer, make_job: MakeJob
 ) -> None:
-    """Files of every kind, cut into many partitions, are on the server byte for byte."""
+    """Every line of files of every kind, in many partitions, is on the server byte for byte."""
     write_logs(tmp_path)
     shipment = run_job(spark, tmp_path, make_job(), partition_bytes=20_000)
     assert shipment.failure is None
@@ -82,7 +82,7 @@ def test_every_line_of_a_directory_arrives_once_and_unchanged(
 def test_portion_whose_request_was_refused_is_tried_again(
     spark: SparkSession, tmp_path: Path, server: LogHubServer, make_job: MakeJob
 ) -> None:
-    """A refusal that is not about the records fails the attempt; the task's next one delivers everything."""
+    """A refusal that does not blame the records fails the attempt, and the next one delivers everything."""
     (tmp_path / "a.log").write_text("one\ntwo\nthree\n")
     server.faults.add(answer(404, "LogStoreNotExist"), times=1, operation="PutLogs")
     shipment = run_job(spark, tmp_path, make_job(parser="text"))
@@ -94,7 +94,7 @@ def test_portion_whose_request_was_refused_is_tried_again(
 def test_job_fails_when_records_are_refused_for_good(
     spark: SparkSession, tmp_path: Path, server: LogHubServer, make_job: MakeJob
 ) -> None:
-    """The job fails at the first attempt, and its reason is one line without a trace or a secret."""
+    """Refused records fail the job at the first attempt, with a reason of one line without a trace or secret."""
     (tmp_path / "a.log").write_text("one\n")
     server.faults.add(answer(400, "PostBodyInvalid", "no good"), operation="PutLogs")
     shipment = run_job(spark, tmp_path, make_job())
@@ -111,7 +111,7 @@ def test_job_fails_when_records_are_refused_for_good(
 def test_attempts_of_an_earlier_run_are_not_those_of_the_next(
     make_job: MakeJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also where it stands in memory where the earlier one stood."""
+    """Attempts of an earlier run are not counted for the next, even at the same memory address."""
     monkeypatch.setattr(spark_engine, "id", lambda _: 7, raising=False)
     runs = [SparkRun(MagicMock(), [], make_job()) for _ in range(2)]
     assert all(run.wait(PATIENCE) for run in runs)
@@ -121,7 +121,7 @@ def test_attempts_of_an_earlier_run_are_not_those_of_the_next(
 def test_other_records_of_a_failed_job_are_those_of_the_file(
     spark: SparkSession, tmp_path: Path, server: LogHubServer, make_job: MakeJob
 ) -> None:
-    """A task that ran twice left copies that have the same file and offset, so a reader can tell them."""
+    """Copies left by a repeated task have the same file and offset, so that a reader can recognise them."""
     (tmp_path / "a.log").write_text("".join(f"line {number}\n" for number in range(1000)))
     puts = iter(range(10_000))
 
@@ -139,7 +139,7 @@ def test_other_records_of_a_failed_job_are_those_of_the_file(
 
 @pytest.mark.usefixtures("on_test_session")
 def test_command_ships_and_reports(tmp_path: Path, server: LogHubServer, capsys: pytest.CaptureFixture[str]) -> None:
-    """The command ends with 0 and a table of what was done."""
+    """The command ends with 0 and a table of the results."""
     (tmp_path / "a.log").write_text("INFO one\nWARN two\nodd\n")
     arguments = ship_arguments(server, tmp_path, "--parser=regex", r"--pattern=(?P<level>[A-Z]+) (?P<message>.*)")
     assert cli.run(parse_ship([*arguments, "--topic=web", "--source=host-1"])) == 0
@@ -170,7 +170,7 @@ def test_command_ships_and_reports(tmp_path: Path, server: LogHubServer, capsys:
 def test_command_fails_when_a_record_was_not_acknowledged(
     tmp_path: Path, server: LogHubServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The exit code is 1, the reason is on stderr, and the table says that the job failed."""
+    """Without an acknowledgement the exit code is 1, the reason is on stderr, and the table shows the failure."""
     (tmp_path / "a.log").write_text("one\n")
     server.faults.add(answer(404, "LogStoreNotExist", "no such logstore"), operation="PutLogs")
     assert cli.run(parse_ship(ship_arguments(server, tmp_path))) == 1
@@ -184,7 +184,7 @@ def test_command_fails_when_a_record_was_not_acknowledged(
 def test_command_tells_what_it_leaves_out(
     tmp_path: Path, server: LogHubServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Binary files of a directory are named; a directory without logs is no error."""
+    """Skipped binary files of a directory are named; a directory without logs is no error."""
     (tmp_path / "wtmp").write_bytes(b"\0")
     assert cli.run(parse_ship(ship_arguments(server, tmp_path))) == 0
     shown = capsys.readouterr().out.replace("\n", "")
@@ -226,14 +226,14 @@ def test_wrong_use_is_told_before_spark_is_started(
     extra: list[str],
     said: str,
 ) -> None:
-    """The exit code is 2 and the message says what to do, at once."""
+    """Invalid use is refused before Spark starts, with exit code 2 and the remedy."""
     monkeypatch.setattr(spark_engine, "running_context", lambda **_: pytest.fail("Spark was started"))
     assert cli.run(parse_ship([*ship_arguments(server, "/no/such/file"), *extra])) == 2
     assert said in capsys.readouterr().err
 
 
 def test_empty_path_is_not_this_directory(server: LogHubServer, capsys: pytest.CaptureFixture[str]) -> None:
-    """It is a shell's variable that is not set; nothing is shipped of where the command happens to be started."""
+    """An empty path, such as an unset shell variable, is refused."""
     assert cli.run(parse_ship(ship_arguments(server, ""))) == 2
     assert "a PATH is empty" in capsys.readouterr().err
 
@@ -241,7 +241,7 @@ def test_empty_path_is_not_this_directory(server: LogHubServer, capsys: pytest.C
 def test_closed_standard_input_is_no_file_that_was_opened_since(
     server: LogHubServer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """``producer ship - <&-`` ends at once: its descriptor is another file's by then, which would be waited for."""
+    """``producer ship - <&-`` ends at once, and does not read another file with its descriptor."""
     monkeypatch.setattr("sys.stdin", None)
     assert cli.run(parse_ship(ship_arguments(server, "-"))) == 2
     assert "there is no standard input" in capsys.readouterr().err
@@ -249,7 +249,7 @@ def test_closed_standard_input_is_no_file_that_was_opened_since(
 
 @pytest.mark.parametrize("missing", ["LOGHUB_ACCESS_KEY_ID", "LOGHUB_ACCESS_KEY_SECRET"])
 def test_missing_credentials_are_told_by_name(missing: str) -> None:
-    """Which variable to set is in the message."""
+    """The error for missing credentials names the variable to set."""
     environ = {"LOGHUB_ACCESS_KEY_ID": "id", "LOGHUB_ACCESS_KEY_SECRET": "secret"}
     del environ[missing]
     args = parse_ship(["x", "--endpoint=http://localhost:1", "--project=p", "--logstore=l"])
@@ -258,7 +258,7 @@ def test_missing_credentials_are_told_by_name(missing: str) -> None:
 
 
 def test_credentials_come_from_the_environment() -> None:
-    """Keys and a token in the environment are used, and shown by no repr."""
+    """Keys and a token from the environment are used, and shown by no repr."""
     environ = {
         "LOGHUB_ACCESS_KEY_ID": "the-id",
         "LOGHUB_ACCESS_KEY_SECRET": "the-secret",
@@ -274,7 +274,7 @@ def test_credentials_come_from_the_environment() -> None:
 
 @pytest.mark.parametrize("argument", ["--max-line-bytes=10", "--max-line-bytes=2000000", "--partition-bytes=0"])
 def test_number_out_of_range_is_refused(argument: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """The message names the option, the range and the value."""
+    """A number out of range is refused with the option, the range and the value."""
     with pytest.raises(SystemExit):
         parse_ship(["x", "--endpoint=http://localhost:1", "--project=p", "--logstore=l", argument])
     name, _, value = argument.partition("=")
@@ -286,7 +286,7 @@ def test_number_out_of_range_is_refused(argument: str, capsys: pytest.CaptureFix
 def test_a_run_that_finds_nothing_new_says_so(
     tmp_path: Path, server: LogHubServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A table of zeros alone looks like something that went wrong."""
+    """A run without new lines says so, next to a table of zeros."""
     (tmp_path / "a.log").write_text("one\n")
     checkpoint = tmp_path / "checkpoint"
     arguments = ship_arguments(
@@ -301,7 +301,7 @@ def test_a_run_that_finds_nothing_new_says_so(
 def test_a_run_without_a_checkpoint_says_that_the_next_one_sends_all_again(
     tmp_path: Path, server: LogHubServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """And how it would not; one with a checkpoint, or that failed, does not say so."""
+    """A run without a checkpoint says that the next one sends all lines again, and how to avoid it."""
     (tmp_path / "a.log").write_text("one\n")
     arguments = ship_arguments(server, tmp_path / "a.log", "--engine=local")
     for more, said in ([], True), (["--follow", "--once", f"--checkpoint={tmp_path / 'c'}"], False):
@@ -316,7 +316,7 @@ def test_a_run_without_a_checkpoint_says_that_the_next_one_sends_all_again(
 def test_an_empty_file_is_said_to_have_no_line(
     tmp_path: Path, server: LogHubServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """And not that the next run would send it again."""
+    """An empty file is reported as having no line."""
     (tmp_path / "a.log").write_text("")
     assert cli.run(parse_ship(ship_arguments(server, tmp_path / "a.log", "--engine=local"))) == 0
     out = capsys.readouterr().out
@@ -339,7 +339,7 @@ def test_an_empty_file_is_said_to_have_no_line(
 def test_what_cannot_be_read_makes_the_exit_code_say_so(
     mode: list[str], tmp_path: Path, server: LogHubServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """In every mode, and each time: everything else is shipped, all that is not is named, and an option allows it."""
+    """Unreadable files set the exit code in every mode, unless an option allows them; all other files are shipped."""
     logs = tmp_path / "logs"
     logs.mkdir()
     (logs / "a.log").write_text("line\n")
@@ -360,7 +360,7 @@ def test_what_cannot_be_read_makes_the_exit_code_say_so(
 def test_a_path_that_is_not_there_is_no_success_of_a_run_that_ends(
     tmp_path: Path, server: LogHubServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A job of cron that follows a name with a mistake in it does not say that nothing is new."""
+    """A run that ends by itself fails if a followed path does not exist."""
     arguments = ["--engine=local", "--follow", "--once", f"--checkpoint={tmp_path / 'c'}"]
     assert cli.run(parse_ship(ship_arguments(server, tmp_path / "aap.log", *arguments))) == 1
     assert "aap.log: cannot be read: No such file or directory" in capsys.readouterr().err
@@ -369,7 +369,7 @@ def test_a_path_that_is_not_there_is_no_success_of_a_run_that_ends(
 def test_a_dry_run_shows_the_first_record_of_each_file_and_sends_nothing(
     tmp_path: Path, server: LogHubServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """With what is left out, and how many lines are of a known format; nothing but a question comes to LogHub."""
+    """A dry run shows the first record of each file, skipped files and counts, and sends nothing."""
     (tmp_path / "a.log").write_text('{"n":1,"text":"[red]"}\nplain\nlast')
     (tmp_path / "b.bin").write_bytes(b"\0")
     assert cli.run(parse_ship(ship_arguments(server, tmp_path, "--dry-run"))) == 0
@@ -385,7 +385,7 @@ def test_a_dry_run_shows_the_first_record_of_each_file_and_sends_nothing(
 def test_a_compressed_file_that_was_read_in_part_is_not_called_unsent_as_a_whole(
     tmp_path: Path, server: LogHubServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The report says that the rest is not sent, counts an empty file, too, and no failed attempts that were none."""
+    """A partly read compressed file is reported with its unsent rest, and an empty file is counted."""
     packed = gzip.compress(b"".join(b"%d\n" % number for number in range(1000)))
     (tmp_path / "a.gz").write_bytes(packed[:-8])
     (tmp_path / "b.log").write_text("line\n")
@@ -398,7 +398,7 @@ def test_a_compressed_file_that_was_read_in_part_is_not_called_unsent_as_a_whole
 
 
 def test_a_dry_run_lists_every_file(tmp_path: Path, server: LogHubServer, capsys: pytest.CaptureFixture[str]) -> None:
-    """A damaged file behind ten valid ones is named, with exit code 1."""
+    """A dry run lists every file; a damaged one after ten valid ones gives exit code 1."""
     for number in range(10):
         (tmp_path / f"{number}.log").write_text("line\n")
     (tmp_path / "a.gz").write_bytes(gzip.compress(b"x")[:15])
@@ -411,7 +411,7 @@ def test_a_dry_run_lists_every_file(tmp_path: Path, server: LogHubServer, capsys
 def test_a_name_that_a_terminal_would_obey_is_shown_in_one_line(
     tmp_path: Path, server: LogHubServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A newline or an escape in the name of a file, or in a log, is shown with a backslash."""
+    """A newline or escape in a file name or log is shown with a backslash."""
     (tmp_path / "a\n\x1b[31mb.log").write_text("\x9b31mred\n")
     (tmp_path / "c\rd.bin").write_bytes(b"\0")
     assert cli.run(parse_ship(ship_arguments(server, tmp_path, "--dry-run"))) == 0
@@ -425,7 +425,7 @@ def test_a_name_that_a_terminal_would_obey_is_shown_in_one_line(
 def test_a_dry_run_tells_what_would_fail(
     tmp_path: Path, server: LogHubServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A damaged file is 1, a missing file or none at all 2; what only a checkpoint knows is refused."""
+    """A dry run exits with 1 for a damaged file, 2 for a missing one, and refuses a checkpoint."""
     (tmp_path / "a.gz").write_bytes(gzip.compress(b"x")[:15])
     arguments = ship_arguments(server, tmp_path / "a.gz", "--dry-run")
     assert cli.run(parse_ship(arguments)) == 1
@@ -443,7 +443,7 @@ def test_a_dry_run_tells_what_would_fail(
 def test_a_run_that_ships_what_was_appended_does_not_say_that_nothing_was_new(
     tmp_path: Path, server: LogHubServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """No file is new, but a line is."""
+    """A run that ships appended lines does not report that nothing was new."""
     path = tmp_path / "a.log"
     path.write_text("one\n")
     arguments = ship_arguments(
@@ -462,7 +462,7 @@ def test_a_run_that_ships_what_was_appended_does_not_say_that_nothing_was_new(
 def test_ship_fails_when_nothing_was_acknowledged_for_its_time(
     tmp_path: Path, server: LogHubServer, capsys: pytest.CaptureFixture[str], operation: str, code: int
 ) -> None:
-    """``--ack-timeout`` holds for all attempts together, and for the question before the job."""
+    """``--ack-timeout`` limits all attempts together, and the check before the job."""
     (tmp_path / "a.log").write_text("one\n")
     server.faults.add(delay(PATIENCE), operation=operation, times=100)
     began = time.monotonic()
@@ -475,7 +475,7 @@ def test_ship_fails_when_nothing_was_acknowledged_for_its_time(
 
 @pytest.mark.parametrize("lasting", [False, True], ids=["without a checkpoint", "with one"])
 def test_interrupt_ends_the_command_soon(tmp_path: Path, server: LogHubServer, lasting: bool) -> None:
-    """Ctrl-C while the server is silent: the command ends with 130 and what is known, not with a trace."""
+    """Ctrl-C while the server does not respond ends the command with 130 and its results, without a trace."""
     (tmp_path / "a.log").write_text("one\n")
     silence = server.faults.add(delay(PATIENCE))
     checkpoint = tmp_path / "checkpoint"

@@ -1,4 +1,4 @@
-"""make run: its verdict is right when all is well, and also when it is not."""
+"""``make run`` reports success and failure correctly."""
 
 import contextlib
 import io
@@ -30,7 +30,7 @@ Tamper = Callable[[list[dict[str, str]]], None]
 
 @pytest.fixture
 def on_test_session(spark: SparkSession, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The demonstration uses the tests' session and leaves it running."""
+    """Make the demonstration use the session of the tests, and leave it running."""
     monkeypatch.setattr(spark_engine, "running_context", lambda **_: contextlib.nullcontext(spark.sparkContext))
     monkeypatch.setattr(SparkSession, "stop", lambda _: None)
 
@@ -41,7 +41,7 @@ def tampered(log: dict[str, str], **fields: str) -> None:
 
 @pytest.mark.usefixtures("on_test_session")
 def test_everything_arrived_is_ok(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Made-up logs, plain and compressed, arrive, and the exit code is 0."""
+    """Made-up logs, plain and compressed, are delivered, with exit code 0."""
     write_access_logs(tmp_path, lines=500)
     assert demo.main(["--input", str(tmp_path)]) == 0
     assert "OK: all 1,000 lines of 2 files arrived, once, unchanged" in capsys.readouterr().out
@@ -51,7 +51,7 @@ def test_everything_arrived_is_ok(tmp_path: Path, capsys: pytest.CaptureFixture[
 def test_line_that_came_twice_is_a_failure(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The server stores a batch and drops its answer, so the producer sends it again: the verdict must see that."""
+    """A line stored twice, because the response was lost, is a failure."""
 
     class Forgetful(LogHubServer):
         def __init__(self) -> None:
@@ -67,19 +67,19 @@ def test_line_that_came_twice_is_a_failure(
 
 
 def test_path_that_is_not_there_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    """A wrong INPUT is an error, not a successful run over nothing."""
+    """A missing INPUT is an error, not a success without files."""
     assert demo.main(["--input", "/no/such/file"]) == 2
     assert "/no/such/file" in capsys.readouterr().out
 
 
 def test_directory_without_files_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Nothing to ship is not a demonstration that all arrived."""
+    """A directory without files is an error."""
     assert demo.main(["--input", str(tmp_path)]) == 2
     assert f"there are no files to ship in {tmp_path}" in capsys.readouterr().out
 
 
 def test_failed_job_is_a_failure_though_everything_arrived(tmp_path: Path) -> None:
-    """The verdict does not overlook that the job itself reported a failure."""
+    """A job that reports a failure is a failure, even if all lines are stored."""
     (tmp_path / "a.log").write_text("one\n")
     found = find_files([str(tmp_path)])
     console = Console(file=io.StringIO())
@@ -92,7 +92,7 @@ def test_failed_job_is_a_failure_though_everything_arrived(tmp_path: Path) -> No
     [("one\n", "OK: 1 line of 1 file arrived"), ("one\ntwo\n", "OK: all 2 lines of 1 file arrived")],
 )
 def test_verdict_counts_in_singular_and_plural(tmp_path: Path, text: str, said: str) -> None:
-    """One line is "1 line", two are "2 lines"."""
+    """The verdict uses singular and plural: "1 line", "2 lines"."""
     (tmp_path / "a.log").write_text(text)
     found = find_files([str(tmp_path)])
     shown = io.StringIO()
@@ -101,7 +101,7 @@ def test_verdict_counts_in_singular_and_plural(tmp_path: Path, text: str, said: 
 
 
 def test_machine_without_logs_gets_made_up_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where nothing under /var/log can be read there is still something to show."""
+    """A machine without readable logs uses made-up ones."""
     monkeypatch.setattr(demo, "_newest", lambda _found: demo.Found((), ()))
     found = demo._choose(None, tmp_path, Console(file=io.StringIO()))
     assert [Path(file.path).name for file in found.files] == ["access.log", "access.log.1.gz"]
@@ -109,7 +109,7 @@ def test_machine_without_logs_gets_made_up_ones(tmp_path: Path, monkeypatch: pyt
 
 
 def test_logs_too_large_for_a_demonstration_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The newest files that fit are taken, and the others are named."""
+    """The newest files that fit are used, and the others are named."""
     for name in "ab":
         (tmp_path / name).write_text("x" * 99 + "\n")
     monkeypatch.setattr(demo, "_MOST_BYTES", 150)
@@ -137,7 +137,7 @@ def test_tampering_is_found(
     tamper: Tamper,
     request: pytest.FixtureRequest,
 ) -> None:
-    """Whatever is done to one record, the comparison names its file; done nothing, it finds nothing."""
+    """The comparison names the file of any altered record, and finds nothing in unaltered ones."""
     (tmp_path / "a.log").write_text("one\ntwo\nthree\n")
     files = find_files([str(tmp_path)]).files
     ship_splits(plan(files)[0], make_job(parser="text"))
@@ -151,7 +151,7 @@ def test_tampering_is_found(
 def test_everything_is_read_back_through_the_protocol(
     tmp_path: Path, server: LogHubServer, make_job: Callable[..., ShipJob]
 ) -> None:
-    """More batches than one PullLogs returns, over all shards, come back as the server holds them."""
+    """More batches than one PullLogs returns, from all shards, are read back completely."""
     (tmp_path / "a.log").write_text("".join(f"line {number}\n" for number in range(300)))
     job = make_job(parser="text", producer={"batch_count_threshold": 1})
     ship_splits(plan(find_files([str(tmp_path)]).files)[0], job)

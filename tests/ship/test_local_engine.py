@@ -1,4 +1,4 @@
-"""--engine local: the same portions in processes of this machine, without Spark, and none of them is left behind."""
+"""``--engine local``: the same portions in processes of this machine, without Spark, and no process left."""
 
 import io
 import math
@@ -37,7 +37,7 @@ __all__ = ["start"]
 
 MakeJob = Callable[..., ShipJob]
 
-# A PySpark that nobody may import.
+# A PySpark that must not be imported.
 _NO_SPARK = "raise ImportError('PySpark was imported')"
 
 
@@ -52,7 +52,7 @@ def begin(path: Path, job: ShipJob) -> LocalRun:
 def test_every_line_of_a_directory_arrives_once_and_unchanged(
     tmp_path: Path, server: LogHubServer, make_job: MakeJob
 ) -> None:
-    """Files of every kind, cut into many portions, are on the server byte for byte."""
+    """Every line of files of every kind, in many portions, is on the server byte for byte."""
     write_logs(tmp_path)
     shipment = run_job(tmp_path, make_job(), partition_bytes=20_000)
     assert shipment.failure is None
@@ -65,14 +65,14 @@ def test_every_line_of_a_directory_arrives_once_and_unchanged(
 def test_files_are_shipped_before_all_are_found(
     tmp_path: Path, server: LogHubServer, make_job: MakeJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A directory of very many does not have to be known to its end: the search goes on beside the tasks."""
+    """The first files are shipped before the search has ended."""
     monkeypatch.setattr(shipment, "FIRST_FILES", 64)
     for number in range(300):
         (tmp_path / f"{number:03d}").write_text(f"{number}\n")
     search, stored = Search([str(tmp_path)]), []
 
     class Watched:
-        """The search, and how much was stored each time that it was gone on with."""
+        """A search that records how much was stored at each step."""
 
         @property
         def ended(self) -> bool:
@@ -98,12 +98,12 @@ def test_files_are_shipped_before_all_are_found(
 def test_search_beside_the_tasks_goes_so_far_and_no_further(
     tmp_path: Path, server: LogHubServer, make_job: MakeJob
 ) -> None:
-    """While a part is shipped more is looked for, no more than memory has room for, and not when all are found."""
+    """The search during shipping is limited in files, and stops when all are found."""
     (tmp_path / "a.log").write_text("line\n")
     asked: list[tuple[float, float]] = []
 
     class Noted:
-        """A search that finds nothing more, and ends at the third time that it is gone on with."""
+        """A search that finds nothing more, and ends at its third step."""
 
         found_bytes = 5
 
@@ -132,7 +132,7 @@ def test_search_beside_the_tasks_goes_so_far_and_no_further(
 def test_no_interrupt_comes_between_a_workers_start_and_its_first_step(
     make_job: MakeJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """One that did would end it with a trace: both signals are held until it ignores them, and then let through."""
+    """Signals are blocked until a new worker ignores them, or they would end it with a trace."""
     held_back: list[set[int]] = []
 
     class Process:
@@ -157,12 +157,12 @@ def test_no_interrupt_comes_between_a_workers_start_and_its_first_step(
 def test_bar_shows_a_percentage_while_files_are_still_looked_for(
     tmp_path: Path, server: LogHubServer, make_job: MakeJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It is that of the bytes found so far, not 0 % until the last file of a million is found."""
+    """The percentage is that of the bytes found so far, while the search goes on."""
     for name in ("first", "second"):
         (tmp_path / name).write_text("line\n")
 
     class TwoParts:
-        """A search that finds both files, and gives out one at a time."""
+        """A search that finds both files, and yields one at a time."""
 
         found_bytes = 10
 
@@ -171,7 +171,7 @@ def test_bar_shows_a_percentage_while_files_are_still_looked_for(
             self.ended = False
 
         def advance(self, files: float = math.inf, seconds: float = math.inf) -> None:
-            # It knows that it has ended when more than what was taken is asked for.
+            # It ends at the step after all files were taken.
             self.ended = self.ended or (seconds == math.inf and len(self._left) < 2)
 
         def take(self) -> Found:
@@ -194,7 +194,7 @@ def test_bar_shows_a_percentage_while_files_are_still_looked_for(
 def test_failure_tells_of_all_parts(
     tmp_path: Path, server: LogHubServer, make_job: MakeJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Files of parts that ended well are stored, those that were found and not begun are not sent."""
+    """After a failure, files of completed parts are reported as stored, and found but unstarted ones as not sent."""
     monkeypatch.setattr(shipment, "FIRST_FILES", 64)
     monkeypatch.setattr(shipment, "_MOST_FILES", 64)
     for number in range(200):
@@ -212,13 +212,13 @@ def test_failure_tells_of_all_parts(
     assert done.unsearched == ("files not yet found at the failure were not sent" in told)
     assert told.startswith("all files together: 64 lines stored")
     assert "64 files stored completely" in told
-    # Of as many files as were found by then.
+    # Of the files found by then.
     assert f"{sum(file.unsent_bytes for file in done.files)} bytes not sent" in told
     assert sum(file.unsent_bytes > 0 for file in done.files) >= 64
 
 
 def test_driver_keeps_no_block_of_what_is_stored(tmp_path: Path, server: LogHubServer, make_job: MakeJob) -> None:
-    """Of a portion of many files that ended well a worker hands out a number a file, no name and no place."""
+    """A completed portion reports only a number per file to the driver."""
     for number in range(100):
         (tmp_path / f"{number:03d}").write_text("one\n" * number + "two\n")
     run = begin(tmp_path, make_job(parser="text"))
@@ -230,7 +230,7 @@ def test_driver_keeps_no_block_of_what_is_stored(tmp_path: Path, server: LogHubS
 
 
 def test_portion_that_failed_is_tried_again(tmp_path: Path, server: LogHubServer, make_job: MakeJob) -> None:
-    """A refusal that is not about the records fails the attempt; the next one delivers everything."""
+    """A refusal that does not blame the records fails the attempt, and the next one delivers everything."""
     (tmp_path / "a.log").write_text("one\ntwo\nthree\n")
     server.faults.add(answer(404, "LogStoreNotExist"), times=1, operation="PutLogs")
     shipment = run_job(tmp_path, make_job(parser="text"))
@@ -239,7 +239,7 @@ def test_portion_that_failed_is_tried_again(tmp_path: Path, server: LogHubServer
 
 
 def test_job_fails_when_records_are_refused_for_good(tmp_path: Path, server: LogHubServer, make_job: MakeJob) -> None:
-    """At the first attempt, which another could not change; the reason is one line that names the place, no secret."""
+    """Refused records fail the job at the first attempt, with a one-line reason that has the offset and no secret."""
     (tmp_path / "a.log").write_text("one\n")
     server.faults.add(answer(400, "PostBodyInvalid", "no good"), operation="PutLogs")
     shipment = run_job(tmp_path, make_job())
@@ -253,7 +253,7 @@ def test_job_fails_when_records_are_refused_for_good(tmp_path: Path, server: Log
 def test_no_portion_is_begun_or_tried_again_when_one_has_failed_for_good(
     server: LogHubServer, make_job: MakeJob
 ) -> None:
-    """What another worker still ships is waited for; if it fails as well, it had its last attempt."""
+    """After a permanent failure no portion is started or repeated, but the running ones are awaited."""
     run = LocalRun([], make_job(parser="text"), 2, keep=True)
     first, second = _Task(0, b"", attempts=ATTEMPTS), _Task(1, b"", attempts=1)
     run._tasks.append(_Task(2, b""))
@@ -265,7 +265,7 @@ def test_no_portion_is_begun_or_tried_again_when_one_has_failed_for_good(
 def test_workers_that_cannot_be_forked_are_spawned(
     tmp_path: Path, server: LogHubServer, make_job: MakeJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As on macOS, and for files of hdfs://, whose packages would hang in a fork; they do not run the command again."""
+    """Workers are spawned where they cannot be forked (macOS, hdfs://), and do not run the command again."""
     here = LogFile("/a.log", 1, None)
     there = LogFile("hdfs://node/a.log", 1, None, address="hdfs://node/a.log")
     assert [_can_fork([Portion((Split(file, 0, 1),))]) for file in (here, there)] == [True, False]
@@ -278,7 +278,7 @@ def test_workers_that_cannot_be_forked_are_spawned(
 
 
 def test_worker_that_is_killed_loses_no_line(tmp_path: Path, server: LogHubServer, make_job: MakeJob) -> None:
-    """Its portion is shipped by another one."""
+    """The portion of a killed worker is shipped by another one."""
     (tmp_path / "a.log").write_text("one\ntwo\n")
     silence = server.faults.add(delay(PATIENCE), operation="PutLogs", times=1)
     run = begin(tmp_path / "a.log", make_job(parser="text"))
@@ -293,7 +293,7 @@ def test_worker_that_is_killed_loses_no_line(tmp_path: Path, server: LogHubServe
 
 
 def test_worker_that_dies_each_time_fails_the_job(tmp_path: Path, server: LogHubServer, make_job: MakeJob) -> None:
-    """The reason says how it died."""
+    """A worker that dies at each attempt fails the job, with the exit code in the reason."""
     (tmp_path / "a.log").write_text("one\n")
     silence = server.faults.add(delay(PATIENCE), operation="PutLogs")
     run = begin(tmp_path / "a.log", make_job(parser="text"))
@@ -306,7 +306,7 @@ def test_worker_that_dies_each_time_fails_the_job(tmp_path: Path, server: LogHub
     finally:
         run.cancel()
     assert run.failure == "a worker process died with exit code -9 while it shipped a portion"
-    assert run.doubtful == {0}  # nobody may call its lines not stored
+    assert run.doubtful == {0}  # Its lines must not be reported as not stored.
 
 
 def command(server: LogHubServer, folder: Path) -> list[str]:
@@ -315,7 +315,7 @@ def command(server: LogHubServer, folder: Path) -> list[str]:
 
 
 def test_neither_spark_nor_java_is_needed(start: Start, tmp_path: Path, server: LogHubServer) -> None:
-    """A Python whose PySpark cannot be imported ships."""
+    """The local engine works without PySpark and Java."""
     (tmp_path / "pyspark.py").write_text(_NO_SPARK)
     started = start(*command(server, tmp_path), PYTHONPATH=str(tmp_path), JAVA_HOME="/nowhere")
     out, err = started.process.communicate(timeout=PATIENCE)
@@ -328,7 +328,7 @@ def test_neither_spark_nor_java_is_needed(start: Start, tmp_path: Path, server: 
 def test_signal_ends_every_process(
     number: int, code: int, group: bool, start: Start, tmp_path: Path, server: LogHubServer
 ) -> None:
-    """Ctrl-C and SIGTERM while the server is silent: one line, the right exit code, and no worker is left."""
+    """Ctrl-C and SIGTERM while the server does not respond: one line, the right exit code, and no worker left."""
     silence = server.faults.add(delay(PATIENCE), operation="PutLogs")
     started = start(*command(server, tmp_path))
     eventually(lambda: silence.fired > 0, "the request")
@@ -336,7 +336,7 @@ def test_signal_ends_every_process(
 
 
 def test_worker_ends_with_a_command_that_was_killed(start: Start, tmp_path: Path, server: LogHubServer) -> None:
-    """Even SIGKILL leaves no worker behind, whatever it waits for."""
+    """Workers end with the command, even after SIGKILL."""
     silence = server.faults.add(delay(PATIENCE), operation="PutLogs")
     started = start(*command(server, tmp_path))
     eventually(lambda: silence.fired > 0, "the request")
@@ -355,7 +355,7 @@ def test_worker_ends_with_a_command_that_was_killed(start: Start, tmp_path: Path
 def test_option_of_the_other_engine_is_refused(
     server: LogHubServer, capsys: pytest.CaptureFixture[str], extra: list[str], said: str
 ) -> None:
-    """The exit code is 2, and the message says what belongs to what."""
+    """An option of the other engine is refused with exit code 2."""
     assert cli.run(parse_ship([*ship_arguments(server, "/no/such/file"), *extra])) == 2
     assert said in capsys.readouterr().err
 
@@ -367,7 +367,7 @@ _TRACES = "".join(f"{number} failed\n\tat one\n\n\tat two {'x' * (number % 50)}\
 def test_stack_traces_stay_whole_across_portions(
     tmp_path: Path, server: LogHubServer, make_job: MakeJob, file_offset: bool
 ) -> None:
-    """Each is one record, wherever the file is cut, also one that is not UTF-8; what is before the first is kept."""
+    """Each stack trace is one record, wherever the file is divided; lines before the first are kept."""
     (tmp_path / "a.log").write_bytes(b"head\n" + _TRACES.encode() + b"501 \xff\n\tat\n")
     job = make_job(parser="text", multiline_start=r"\d", file_offset=file_offset)
     shipment = run_job(tmp_path, job, partition_bytes=1000)

@@ -1,4 +1,4 @@
-"""make run INPUT=…: the path reaches the demonstration as it was given."""
+"""``make run INPUT=…`` passes the path unchanged to the demonstration."""
 
 import os
 import shutil
@@ -9,10 +9,10 @@ import pytest
 
 _MAKEFILE = Path(__file__).parents[2] / "Makefile"
 
-# What a make around the tests hands down; a nested make would also print which directory it enters and leaves.
+# Variables that an outer make passes on; a nested make would also print directories.
 _OUTER_MAKE = {"INPUT", "MAKEFLAGS", "MAKELEVEL", "MFLAGS", "GNUMAKEFLAGS"}
 
-# Stands for the interpreter of a finished environment: says what it was called with, an argument a line.
+# Stands in for the interpreter of a complete environment: prints its arguments, one per line.
 _PYTHON = """#!/bin/sh
 for argument; do printf '%s\\n' "$argument"; done
 """
@@ -20,7 +20,7 @@ for argument; do printf '%s\\n' "$argument"; done
 
 @pytest.fixture
 def project(tmp_path: Path) -> Path:
-    """A project whose environment is complete, with an interpreter that only tells its arguments."""
+    """Make a project with a complete environment, whose interpreter prints its arguments."""
     shutil.copy(_MAKEFILE, tmp_path)
     (tmp_path / "pyproject.toml").touch()
     python = tmp_path / ".venv" / "bin" / "python"
@@ -32,7 +32,7 @@ def project(tmp_path: Path) -> Path:
 
 
 def run_make(project: Path, *arguments: str, **variables: str) -> list[str]:
-    """The arguments that the demonstration was called with."""
+    """Return the arguments of the demonstration."""
     environment = {name: value for name, value in os.environ.items() if name not in _OUTER_MAKE}
     done = subprocess.run(
         ["make", "run", *arguments],
@@ -51,12 +51,12 @@ def run_make(project: Path, *arguments: str, **variables: str) -> list[str]:
     ["/var/log", "it's a path", "two  spaces", "/var/log/*.log", 'a "quoted" one', "a$b $(c) `d` \\e", "a;b&c|d>e #f"],
 )
 def test_path_reaches_the_demonstration_unchanged(project: Path, path: str) -> None:
-    """Whatever is in it, INPUT is one argument, given on make's command line or in the environment."""
+    """INPUT is one argument, whatever its content, from make's command line or the environment."""
     assert run_make(project, f"INPUT={path}") == ["--input", path]
     assert run_make(project, INPUT=path) == ["--input", path]
 
 
 def test_no_path_means_that_the_demonstration_chooses(project: Path) -> None:
-    """Empty or not given, INPUT is no argument at all."""
+    """An empty or missing INPUT passes no argument."""
     assert run_make(project) == []
     assert run_make(project, "INPUT=") == []

@@ -1,4 +1,4 @@
-"""What a process that ships takes from the system, and how often."""
+"""The memory that a shipping process requests from the system."""
 
 import platform
 import subprocess
@@ -10,7 +10,7 @@ import pytest
 from tests.benchmarks.server import null_server
 from tests.wire.twins import native
 
-# In a process of its own: what is freed in others decides what glibc keeps.
+# In its own process, as freed memory of other tests changes what glibc keeps.
 _SHIP = """
 import resource, sys
 from producer import Producer, ProjectConfig
@@ -35,10 +35,10 @@ _LINE = b'10.0.0.1 - - [10/Oct/2000:13:55:36 -0700] "GET /a/page HTTP/1.1" 200 2
 _MEGABYTES = 20
 
 
-@native  # the pure twins make an object of each part of a line
+@native  # the pure implementations make an object of each part of a line
 @pytest.mark.skipif(platform.libc_ver()[0] != "glibc", reason="of another allocator nothing is promised")
 def test_memory_of_a_block_is_used_for_the_next_one(tmp_path: Path) -> None:
-    """Lines that come by megabytes do not take their pages from the system anew: there are 256 in one."""
+    """Lines read by the megabyte do not take new pages from the system each time."""
     file = tmp_path / "access.log"
     file.write_bytes(_LINE * (_MEGABYTES * 1_000_000 // len(_LINE)))
     with null_server() as port:

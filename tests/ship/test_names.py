@@ -1,4 +1,4 @@
-r"""File names that are no text: they are sent and shown as ``\xNN``, and nothing waits for what cannot be said."""
+r"""File names that are not text are sent and shown as ``\xNN``, and no step hangs on them."""
 
 import gzip
 import io
@@ -31,14 +31,14 @@ from tests.support.waiting import Call
 
 from .conftest import contents, held, ship_splits
 
-#: A job that has not ended by then hangs; one in a JVM that has just started takes its time, seconds.
+#: Time after which a job counts as hung, seconds; a new JVM takes longer.
 JOB_SECONDS = 110.0
 
 MakeJob = Callable[..., ShipJob]
 
 
 def write(folder: Path, name: bytes, data: bytes) -> str:
-    """Write a file by the bytes of its name; the path that Python knows it by."""
+    """Write a file with a name of bytes. Return its path in Python."""
     path = os.path.join(os.fsencode(folder), name)
     with open(path, "wb") as file:
         file.write(data)
@@ -50,20 +50,20 @@ def write(folder: Path, name: bytes, data: bytes) -> str:
     [("plain.log", "plain.log"), ("é.log", "é.log"), ("a\udcffé", "a\\xffé"), ("\ud800", "\\ud800")],
 )
 def test_bytes_of_a_name_that_are_not_utf8_are_shown_by_number(text: str, shown: str) -> None:
-    """All else stays as it is, and whatever comes out can be sent."""
+    """Bytes of a name that are not UTF-8 are shown as numbers, and the result can be sent."""
     assert readable(text) == shown
     assert shown.encode()
 
 
 def test_every_error_of_the_job_is_text_that_can_travel() -> None:
-    """An error with such a path in it is readable, whoever raised it."""
+    """Every error with such a path is text that can be sent."""
     assert str(SparkJobError("/logs/a\udcff.log: gone")) == "/logs/a\\xff.log: gone"
 
 
 def test_file_with_such_a_name_is_shipped_and_verified(
     spark: SparkSession, tmp_path: Path, server: LogHubServer, make_job: MakeJob
 ) -> None:
-    """Beside others, in many partitions: each line arrives, and the comparison finds every file by its name."""
+    """A file with such a name is shipped next to others, and the comparison finds it by its name."""
     write(tmp_path, b"bad\xff.log", b"one\ntwo\n" * 100)
     write(tmp_path, b"old\xe4.log.gz", gzip.compress(b"three\n"))
     write(tmp_path, b"good.log", b"four\n")
@@ -82,7 +82,7 @@ def test_file_with_such_a_name_is_shipped_and_verified(
 def test_failure_over_such_a_file_reaches_the_driver(
     spark: SparkSession, tmp_path: Path, server: LogHubServer, make_job: MakeJob
 ) -> None:
-    """A worker's error with such a path in it ends the job, instead of leaving the driver waiting for ever."""
+    """An error of a worker with such a path ends the job, instead of leaving the driver waiting."""
     write(tmp_path, b"bad\xff.gz", gzip.compress(b"one\n" * 10_000)[:-20])
     console = Console(file=io.StringIO())
     found = find_files([str(tmp_path)])
@@ -93,7 +93,7 @@ def test_failure_over_such_a_file_reaches_the_driver(
 
 
 def test_truncated_file_with_such_a_name_is_named(tmp_path: Path, server: LogHubServer, make_job: MakeJob) -> None:
-    """The error of a task says which file it was, in text."""
+    """The error for a truncated file with such a name shows it as text."""
     path = write(tmp_path, b"bad\xff.log", b"one\n")
     file = find_files([path]).files[0]
     os.truncate(path, 2)
@@ -104,7 +104,7 @@ def test_truncated_file_with_such_a_name_is_named(tmp_path: Path, server: LogHub
 def test_followed_file_with_such_a_name_goes_on_where_it_was(
     spark: SparkSession, tmp_path: Path, server: LogHubServer, make_job: MakeJob
 ) -> None:
-    """The checkpoint and the ranges keep its true name: it is opened by it, and no line comes twice."""
+    """The checkpoint keeps the bytes of such a name, and the file is continued."""
     logs = tmp_path / "logs"
     logs.mkdir()
     options = FollowOptions(paths=[str(logs)], once=True, checkpoint=str(tmp_path / "checkpoint"))
@@ -118,7 +118,7 @@ def test_followed_file_with_such_a_name_goes_on_where_it_was(
 
 
 def test_a_portion_as_a_column_keeps_the_bytes_of_the_name() -> None:
-    """Whatever they are, and however large the numbers: the column holds bytes, which Spark leaves alone."""
+    """A serialised portion keeps the bytes of such a name, and any large number."""
     portion = Portion((Split(LogFile("/logs/a\udcff.log", 7, None, 2**63, 3), 4, 7),), ("lost",))
     packed = portion.packed()
     assert isinstance(packed, bytes)
@@ -126,7 +126,7 @@ def test_a_portion_as_a_column_keeps_the_bytes_of_the_name() -> None:
 
 
 def test_skipped_file_with_such_a_name_is_told_on_any_terminal() -> None:
-    """Standard output takes UTF-8 and nothing else."""
+    """A skipped file with such a name is printed on a UTF-8 terminal."""
     terminal = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", errors="strict")
     tell_skipped([("/logs/a\udcff.bin", "binary")], Console(file=terminal, width=200))
     terminal.flush()

@@ -1,4 +1,4 @@
-"""What is said of a job that failed: stored, not stored, in doubt, by file, and how many requests it took."""
+"""The report of a failed job: lines stored, not stored, and in doubt, by file, and the requests it took."""
 
 import gzip
 import io
@@ -37,14 +37,14 @@ FILES, LINES = 10, 10
 
 @pytest.fixture(params=["local", "spark"])
 def engine(request: pytest.FixtureRequest) -> Engine:
-    """One task at a time or two, so that there is one portion."""
+    """Use an engine with one or two tasks, so that there is one portion."""
     if request.param == "local":
         return LocalEngine(1)
     return SparkEngine(request.getfixturevalue("spark").sparkContext)
 
 
 class Dying:
-    """Accepts some requests, stores one without an answer, and refuses the others."""
+    """A server that accepts some requests, stores one without a response, and refuses the others."""
 
     def __init__(self, accepted: int) -> None:
         self._accepted = accepted
@@ -65,7 +65,7 @@ def write_files(folder: Path) -> None:
 def test_a_server_that_dies_in_the_middle_leaves_an_account_of_every_line(
     engine: Engine, tmp_path: Path, server: LogHubServer, make_job: MakeJob
 ) -> None:
-    """What an earlier attempt has stored counts as stored, what may be stored is in doubt, and each request counts."""
+    """After a server failure each line is stored, in doubt or not stored over all attempts; requests count."""
     write_files(tmp_path)
     dying = Dying(accepted=4)
     server.faults.add(dying, operation="PutLogs")
@@ -83,7 +83,7 @@ def test_a_server_that_dies_in_the_middle_leaves_an_account_of_every_line(
 def test_a_damaged_file_is_reported_and_nothing_is_sent_twice(
     engine: Engine, tmp_path: Path, server: LogHubServer, make_job: MakeJob
 ) -> None:
-    """No attempt can repair it: its neighbours are shipped once, and the figures are those of what was stored."""
+    """A damaged file is reported, and its neighbours are shipped once."""
     (tmp_path / "a.log").write_text("a\n" * 100)
     (tmp_path / "b.gz").write_bytes(gzip.compress(b"b\n")[:-4])
     (tmp_path / "c.log").write_text("c\n" * 50)
@@ -98,7 +98,7 @@ def test_a_damaged_file_is_reported_and_nothing_is_sent_twice(
 def test_the_next_attempt_sends_only_what_is_not_stored(
     engine: Engine, tmp_path: Path, server: LogHubServer, make_job: MakeJob
 ) -> None:
-    """Four files of ten are stored when the server begins to refuse; when it recovers, each line is stored once."""
+    """The next attempt sends only lines that are not stored."""
     write_files(tmp_path)
     requests = itertools.count()
 
@@ -115,7 +115,7 @@ def test_the_next_attempt_sends_only_what_is_not_stored(
 def test_a_failed_job_counts_what_was_stored(
     engine: Engine, tmp_path: Path, server: LogHubServer, make_job: MakeJob
 ) -> None:
-    """The table says as many lines as the report below it."""
+    """The table and the report of a failed job have the same number of lines."""
     write_files(tmp_path)
     server.faults.add(Dying(accepted=4), operation="PutLogs")
     job = make_job(parser="text", producer={"retries": 0})
@@ -128,7 +128,7 @@ def test_a_failed_job_counts_what_was_stored(
 def test_what_was_never_sent_is_told_in_bytes(
     engine: Engine, tmp_path: Path, server: LogHubServer, make_job: MakeJob
 ) -> None:
-    """Of a file that cannot be read to its end, the rest; of a portion that nobody took, all of it."""
+    """Unread data is reported in bytes: the rest of a file, or a whole portion."""
     (tmp_path / "a.log").write_text("one\n")
     (tmp_path / "b.log").write_text("two\n")
     found = find_files([str(tmp_path)])
@@ -142,7 +142,7 @@ def test_what_was_never_sent_is_told_in_bytes(
 
 @pytest.fixture
 def command(server: LogHubServer, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
-    """Runs the command with one of the engines: its exit code, and what it printed."""
+    """Return a function that runs the command with an engine, and returns exit code, output and errors."""
 
     def run(*arguments: object) -> tuple[int, str, str]:
         code = cli.run(parse_ship(ship_arguments(server, *arguments)))
@@ -155,7 +155,7 @@ def command(server: LogHubServer, capsys: pytest.CaptureFixture[str]) -> Callabl
 def test_the_command_tells_what_became_of_each_file_and_how_to_go_on(
     tmp_path: Path, server: LogHubServer, command: Callable[..., tuple[int, str, str]]
 ) -> None:
-    """After the table: sums, the files that are not stored, how many are, and what to do."""
+    """After the table, the command reports sums, incomplete files, complete ones, and the remedy."""
     write_files(tmp_path)
     server.faults.add(Dying(accepted=4), operation="PutLogs")
     code, out, _ = command(tmp_path, "--engine=local", "--workers=1", "--producer-option=retries=0")
@@ -186,7 +186,7 @@ def test_a_target_that_is_wrong_is_told_by_its_argument_before_anything_starts(
     code: str,
     said: str,
 ) -> None:
-    """Exit code 2, the argument that was typed, no table of zeros, no option of Spark's, and no Spark."""
+    """An invalid target is reported by its argument before Spark starts, with exit code 2."""
     monkeypatch.setattr(spark_engine, "running_context", lambda **_: pytest.fail("Spark was started"))
     write_files(tmp_path)
     server.faults.add(answer(404, code))
@@ -206,7 +206,7 @@ def test_an_endpoint_that_nobody_listens_at_is_told_before_anything_starts(
     monkeypatch: pytest.MonkeyPatch,
     engine_name: str,
 ) -> None:
-    """Exit code 2, for nothing was sent."""
+    """An unreachable endpoint is reported before the start, with exit code 2."""
     monkeypatch.setattr(spark_engine, "running_context", lambda **_: pytest.fail("Spark was started"))
     write_files(tmp_path)
     server.stop()
@@ -219,7 +219,7 @@ def test_an_endpoint_that_nobody_listens_at_is_told_before_anything_starts(
 def test_exclude_that_leaves_nothing_is_as_wrong_as_a_pattern_that_matches_nothing(
     tmp_path: Path, command: Callable[..., tuple[int, str, str]], engine_name: str
 ) -> None:
-    """Exit code 2, and which of them it was."""
+    """An ``--exclude`` that leaves no file is an error with exit code 2, like a pattern without a match."""
     write_files(tmp_path)
     code, _, errors = command(tmp_path, f"--engine={engine_name}", "--exclude=*.log")
     assert (code, "--exclude leaves no file to ship (10 files left out)" in errors) == (2, True)
@@ -248,7 +248,7 @@ PLAIN = LogFile("a.log", 20, None, 1, 1)
     ],
 )
 def test_the_best_of_several_attempts_counts(attempts: list[Account], fate: tuple[int, int, int]) -> None:
-    """Stored before in doubt before not stored."""
+    """The best outcome of several attempts is used: stored, then in doubt, then not stored."""
     total = Account()
     for attempt in attempts:
         total += attempt
@@ -257,13 +257,13 @@ def test_the_best_of_several_attempts_counts(attempts: list[Account], fate: tupl
 
 
 def test_after_an_attempt_that_ended_without_a_word_nothing_is_called_not_stored() -> None:
-    """It may have stored what another one could not."""
+    """After an attempt without a report, no line is reported as not stored, as it may be stored."""
     (file,) = _account(stored=1).files([Portion((Split(PLAIN, 0, 20),))], {0})
     assert file == FileOutcome("a.log", stored=1, in_doubt=2, doubtful_bytes=6)
 
 
 def test_a_portion_that_is_stored_takes_a_number_a_range() -> None:
-    """The driver keeps no block of it; what it tells of the files stays, also beside attempts that failed before."""
+    """A completed portion keeps only a number per range, even next to failed attempts."""
     files = [LogFile(f"{number}.log", 4_000, None, 1, number) for number in range(1_000)]
     portions = [Portion(tuple(Split(file, 0, 4_000) for file in files)), Portion((Split(PLAIN, 0, 20),))]
     failed, stored = Account(), Account()
@@ -283,7 +283,7 @@ def test_a_portion_that_is_stored_takes_a_number_a_range() -> None:
 
 
 def test_a_long_line_is_stored_when_all_its_pieces_are() -> None:
-    """Some of them leave it in doubt."""
+    """A long line is stored when all its pieces are; some of them leave it in doubt."""
     account = Account()
     for part in (1, 2):
         place = account.begin("a.log", Line(0, part, b"x" * 10))
@@ -295,7 +295,9 @@ def test_a_long_line_is_stored_when_all_its_pieces_are() -> None:
 
 
 def test_the_next_attempt_leaves_out_what_is_stored_and_nothing_else() -> None:
-    """A block of which a part is not stored is sent again; of a long line the pieces that are stored are not."""
+    """The next attempt skips stored blocks; a block stored in part is sent again, a long line without its stored
+    pieces.
+    """
     account = Account()
     for data, stored in ((b"one\ntwo\n", 2), (b"three\nfour\n", 1)):
         place = account.begin("a.log", Block(len(data), data))
@@ -311,7 +313,7 @@ def test_the_next_attempt_leaves_out_what_is_stored_and_nothing_else() -> None:
 
 
 def test_many_files_are_not_all_named() -> None:
-    """Twenty of them, and how many more there are."""
+    """At most twenty files are named, with the number of the others."""
     lines = outcomes(
         Shipment(Figures(), 0.0, files=[FileOutcome(f"{number}.log", not_stored=1) for number in range(30)])
     )

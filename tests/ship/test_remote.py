@@ -1,4 +1,4 @@
-"""Remote files through the whole command: both engines, once each, and refused in words where they cannot be."""
+"""Remote files with the whole command and both engines, and refusals before the start."""
 
 import io
 import json
@@ -48,7 +48,7 @@ def run(server: LogHubServer, *arguments: str) -> int:
 
 
 def test_file_of_a_web_server_is_shipped(server: LogHubServer, web: str) -> None:
-    """In ranges, each line once; the tag is the address without what is secret in it."""
+    """A file of a web server is shipped in ranges, each line once; its tag is the address without secrets."""
     address = web.replace("http://", f"http://user:{SECRET}@")
     assert run(server, f"{address}/a.log", "--partition-bytes=20000", "--parser=text") == 0
     assert contents(server, f"{web}/a.log") == LINES
@@ -56,7 +56,7 @@ def test_file_of_a_web_server_is_shipped(server: LogHubServer, web: str) -> None
 
 
 def test_columns_are_named_by_the_first_line_of_a_remote_file(server: LogHubServer, web: str) -> None:
-    """As of a local one."""
+    """The first line of a remote file names the columns."""
     assert run(server, f"{web}/b.csv", "--parser=delimited") == 0
     (log,) = server.logs(PROJECT, LOGSTORE)
     assert {"one": "1", "two": "2"}.items() <= dict(log.contents).items()
@@ -65,7 +65,7 @@ def test_columns_are_named_by_the_first_line_of_a_remote_file(server: LogHubServ
 def test_spark_reads_remote_files(
     spark: SparkSession, server: LogHubServer, web: str, make_job: Callable[..., ShipJob]
 ) -> None:
-    """A task gets the address and what the file was, and opens it by itself."""
+    """A Spark task gets the address and version of a remote file, and opens it itself."""
     found = find_files([f"{web}/a.log"])
     console = Console(file=io.StringIO())
     shipment = ship_files(
@@ -78,7 +78,7 @@ def test_spark_reads_remote_files(
 def test_remote_file_is_stored_once_whatever_is_killed(
     start: Start, server: LogHubServer, web: str, tmp_path: Path
 ) -> None:
-    """With --exactly-once: the plan remembers which file it was."""
+    """With ``--exactly-once``, a remote file is stored once despite kills, as the plan has its version."""
     more = ["--exactly-once", f"--checkpoint={tmp_path}/ck", "--engine=local", "--workers=2", "--partition-bytes=20000"]
     command = ["-m", "producer", "ship", *ship_arguments(server, f"{web}/a.log", *more)]
     server.faults.add(drop_answer(), operation="PutLogs", probability=0.3, seed=7)
@@ -95,7 +95,7 @@ def test_remote_file_is_stored_once_whatever_is_killed(
 def test_file_that_changed_between_two_starts_is_said(
     server: LogHubServer, web: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Its numbers belong to other lines: nothing of the new one is stored."""
+    """A file that changed between two starts is reported, and nothing of the new one is stored."""
     arguments = [f"{web}/a.log", "--exactly-once", f"--checkpoint={tmp_path}/ck", "--parser=text"]
     assert run(server, *arguments) == 0
     (tmp_path / "ck" / "loghub-producer-ended.txt").unlink()
@@ -117,7 +117,7 @@ def test_file_that_changed_between_two_starts_is_said(
 def test_what_cannot_be_is_refused_before_anything_starts(
     server: LogHubServer, tmp_path: Path, capsys: pytest.CaptureFixture[str], path: str, more: list[str], said: str
 ) -> None:
-    """In words, with exit code 2, and no secret is shown or kept."""
+    """Impossible requests are refused before the start with exit code 2, without showing a secret."""
     arguments = [each.replace("CK", str(tmp_path / "ck")) for each in more]
     assert main(["ship", *ship_arguments(server, path, *arguments), "--engine=local"]) == 2
     shown = " ".join(capsys.readouterr().err.split())
@@ -129,7 +129,7 @@ def test_what_cannot_be_is_refused_before_anything_starts(
 def test_file_without_a_version_is_not_stored_exactly_once(
     server: LogHubServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """After a restart nobody could tell whether it is the same."""
+    """A file without a version is refused with ``--exactly-once``, as it cannot be recognised after a restart."""
     with answering(200, {"Content-Length": "5"}, b"line\n") as url:
         assert run(server, f"{url}/a.log") == 0
         assert run(server, f"{url}/a.log", "--exactly-once", f"--checkpoint={tmp_path}/ck") == 2

@@ -1,4 +1,4 @@
-"""Sending: where records come from stands in their tags, and a refused line does not take its neighbours along."""
+"""Records have tags of their origin, and a refused line does not affect its neighbours."""
 
 import gzip
 import socket
@@ -30,7 +30,7 @@ def ship_file(path: Path, job: ShipJob) -> None:
 def test_where_lines_come_from_stands_in_tags(
     tmp_path: Path, server: LogHubServer, make_job: MakeJob, parser: str
 ) -> None:
-    """Path and host are tags of the batch; the fields are the line and what the parser found."""
+    """Path and host are tags of the batch; the line and its parsed fields are fields."""
     file = tmp_path / "a.log"
     file.write_text("one\n")
     ship_file(file, make_job(parser=parser, file_offset=False))
@@ -44,7 +44,7 @@ def test_where_lines_come_from_stands_in_tags(
 def test_place_of_a_line_is_told_where_it_is_asked_for(
     tmp_path: Path, server: LogHubServer, make_job: MakeJob, parser: str
 ) -> None:
-    """The offset is a field, the inode a tag."""
+    """On request the offset is a field, and the inode a tag."""
     file = tmp_path / "a.log"
     file.write_text("one\ntwo\n")
     ship_file(file, make_job(parser=parser, file_offset=True))
@@ -54,7 +54,7 @@ def test_place_of_a_line_is_told_where_it_is_asked_for(
 
 
 def test_files_do_not_share_a_batch(tmp_path: Path, server: LogHubServer, make_job: MakeJob) -> None:
-    """Lines of two files that one task ships are told apart by their tags."""
+    """Lines of two files in one task have different tags, so they do not share a batch."""
     (tmp_path / "a.log").write_text("one\n")
     (tmp_path / "b.log.gz").write_bytes(gzip.compress(b"two\n"))
     ship_file(tmp_path, make_job(parser="text", file_offset=False))
@@ -66,14 +66,14 @@ def test_files_do_not_share_a_batch(tmp_path: Path, server: LogHubServer, make_j
 def test_neighbours_of_a_refused_line_arrive(
     tmp_path: Path, server: LogHubServer, make_job: MakeJob, parser: str
 ) -> None:
-    """One line in a thousand is refused: the others arrive, and the failure names the line by file and byte."""
+    """If one line in a thousand is refused, the others are delivered, and the failure has its file and offset."""
     file = tmp_path / "a.log"
     bad = "bad" * 100_000
     lines = [f"line {number}" if number != 777 else bad for number in range(1000)]
-    file.write_text("\n".join(lines))  # the last line, without an end, is a block of its own
+    file.write_text("\n".join(lines))  # The last line, without an end, is a block of its own.
 
     def refuse_bad_line(request: ApiRequest) -> Refuse | None:
-        # Whatever is as large has it in it.
+        # Any request of this size contains the refused line.
         holds = int(request.headers["x-log-bodyrawsize"]) > len(bad)
         return Refuse(status=400, code="PostBodyInvalid", message="no good") if holds else None
 
@@ -108,7 +108,7 @@ def test_refused_lines_are_not_looked_for_for_ever(tmp_path: Path, server: LogHu
 def test_record_has_the_time_of_its_line_where_that_is_asked_for(
     tmp_path: Path, server: LogHubServer, make_job: MakeJob, broken: bytes, parser: str, form: str
 ) -> None:
-    """A line that tells none has the time of sending, as all have without the option."""
+    """On request, a record has the time of its line; a line without one has the time of sending."""
     file = tmp_path / "a.log"
     told = int(time.time()) - 3600
     moment = datetime.fromtimestamp(told, UTC).isoformat()
@@ -126,7 +126,7 @@ def test_record_has_the_time_of_its_line_where_that_is_asked_for(
 def test_header_of_a_file_names_its_columns_in_each_range(
     tmp_path: Path, server: LogHubServer, make_job: MakeJob, packed: bool
 ) -> None:
-    """Also where a task reads from the middle of the file; the header itself is no record."""
+    """The header of a file names the columns in each range, and is no record."""
     rows = "".join(f'{number};"v;{number}"\r\n' for number in range(300))
     data = f"\ufeffnumber;content\r\n{rows}odd\r\n".encode()
     file = tmp_path / "a.csv"
@@ -145,7 +145,7 @@ def test_header_of_a_file_names_its_columns_in_each_range(
 def test_file_whose_header_tells_no_columns_is_shipped_as_text(
     tmp_path: Path, server: LogHubServer, make_job: MakeJob
 ) -> None:
-    """Nothing is left out: the first line is a record then, too."""
+    """A file whose header names no columns is shipped as text, with its first line."""
     file = tmp_path / "a.csv"
     file.write_text('a,"b\n1,2\n')
     figures = ship_splits(plan(find_files([str(file)]).files)[0], make_job(parser="delimited"))

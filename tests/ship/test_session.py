@@ -1,4 +1,4 @@
-"""The session: workers are this Python, can import the package, and say what is missing when they cannot."""
+"""Workers use this Python, can import the package, and report missing packages."""
 
 import logging
 import os
@@ -27,7 +27,7 @@ producer.spark.errors.DeliveryFailedError: 3 records were not acknowledged
 
 
 def test_local_workers_run_this_python_with_this_package(spark: SparkSession) -> None:
-    """A task imports the package from where the driver has it, in the driver's interpreter."""
+    """A local task imports the package of the driver, in the driver's interpreter."""
 
     def look(_: int) -> tuple[str, str]:
         import producer
@@ -42,7 +42,7 @@ def test_local_workers_run_this_python_with_this_package(spark: SparkSession) ->
 
 
 def test_local_workers_import_pyspark_as_it_is_installed(spark: SparkSession) -> None:
-    """Workers are forked by a daemon that does not compile pyspark from Spark's zip file at each start."""
+    """The daemon of local workers uses the installed pyspark, and does not compile Spark's zip file."""
 
     def look(_: int) -> str:
         return sys.modules["__main__"].__spec__.name  # type: ignore[union-attr]  (that of the daemon)
@@ -53,7 +53,7 @@ def test_local_workers_import_pyspark_as_it_is_installed(spark: SparkSession) ->
 
 
 def test_local_workers_are_forked_with_what_ships_files(spark: SparkSession) -> None:
-    """Each worker would need as long to import it as all of them together."""
+    """Local workers are forked with the shipping modules imported."""
 
     def look(_: int) -> bool:
         return "producer.ship.spark_engine" in sys.modules
@@ -62,7 +62,7 @@ def test_local_workers_are_forked_with_what_ships_files(spark: SparkSession) -> 
 
 
 def test_what_is_imported_before_a_fork_starts_no_thread() -> None:
-    """A fork would lose it."""
+    """Modules imported before a fork start no thread, which the fork would lose."""
     program = """if True:
         import os, sys, threading
         from producer.ship.python_daemon import import_for_workers
@@ -75,12 +75,12 @@ def test_what_is_imported_before_a_fork_starts_no_thread() -> None:
 
 
 def test_a_daemon_without_a_package_leaves_it_to_the_task_to_say_so() -> None:
-    """What the package stands on may be missing on a machine of a cluster; a daemon that ends would say less."""
+    """A daemon without a package of the imports starts, and the task reports it."""
     python_daemon.import_for_workers(["there_is_no_such_package"])
 
 
 def test_a_daemon_takes_another_pyspark_than_sparks_own_only_if_they_are_the_same(tmp_path: Path) -> None:
-    """Which one is installed on a machine of a cluster, the driver cannot know."""
+    """The daemon uses an installed pyspark only if it has Spark's version."""
     spark, site = tmp_path / "python" / "lib", tmp_path / "site"
     spark.mkdir(parents=True)
     (site / "pyspark").mkdir(parents=True)
@@ -96,7 +96,7 @@ def test_a_daemon_takes_another_pyspark_than_sparks_own_only_if_they_are_the_sam
 
 
 def test_values_of_numpy_are_not_asked_for_where_it_is_not_loaded() -> None:
-    """pyspark would import its tests and pandas, of any argument of the first call of Java."""
+    """Without NumPy loaded, pyspark's check for NumPy values, with its slow imports, is skipped."""
     program = """if True:
         import sys
         from py4j import protocol
@@ -114,7 +114,7 @@ def test_values_of_numpy_are_not_asked_for_where_it_is_not_loaded() -> None:
 
 
 def test_values_of_numpy_still_become_those_of_java(spark: SparkSession) -> None:
-    """Whoever has a session may hand them to it."""
+    """NumPy values are still converted to Java."""
     arrays = spark._jvm.java.util.Arrays  # type: ignore[union-attr]
     assert arrays.toString(numpy.array([1, 2])) == "[1, 2]"
     assert spark._jvm.java.lang.Math.abs(numpy.int64(-7)) == 7  # type: ignore[union-attr]
@@ -124,7 +124,7 @@ def test_values_of_numpy_still_become_those_of_java(spark: SparkSession) -> None
 def test_workers_of_another_installation_keep_its_pyspark(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    """Another Python, or another Spark, may go with another version of pyspark."""
+    """Workers of another Python or Spark keep their own pyspark."""
     monkeypatch.setenv("PYSPARK_PYTHON", sys.executable)
     assert session._local_defaults()
     (tmp_path / "python").symlink_to("/bin/sh")
@@ -133,7 +133,7 @@ def test_workers_of_another_installation_keep_its_pyspark(
 
 
 def test_task_has_four_attempts_by_default() -> None:
-    """Spark's local mode gives a task one attempt unless the master says otherwise."""
+    """A task has four attempts by default; Spark's local mode alone gives one."""
     assert session.LOCAL_MASTER == "local[*,4]"
 
 
@@ -142,12 +142,12 @@ def test_task_has_four_attempts_by_default() -> None:
     [("local", True), ("local[2]", True), ("local[*,4]", True), ("local-cluster[2,1,1024]", False), ("yarn", False)],
 )
 def test_masters_with_their_own_workers_get_the_package_as_a_zip(master: str, local: bool) -> None:
-    """Only threads of this machine's JVM share its files and environment."""
+    """Masters with their own workers get the package as a zip file."""
     assert session.is_local(master) is local
 
 
 def test_zip_holds_the_package_and_nothing_else() -> None:
-    """What other workers get can be imported from the zip alone."""
+    """The zip file holds only the package, which can be imported from it."""
     with zipfile.ZipFile(session.package_zip()) as archive:
         names = archive.namelist()
     assert "producer/__init__.py" in names
@@ -158,7 +158,7 @@ def test_zip_holds_the_package_and_nothing_else() -> None:
 
 
 def test_zip_has_bytecode_of_what_workers_import(tmp_path: Path) -> None:
-    """Python keeps none of what it imports from a zip file; what is of another version is compiled as before."""
+    """The zip file has bytecode of the modules for workers; another Python compiles the sources."""
     shutil.copy(session.package_zip(), tmp_path / "producer.zip")
     program = """if True:
         import sys
@@ -181,7 +181,7 @@ def test_zip_has_bytecode_of_what_workers_import(tmp_path: Path) -> None:
 
 
 def test_pages_are_shown_from_a_zip_file_too(tmp_path: Path) -> None:
-    """Those of the agent's monitoring and of the console stand beside their code, wherever that is."""
+    """Pages of the monitoring and the console are read from a zip file, too."""
     shutil.copy(session.package_zip(), tmp_path / "producer.zip")
     program = """if True:
         import sys
@@ -200,7 +200,7 @@ def test_pages_are_shown_from_a_zip_file_too(tmp_path: Path) -> None:
 
 
 def test_executors_import_the_package_from_the_zip_of_their_folder(tmp_path: Path) -> None:
-    """An executor of a cluster finds the zip by a relative path; all that tasks unpickle is imported from it."""
+    """An executor imports all modules from the zip file in its folder, by a relative path."""
     shutil.copy(session.package_zip(), tmp_path / "producer.zip")
     modules = "producer.ship.spark_engine", "producer.ship.follow.query", "producer.ship.follow.source"
     begin, end = "import sys; sys.path.insert(0, './producer.zip')", "print(sys.modules['producer'].__file__)"
@@ -214,7 +214,7 @@ def test_executors_import_the_package_from_the_zip_of_their_folder(tmp_path: Pat
 def test_daemon_of_a_cluster_is_the_packages_own_where_no_sql_is_planned(
     sql: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Executors find it in the zip file. Beside the driver, where Spark plans queries with the same, there is none."""
+    """Without SQL, a cluster uses the package's own daemon; with SQL the driver could not import it."""
     given: dict[str, str] = {}
     monkeypatch.setattr(session, "_wait_for_executor", lambda _: None)
     monkeypatch.setattr(session, "_start", lambda _: None)
@@ -222,13 +222,15 @@ def test_daemon_of_a_cluster_is_the_packages_own_where_no_sql_is_planned(
     context = SimpleNamespace(getConf=dict, addPyFile=lambda _: None, environment={"PYTHONPATH": "/theirs"})
     monkeypatch.setattr(session, "SparkContext", SimpleNamespace(getOrCreate=lambda _: context))
     session.build_context(master="spark://nowhere:7077", sql=sql, one_attempt=sql)
-    assert given.get("spark.task.maxFailures") == ("1" if sql else None)  # of a query: a portion has its own attempts
+    assert given.get("spark.task.maxFailures") == (
+        "1" if sql else None
+    )  # A query has one attempt, as a portion has its own attempts.
     assert given.get("spark.python.daemon.module") == (None if sql else "producer.ship.python_daemon")
     assert context.environment["PYTHONPATH"] == f"/theirs{os.pathsep}./producer.zip"
 
 
 def test_package_path_is_added_after_what_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A PYTHONPATH that a person set keeps its order, and nothing is added twice."""
+    """The package is appended to a PYTHONPATH of the user once."""
     monkeypatch.setenv("PYTHONPATH", "/one")
     session._put_on_python_path(Path("/two"))
     session._put_on_python_path(Path("/two"))
@@ -260,7 +262,7 @@ def test_failure_of_a_job_is_told_in_one_line(text: str, said: str) -> None:
 def test_what_an_interrupt_does_to_the_bridge_is_not_logged(
     logger: str | None, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Neither the interrupt nor the connection that broke by it prints a trace; other errors do."""
+    """The effects of an interrupt on the bridge to Java are not logged; other errors are."""
     log = logging.getLogger(logger)
     with session.quiet_interrupts():
         for error in (KeyboardInterrupt, LookupError):
@@ -276,7 +278,7 @@ def test_what_an_interrupt_does_to_the_bridge_is_not_logged(
 
 @pytest.mark.parametrize("program", ["cat", "true"])
 def test_the_pipe_to_a_jvm_is_closed_with_it(program: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also where it has ended by itself."""
+    """The pipe to a JVM is closed with it, even if the JVM has ended by itself."""
     process = subprocess.Popen([program], stdin=subprocess.PIPE, process_group=0)
     monkeypatch.setattr(jvm, "_popen", lambda *_: process)
     started = jvm.Jvm({})
@@ -290,7 +292,7 @@ def test_the_pipe_to_a_jvm_is_closed_with_it(program: str, monkeypatch: pytest.M
 def test_options_of_a_driver_stand_before_those_of_the_environment(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A JVM is told to start quickly, and SPARK_SUBMIT_OPTS can tell it otherwise: of two options the later holds."""
+    """SPARK_SUBMIT_OPTS overrides the options for a quick start, as Java uses the last of two."""
     (tmp_path / "bin").mkdir()
     submit = tmp_path / "bin" / "spark-submit"
     submit.write_text('#!/bin/sh\necho $SPARK_SUBMIT_OPTS >"$_PYSPARK_DRIVER_CONN_INFO_PATH"\n')
@@ -303,11 +305,11 @@ def test_options_of_a_driver_stand_before_those_of_the_environment(
 
 
 def test_options_of_executors_that_somebody_has_set_stay(spark: SparkSession) -> None:
-    """The JVM of an executor is told to start quickly unless ``spark-defaults.conf`` or the like says something."""
+    """Options of executors in ``spark-defaults.conf`` are kept; else the JVM is set to start quickly."""
     name = "spark.executor.defaultJavaOptions"
     properties = spark._jvm.System  # type: ignore[union-attr]
     assert session._configuration({}, session._EXECUTOR_DEFAULTS).get(name) == "-XX:TieredStopAtLevel=1"
-    properties.setProperty(name, "-Dtheirs=1")  # as spark-submit does with what it reads
+    properties.setProperty(name, "-Dtheirs=1")  # As spark-submit does with its properties.
     try:
         found = session._configuration({"spark.app.name": "a"}, session._EXECUTOR_DEFAULTS)
     finally:
@@ -316,7 +318,7 @@ def test_options_of_executors_that_somebody_has_set_stay(spark: SparkSession) ->
 
 
 class _Executors:
-    """Stands in for a context: an executor comes at the third look."""
+    """A context whose executor appears at the third poll."""
 
     def __init__(self) -> None:
         self.looks = 0
@@ -330,7 +332,7 @@ class _Executors:
 
 
 def test_work_on_a_cluster_begins_when_there_is_an_executor(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What the command tells of its speed has no wait for executors in it; one that never comes is not awaited."""
+    """The work on a cluster starts with its first executor, or after a limited wait."""
     monkeypatch.setattr(session, "_POLL_SECONDS", 0.0)
     context = _Executors()
     session._wait_for_executor(SimpleNamespace(_jsc=context))  # type: ignore[arg-type]
@@ -340,7 +342,7 @@ def test_work_on_a_cluster_begins_when_there_is_an_executor(monkeypatch: pytest.
 
 
 def test_a_wait_for_executors_is_told_once(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
-    """A cluster that has none to give must not look like a command that hangs."""
+    """A wait for executors is logged once."""
     monkeypatch.setattr(session, "_POLL_SECONDS", 0.0)
     monkeypatch.setattr(session, "_SILENT_SECONDS", 0.0)
     session._wait_for_executor(SimpleNamespace(_jsc=_Executors()))  # type: ignore[arg-type]
@@ -348,7 +350,7 @@ def test_a_wait_for_executors_is_told_once(monkeypatch: pytest.MonkeyPatch, capl
 
 
 def test_executors_that_come_with_the_work_are_not_awaited(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With dynamic allocation there may be none before the first task."""
+    """With dynamic allocation, executors are not awaited."""
     waits: list[object] = []
     monkeypatch.setattr(session, "_wait_for_executor", waits.append)
     monkeypatch.setattr(session, "_start", lambda _: None)

@@ -1,4 +1,4 @@
-"""One task's work, in this process: what lies in files is what the server holds, byte for byte."""
+"""The work of one task in this process: the server holds the files byte for byte."""
 
 import base64
 import bz2
@@ -32,7 +32,7 @@ MakeJob = Callable[..., ShipJob]
 
 
 def ship_path(path: Path, job: ShipJob, *, partition_bytes: int = 1 << 20) -> Figures:
-    """Plan and ship, each portion after the other; each line was acknowledged."""
+    """Plan and ship one portion after the other, and check that each line was acknowledged."""
     figures = Figures()
     for partition in plan(find_files([str(path)]).files, partition_bytes=partition_bytes):
         figures += ship_splits(partition, job)
@@ -71,7 +71,7 @@ def test_lines_arrive_as_documented(
 def test_a_mark_keeps_no_parser_from_the_first_line(
     tmp_path: Path, server: LogHubServer, make_job: MakeJob, parser: str, pattern: str | None
 ) -> None:
-    """Behind a compressed file's byte order mark, the first line is parsed, or is the header, as any other."""
+    """After a byte order mark, also of a compressed file, the first line is parsed, or is the header."""
     lines = {"json": '{"a":1}', "delimited": "a\n1", "syslog": "<13>Oct 11 22:14:15 box a: 1"}[parser]
     file = tmp_path / "a.log.gz"
     file.write_bytes(gzip.compress(f"\ufeff{lines}\n".encode()))
@@ -84,7 +84,7 @@ def test_a_mark_keeps_no_parser_from_the_first_line(
 def test_a_hole_before_a_log_of_several_lines_is_skipped(
     tmp_path: Path, server: LogHubServer, make_job: MakeJob
 ) -> None:
-    """At the beginning of a file, also where the hole is longer than a range."""
+    """A hole before a multi-line log is skipped, even if it is longer than a range."""
     file = tmp_path / "a.log"
     file.write_bytes(b"\0" * 3_000_000 + b"1 a\n b\n2 c\n")
     figures = ship_path(file, make_job(parser="text", multiline_start=r"\d"), partition_bytes=1_000_000)
@@ -93,7 +93,7 @@ def test_a_hole_before_a_log_of_several_lines_is_skipped(
 
 
 def test_line_of_a_megabyte_arrives_whole(tmp_path: Path, server: LogHubServer, make_job: MakeJob) -> None:
-    """A line of 1 MiB is one record, unchanged, and its neighbours are too."""
+    """A line of 1 MiB is one record, unchanged, as are its neighbours."""
     long = "x" * (1 << 20)
     file = tmp_path / "a.log"
     file.write_text(f"before\n{long}\nafter\n")
@@ -102,7 +102,7 @@ def test_line_of_a_megabyte_arrives_whole(tmp_path: Path, server: LogHubServer, 
 
 
 def test_line_over_the_limit_arrives_in_pieces(tmp_path: Path, server: LogHubServer, make_job: MakeJob) -> None:
-    """A line of 20 MB is cut, counted as one long line, and its pieces in order are the line."""
+    """A line of 20 MB is sent in pieces that join to it, and counts as one long line."""
     long = b"0123456789" * 2_000_000
     file = tmp_path / "a.log"
     file.write_bytes(b"before\n" + long + b"\nafter\n")
@@ -118,7 +118,7 @@ def test_line_over_the_limit_arrives_in_pieces(tmp_path: Path, server: LogHubSer
 def test_longest_line_of_invalid_bytes_still_fits_a_batch(
     tmp_path: Path, server: LogHubServer, make_job: MakeJob
 ) -> None:
-    """The worst line, all of it escaped and in base64 besides, is not too large for the service."""
+    """The largest line of invalid bytes, escaped and in base64, fits into a batch."""
     file = tmp_path / "a.log"
     file.write_bytes(b"\xff" * MAX_LINE_BYTES + b"\n")
     ship_path(file, make_job(parser="text"))
@@ -129,7 +129,7 @@ def test_longest_line_of_invalid_bytes_still_fits_a_batch(
 def test_line_whose_fields_do_not_fit_is_shipped_as_text(
     tmp_path: Path, server: LogHubServer, make_job: MakeJob
 ) -> None:
-    """Where line and fields together are too large for a batch, the line goes without them and is counted."""
+    """A line that is too large with its fields is sent without them, and counted."""
     file = tmp_path / "a.log"
     file.write_bytes(b"\xff" * MAX_LINE_BYTES + b"\n")
     figures = ship_path(file, make_job(parser="regex", pattern="(?P<all>.*)"))
@@ -139,7 +139,7 @@ def test_line_whose_fields_do_not_fit_is_shipped_as_text(
 
 
 def test_parsed_and_unparsed_lines_are_told_apart(tmp_path: Path, server: LogHubServer, make_job: MakeJob) -> None:
-    """A line that does not parse is shipped as text and counted, never dropped."""
+    """A line that does not parse is shipped as text and counted."""
     file = tmp_path / "a.log"
     file.write_text('{"level": "INFO"}\nTraceback:\n{"level": "WARN"}\n')
     figures = ship_path(file, make_job(parser="json"))
@@ -147,7 +147,7 @@ def test_parsed_and_unparsed_lines_are_told_apart(tmp_path: Path, server: LogHub
     assert (figures.lines, figures.unparsed) == (3, 1)
 
 
-# By the magic of each; members one after the other.
+# By their magic bytes; several members follow each other.
 _COMPRESS: dict[str, Callable[[bytes], bytes]] = {
     "gzip": gzip.compress,
     "bz2": bz2.compress,
@@ -162,7 +162,7 @@ _COMPRESS: dict[str, Callable[[bytes], bytes]] = {
 def test_compressed_file_arrives_decompressed(
     tmp_path: Path, server: LogHubServer, make_job: MakeJob, compress: Callable[[bytes], bytes]
 ) -> None:
-    """Two members one after the other, as rotation by appending leaves them, are one file."""
+    """Two compressed members, as rotation by appending leaves them, are one file."""
     file = tmp_path / "a.log"
     file.write_bytes(compress(b"one\ntw") + compress(b"o\nthree\n"))
     ship_path(file, make_job())
@@ -176,7 +176,7 @@ def test_compressed_file_arrives_decompressed(
 def test_offsets_and_lines_do_not_depend_on_the_partitions(
     tmp_path: Path, server: LogHubServer, make_job: MakeJob
 ) -> None:
-    """Cut into ranges of a few bytes, a file arrives as it does whole."""
+    """A file cut into ranges of a few bytes arrives as it does whole."""
     file = tmp_path / "a.log"
     lines = [f"line {number} {'é' * (number % 7)}" for number in range(60)]
     file.write_text("\n".join(lines))
@@ -190,7 +190,7 @@ def test_offsets_and_lines_do_not_depend_on_the_partitions(
 def test_what_is_appended_after_the_plan_is_left_to_the_next_job(
     tmp_path: Path, server: LogHubServer, make_job: MakeJob
 ) -> None:
-    """A file that grows while it is shipped arrives as it was when the job began."""
+    """Bytes appended after the plan are left to the next job."""
     file = tmp_path / "a.log"
     file.write_text("one\ntwo")
     partitions = plan(find_files([str(file)]).files)
@@ -204,7 +204,7 @@ def test_what_is_appended_after_the_plan_is_left_to_the_next_job(
 def test_compressed_file_that_was_cut_off_or_changed_fails(
     tmp_path: Path, make_job: MakeJob, compress: Callable[[bytes], bytes]
 ) -> None:
-    """Whatever compressed it, an end that is missing and bits that are wrong are no end of the file."""
+    """A truncated or altered compressed file is an error, in every format."""
     file = tmp_path / "a.z"
     data = compress(b"".join(b"line %d\n" % number for number in range(100_000)))
     changed = bytearray(data)
@@ -216,7 +216,7 @@ def test_compressed_file_that_was_cut_off_or_changed_fails(
 
 
 def test_damaged_compressed_file_fails_and_says_how_far_it_could_be_read(tmp_path: Path, make_job: MakeJob) -> None:
-    """A cut-off gzip file is an error, not a short file."""
+    """A truncated gzip file is an error that names the last readable line."""
     file = tmp_path / "a.gz"
     data = b"".join(b"line %d\n" % number for number in range(10_000))
     file.write_bytes(gzip.compress(data)[:-20])
@@ -229,7 +229,7 @@ def test_damaged_compressed_file_fails_and_says_how_far_it_could_be_read(tmp_pat
 
 
 def test_file_that_shrank_fails_with_both_sizes(tmp_path: Path, make_job: MakeJob) -> None:
-    """A file truncated after the plan lost lines: the task says so."""
+    """A file truncated after the plan fails with both sizes."""
     file = tmp_path / "a.log"
     file.write_text("one\ntwo\n")
     partitions = plan(find_files([str(file)]).files)
@@ -242,7 +242,7 @@ def test_file_that_shrank_fails_with_both_sizes(tmp_path: Path, make_job: MakeJo
 def test_file_that_is_truncated_while_it_is_read_fails_with_both_sizes(
     tmp_path: Path, log_start: StartPattern | None
 ) -> None:
-    """Where it ends now is no end of it; a range that was read by then has lost nothing."""
+    """A file truncated while it is read fails with both sizes; ranges read before lose nothing."""
     file = tmp_path / "a.log"
     file.write_bytes(b"line\n" * 1_000_000)
     (found,) = find_files([str(file)]).files
@@ -257,7 +257,7 @@ def test_file_that_is_truncated_while_it_is_read_fails_with_both_sizes(
 
 
 def test_file_that_is_gone_fails_with_its_name(tmp_path: Path, make_job: MakeJob) -> None:
-    """A file deleted after the plan is an error."""
+    """A file deleted after the plan is an error with its name."""
     file = tmp_path / "a.log"
     file.write_text("one\n")
     partitions = plan(find_files([str(file)]).files)
@@ -267,7 +267,7 @@ def test_file_that_is_gone_fails_with_its_name(tmp_path: Path, make_job: MakeJob
 
 
 def test_counts_tell_batches_and_attempts(tmp_path: Path, server: LogHubServer, make_job: MakeJob) -> None:
-    """Each batch counts once, each request counts as an attempt, and what is beyond the first is a retry."""
+    """Each batch, each attempt, and each retry beyond the first attempt counts."""
     from producer.server.faults import answer
 
     file = tmp_path / "a.log"
@@ -281,7 +281,7 @@ def test_counts_tell_batches_and_attempts(tmp_path: Path, server: LogHubServer, 
 
 
 def test_file_of_utf16_without_a_mark_is_little_endian(tmp_path: Path, server: LogHubServer, make_job: MakeJob) -> None:
-    """As the agent's sources read it; a mark says otherwise. A file of one byte ends nothing."""
+    """UTF-16 without a mark is little-endian, as in the agent's sources; an incomplete character ends nothing."""
     (tmp_path / "a.log").write_bytes("eins\n".encode("utf-16-le"))
     (tmp_path / "b.log").write_bytes(b"\xfe\xff" + "zwei\n".encode("utf-16-be"))
     (tmp_path / "c.log").write_bytes(b"x")
@@ -310,7 +310,7 @@ def test_bytes_that_are_not_text_in_the_encoding_are_kept(
     kept: str,
     exact: bytes | None,
 ) -> None:
-    """They are in ``content`` as ``\\xNN``, and by ``content_base64`` such lines are found and counted."""
+    """Invalid bytes are ``\\xNN`` in ``content``, and their lines have ``content_base64``."""
     (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith("gz") else data)
     [partition] = plan(find_files([str(tmp_path)], encoding=encoding).files, partition_bytes=1000)
     ship_splits(partition, make_job(parser="text"))
@@ -324,7 +324,7 @@ def test_bytes_that_are_not_text_in_the_encoding_are_kept(
 def test_files_of_another_encoding_become_utf8(
     tmp_path: Path, server: LogHubServer, make_job: MakeJob, name: str
 ) -> None:
-    """With --encoding also files that look binary are found and converted, however large the ranges are."""
+    """With ``--encoding``, files that look binary are found and converted, whatever the size of ranges."""
     text = "".join(f"eins {number} \u00fc\u010a\n" for number in range(200)).encode("utf-16")
     (tmp_path / name).write_bytes(gzip.compress(text) if name.endswith("gz") else text)
     figures = Figures()
@@ -336,7 +336,7 @@ def test_files_of_another_encoding_become_utf8(
 def test_odd_files_are_told_once_and_holes_are_counted(
     tmp_path: Path, server: LogHubServer, make_job: MakeJob, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A warning names the file that looks like UTF-16, and the one with a hole; NULs that were skipped are counted."""
+    """A file that looks like UTF-16, and one with a hole, are logged once; skipped NULs are counted."""
     (tmp_path / "a.log").write_bytes("INFO x\n".encode("utf-16") * 5)
     (tmp_path / "b.log").write_bytes(b"\0" * 5000 + b"one\n" + b"\0" * 5000 + b"two\n")
     figures = Figures()

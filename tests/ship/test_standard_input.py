@@ -1,4 +1,4 @@
-"""producer ship -: what comes by standard input is shipped as it comes, and to the end."""
+"""``producer ship -`` ships standard input as it arrives, to its end."""
 
 import array
 import fcntl
@@ -28,7 +28,7 @@ MakeJob = Callable[..., ShipJob]
 
 
 class Shipping:
-    """Standard input that a test writes, and what becomes of it."""
+    """A command whose standard input the test writes, with its output."""
 
     def __init__(self, job: ShipJob, settle: float) -> None:
         read, self.write = os.pipe()
@@ -69,7 +69,7 @@ def ship(make_job: MakeJob) -> Iterator[Callable[..., Shipping]]:
 
 
 def test_a_byte_order_mark_is_no_part_of_the_first_line(server: LogHubServer, ship: Callable[..., Shipping]) -> None:
-    """Also where it comes byte by byte."""
+    """A byte order mark is not part of the first line, even if it arrives byte by byte."""
     shipping = ship(parser="text")
     for byte in "\ufeffone\n".encode():
         shipping.send(bytes([byte]))
@@ -78,7 +78,7 @@ def test_a_byte_order_mark_is_no_part_of_the_first_line(server: LogHubServer, sh
 
 
 def test_input_of_another_encoding_becomes_utf8(server: LogHubServer, ship: Callable[..., Shipping]) -> None:
-    """With --encoding, lines and logs arrive while the input goes on, also byte by byte; half a character is kept."""
+    """With ``--encoding``, lines are delivered while the input goes on, even if characters arrive in parts."""
     shipping = ship(parser="text", encoding="utf-16", multiline_start=r"\d", settle=0.5)
     raw = "1 \u4e2d\n\tat\n2 \u0a0a\n".encode("utf-16-be")
     for byte in b"\xfe\xff" + raw:
@@ -93,7 +93,7 @@ def test_input_of_another_encoding_becomes_utf8(server: LogHubServer, ship: Call
 
 
 def test_lines_arrive_while_the_input_goes_on(server: LogHubServer, ship: Callable[..., Shipping]) -> None:
-    """Whole lines are sent after the linger, without waiting for more; what has no end waits for it, or for the end."""
+    """Whole lines are sent after the linger time; an unfinished one waits for its end, or for that of the input."""
     shipping = ship(parser="text")
     shipping.send(b"one\ntwo\nunfin")
     eventually(lambda: contents(server) == ["one", "two"], "the lines")
@@ -111,7 +111,7 @@ def test_lines_arrive_while_the_input_goes_on(server: LogHubServer, ship: Callab
 
 
 def test_header_of_the_input_names_the_columns(server: LogHubServer, ship: Callable[..., Shipping]) -> None:
-    """As the first line of a file does."""
+    """The first line of the input names the columns."""
     shipping = ship(parser="delimited")
     shipping.send(b"a,b\n1,2\n")
     shipping.end()
@@ -120,7 +120,7 @@ def test_header_of_the_input_names_the_columns(server: LogHubServer, ship: Calla
 
 
 def test_log_of_several_lines_waits_for_its_time(server: LogHubServer, ship: Callable[..., Shipping]) -> None:
-    """The last one is shipped when nothing was added to it for as long, since the next one may never come."""
+    """The last multi-line log is shipped after its settle time, as the next may never arrive."""
     shipping = ship(parser="text", multiline_start=r"\d", settle=0.5)
     shipping.send(b"1 a\n\tat\n2 b\n")
     eventually(lambda: contents(server) == ["1 a\n\tat", "2 b"], "the logs")
@@ -132,7 +132,7 @@ def test_log_of_several_lines_waits_for_its_time(server: LogHubServer, ship: Cal
 def test_refused_line_fails_the_command_while_the_input_goes_on(
     server: LogHubServer, ship: Callable[..., Shipping]
 ) -> None:
-    """Nobody has to end the input to hear of it."""
+    """A refused line fails the command before the input ends."""
     server.faults.add(answer(404, "LogStoreNotExist"), operation="PutLogs")
     shipping = ship(parser="text")
     shipping.send(b"one\n")
@@ -143,7 +143,7 @@ def test_refused_line_fails_the_command_while_the_input_goes_on(
 
 
 def test_writer_of_the_pipe_waits_while_the_server_does(server: LogHubServer, ship: Callable[..., Shipping]) -> None:
-    """What is read ahead is bounded by the producer's memory; the table tells of the wait for it, and all arrives."""
+    """The producer's memory limits how much is read ahead, and the table has the time of waiting."""
     memory = {"total_size_in_bytes": 1 << 20, "batch_size_threshold_in_bytes": 1 << 16, "max_retry_backoff_ms": 50}
     busy = server.faults.add(answer(500, "ServerBusy"), operation="PutLogs")
     shipping = ship(parser="text", producer={**memory, "retries": 10_000})
@@ -160,7 +160,7 @@ def test_writer_of_the_pipe_waits_while_the_server_does(server: LogHubServer, sh
 
 @pytest.mark.parametrize("number", [None, signal.SIGINT, signal.SIGTERM])
 def test_end_and_signals_drain(server: LogHubServer, number: int | None) -> None:
-    """What was read is acknowledged, the exit code is 0, and the table is shown, also where the pipe stays open."""
+    """At the end of the input and on signals, all lines read are acknowledged, and the exit code is 0."""
     command = [
         sys.executable,
         "-m",
@@ -176,7 +176,7 @@ def test_end_and_signals_drain(server: LogHubServer, number: int | None) -> None
             process.stdin.write(b"x" * 60_000 + b"\n" + b"y" * 60_000 + b"\nunfinished")
             process.stdin.flush()
             if number is not None:
-                # A pipe holds 64 KiB: of what was written the rest has been read when it is empty.
+                # A pipe holds 64 KiB, so the rest has been read when it is empty.
                 eventually(lambda: _unread(process.stdin) == 0, "that all is read")
                 process.send_signal(number)
                 assert process.wait(PATIENCE) == 0
@@ -207,6 +207,6 @@ def _unread(pipe: object) -> int:
 def test_what_does_not_go_with_standard_input_is_refused(
     server: LogHubServer, capsys: pytest.CaptureFixture[str], extra: list[str], said: str
 ) -> None:
-    """The exit code is 2, and the message says what does not go."""
+    """Options that do not apply to standard input are refused with exit code 2."""
     assert cli.run(parse_ship([*extra, *ship_arguments(server, "-")])) == 2
     assert said in " ".join(capsys.readouterr().err.split())

@@ -1,4 +1,4 @@
-"""Arrow arrays of every type, for Hypothesis, and what ``send`` makes of their rows."""
+"""Arrow arrays of every type, for Hypothesis, and their rows as ``send`` takes them."""
 
 import warnings
 from collections.abc import Sequence
@@ -13,12 +13,12 @@ from producer.wire.log_group import encode_log
 
 NOW = 1_700_000_000
 ZONES = ["UTC", "+05:30", "-00:01", "Europe/Berlin", "America/St_Johns", "Asia/Kathmandu", "Africa/Monrovia"]
-# What Python can express, within a day of the ends for the sake of zones, seconds since 1970.
+# The range that Python can express, minus a day for zones, seconds since 1970.
 FIRST, LAST = -62_135_510_400, 253_402_214_399
 TICKS = {"s": 1, "ms": 1000, "us": 10**6, "ns": 10**9}
 
 
-# A strategy costs more to make than to draw from.
+# A strategy takes longer to make than to draw from.
 _kept = lru_cache(maxsize=None)
 
 
@@ -31,7 +31,9 @@ def _moments(unit: str, zone: str | None) -> tuple[pa.DataType, st.SearchStrateg
     first, last = FIRST, LAST
     if unit == "ns":
         first, last = -(2**63) // 10**9 + 86_401, 2**63 // 10**9 - 86_401
-        if zone:  # pandas, which makes these values, knows no seconds of old offsets, and no summer after 2037
+        if (
+            zone
+        ):  # These values are made by pandas, which lacks seconds of old offsets and daylight saving time after 2037.
             first, last = 100_000_000, 2_145_000_000
     per = TICKS[unit]
     whole = st.integers(first, last).map(lambda seconds: seconds * per)
@@ -53,14 +55,14 @@ def _decimals(kind: pa.DataType) -> st.SearchStrategy[Any]:
 _INTEGERS = [pa.int8(), pa.int16(), pa.int32(), pa.int64(), pa.uint8(), pa.uint16(), pa.uint32(), pa.uint64()]
 _SMALL_DECIMALS = [(getattr(pa, "decimal32", None), (9, 2)), (getattr(pa, "decimal64", None), (18, 18))]
 _DECIMALS = [
-    # Later than the lowest pyarrow that is supported.
+    # Newer than the oldest supported pyarrow.
     *(decimal(*size) for decimal, size in _SMALL_DECIMALS if decimal is not None),
     pa.decimal128(38, 0),
     pa.decimal128(20, 9),
     pa.decimal128(5, -3),
     pa.decimal256(76, 40),
 ]
-# Types whose arrays are made of the integers behind them.
+# Types whose arrays are made from integers.
 _OF_INTEGERS: list[tuple[pa.DataType, st.SearchStrategy[Any]]] = [
     *(_moments(unit, zone) for unit in TICKS for zone in (None, *ZONES)),
     (pa.date32(), st.integers(FIRST // 86_400, LAST // 86_400)),
@@ -68,7 +70,7 @@ _OF_INTEGERS: list[tuple[pa.DataType, st.SearchStrategy[Any]]] = [
     *((pa.time32(unit), st.integers(0, 86_400 * TICKS[unit] - 1)) for unit in ("s", "ms")),
     *((pa.time64(unit), st.integers(0, 86_400 * TICKS[unit] - 1)) for unit in ("us", "ns")),
 ]
-# Older pyarrow gives and takes halves as NumPy's, which `send` does not know.
+# Older pyarrow uses NumPy's halves, which `send` does not support.
 _HALVES = [pa.float16()] if int(pa.__version__.partition(".")[0]) > 20 else []
 _PLAIN: list[tuple[pa.DataType, st.SearchStrategy[Any]]] = [
     *((kind, st.text(max_size=20)) for kind in (pa.string(), pa.large_string(), pa.string_view())),
@@ -93,7 +95,7 @@ def _decimal_array(kind: pa.DataType, values: Sequence[int | None]) -> pa.Array:
 @_kept
 @st.composite
 def scalars(draw: st.DrawFn, rows: int) -> pa.Array:
-    """An array of a type that is not nested."""
+    """Draw an array of a type that is not nested."""
     where = draw(st.integers(0, 2))
     if where == 0:
         kind, values = draw(st.sampled_from(_OF_INTEGERS))
@@ -127,7 +129,7 @@ def _masks(draw: st.DrawFn, rows: int) -> pa.Array:
 @_kept
 @st.composite
 def maps(draw: st.DrawFn, rows: int, depth: int = 0) -> pa.Array:
-    """An array of maps with text as keys; a null may hide entries."""
+    """Draw an array of maps with text keys; a null may hide entries."""
     offsets = draw(_offsets(rows))
     keys = pa.array(draw(st.lists(st.text(max_size=5), min_size=offsets[-1], max_size=offsets[-1])), pa.string())
     items = draw(arrays(offsets[-1], depth))
@@ -160,7 +162,7 @@ def _nested(draw: st.DrawFn, rows: int, depth: int) -> pa.Array:
 @_kept
 @st.composite
 def arrays(draw: st.DrawFn, rows: int, depth: int = 2) -> pa.Array:
-    """An array of any type, sometimes a slice of a longer one."""
+    """Draw an array of any type, sometimes a slice of a longer one."""
     extra = draw(st.integers(0, 3)) if depth == 2 else 0
     nested = depth > 0 and draw(st.integers(0, 3)) == 0
     made = draw(_nested(rows + extra, depth - 1) if nested else scalars(rows + extra))
@@ -183,7 +185,7 @@ def _wrapped(draw: st.DrawFn, array: pa.Array) -> pa.Array:
 
 @st.composite
 def batches(draw: st.DrawFn, max_rows: int = 5) -> pa.RecordBatch:
-    """A record batch of any columns; names may occur twice."""
+    """Draw a record batch of any columns, whose names may repeat."""
     rows = draw(st.integers(0, max_rows))
     names = draw(st.lists(st.text(max_size=6) | st.sampled_from(["a", "b", "n" * 300]), max_size=3))
     columns = [draw(arrays(rows)) for _ in names]
@@ -191,7 +193,7 @@ def batches(draw: st.DrawFn, max_rows: int = 5) -> pa.RecordBatch:
 
 
 def rows_of(batch: pa.RecordBatch) -> list[list[tuple[str, Any]]]:
-    """The fields of each row, maps as dictionaries."""
+    """Return the fields of each row, with maps as dictionaries."""
     columns = [_values(column) for column in batch.columns]
     return [
         [(name, column[row]) for name, column in zip(batch.schema.names, columns, strict=True)]
@@ -200,7 +202,7 @@ def rows_of(batch: pa.RecordBatch) -> list[list[tuple[str, Any]]]:
 
 
 def map_entries(column: pa.Array) -> list[list[tuple[str, Any]] | None]:
-    """The entries of each map, maps within their values as dictionaries."""
+    """Return the entries of each map, with inner maps as dictionaries."""
     values = [None if map_ is None else [key for key, _ in map_] for map_ in column.to_pylist()]
     places = column.offsets.to_pylist()
     items = _values(column.items)
@@ -212,7 +214,7 @@ def map_entries(column: pa.Array) -> list[list[tuple[str, Any]] | None]:
 
 def _values(column: pa.Array) -> list[Any]:
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # about equal keys of a map
+        warnings.simplefilter("ignore")  # About equal keys of a map.
         return list(column.to_pylist(maps_as_pydicts="lossy"))
 
 

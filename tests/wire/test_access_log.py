@@ -1,4 +1,4 @@
-"""Access logs as columns: the compiled twin finds what the pattern finds, in any line."""
+"""Access logs as columns: native code finds the same fields as the pattern, in any line."""
 
 from array import array
 from collections.abc import Callable, Sequence
@@ -19,7 +19,7 @@ COMBINED = (
     '192.0.2.1 - frank [10/Oct/2000:13:55:36 -0700] "GET /a?b=c HTTP/1.1" 200 2326 "http://x/" "Mozilla (\\"é\\")"'
 )
 
-# What a line is made of, whole or in the wrong place.
+# Parts of a line, whole or in the wrong place.
 _PARTS = st.sampled_from(
     [
         *(
@@ -84,7 +84,7 @@ def rows_of(found: SplitLines) -> list[dict[str, str] | None]:
 @example(lines=[COMBINED, "", "x" * 9], others=b"[")
 @example(lines=[f'h:1 {COMBINED} "x" "y"', f"h:1 {COMBINED}", f"{COMBINED} ", f'{COMBINED}"'], others=b"")
 def test_both_twins_find_the_same(lines: list[str], others: bytes) -> None:
-    """For any lines the compiled twin returns the bytes that the pure one does."""
+    """For any lines, native code returns the same bytes as the pure implementation."""
     one, other = (columns_of(lines, split, others) for split in (native_split, access_log.split_access))
     assert one.known == other.known
     assert [(n, c.sizes, c.data) for n, c in one.columns.items()] == [
@@ -94,19 +94,19 @@ def test_both_twins_find_the_same(lines: list[str], others: bytes) -> None:
 
 @given(lines=st.lists(_LINES, max_size=20))
 def test_columns_hold_what_is_found_line_by_line(split: Split, lines: list[str]) -> None:
-    """Each row of the columns is what the line by itself comes to."""
+    """Each row of the columns has the fields of its line parsed alone."""
     assert rows_of(columns_of(lines, split)) == [parse_access_line(line) for line in lines]
 
 
 def test_line_that_begins_as_another_format_is_left_alone(split: Split) -> None:
-    """A first byte that belongs to another parser keeps the line from being tried."""
+    """A line whose first byte belongs to another parser is skipped."""
     lines = ['[x] - - [t] "GET / HTTP/1.1" 200 -', 'x - - [t] "GET / HTTP/1.1" 200 -']
     assert [row is None for row in rows_of(columns_of(lines, split, b"["))] == [True, False]
     assert [row is None for row in rows_of(columns_of(lines, split))] == [False, False]
 
 
 def test_no_lines_are_no_rows(split: Split) -> None:
-    """Empty columns come out of an empty one."""
+    """An empty column of lines yields empty columns."""
     found = columns_of([], split)
     assert found.known == b""
     assert found.columns == {name: [] for name in FIELDS}

@@ -1,4 +1,4 @@
-"""Lines as a column, and columns as Arrow's buffers: both twins give what the lines and the values themselves say."""
+"""Lines as a column, and columns as Arrow buffers, natively and purely."""
 
 import importlib
 from array import array
@@ -29,7 +29,7 @@ def twin(request: pytest.FixtureRequest) -> ModuleType:
 @example(data=b"a\r")
 @example(data=b"\n\r\n\n")
 def test_the_lines_of_the_column_are_those_of_the_block(twin: ModuleType, data: bytes) -> None:
-    """Where each begins, and its bytes without the line end; a last line without one keeps its carriage return."""
+    """The column has the start and the bytes of each line; a last line without an end keeps its carriage return."""
     block = Block(0, data)
     starts, column = twin.line_column(data, block.count)
     lines = list(block.lines())
@@ -43,7 +43,7 @@ def test_the_lines_of_the_column_are_those_of_the_block(twin: ModuleType, data: 
 @example(values=[None] * 9)
 @example(values=["é"] * 8 + [None])
 def test_arrow_reads_the_values_of_a_column(twin: ModuleType, values: list[str | None]) -> None:
-    """A string array of the buffers has the values; there is no bitmap where each row has one."""
+    """A string array of the buffers has the values, without a bitmap if each row has one."""
     column = TextColumn.of(values)
     validity, offsets = twin.arrow_buffers(column)
     assert (validity is None) == (None not in values)

@@ -1,4 +1,4 @@
-"""captures: whatever the steps find is what ``re`` finds, and what they do not know they leave to it."""
+"""Steps of patterns find what ``re`` finds, or leave the search to it."""
 
 import re
 import time
@@ -24,7 +24,7 @@ def _texts(sizes: bytes, raw: bytes) -> list[str | None]:
 def _found(
     pattern: Pattern[str], bodies: list[bytes], *, whole: bool = False
 ) -> list[tuple[str | None, ...] | None] | None:
-    """The groups of each body; None where ``re`` has to be asked. None for a pattern without steps."""
+    """Return the groups of each body, None if it needs a search; None for a pattern without steps."""
     steps = steps_of(pattern, range(1, pattern.groups + 1), whole=whole)
     if steps is None:
         return None
@@ -65,10 +65,10 @@ _PATTERNS = st.builds(
 
 
 @_compiled
-@example("^([ab]+)(?:c(d))?(.*)$", ["abce"], re.ASCII, False)  # what may be left out is, before the run takes less
+@example("^([ab]+)(?:c(d))?(.*)$", ["abce"], re.ASCII, False)  # An optional part matches before the run takes less.
 @example("^([ab]+)(cd|ab|c)(.*)$", ["abce"], re.ASCII, False)
-@example("^(a*)(?:a|(b))[bc]$", ["aab"], re.ASCII, False)  # the last alternative takes no part, as it did before
-@example("([^b]*?)$", ["a\n"], re.ASCII, False)  # the end is also before the last newline
+@example("^(a*)(?:a|(b))[bc]$", ["aab"], re.ASCII, False)  # The last alternative does not take part, as it did before.
+@example("([^b]*?)$", ["a\n"], re.ASCII, False)  # The end is also before the last newline.
 @example("([^b]*?)a$", ["aa\n"], re.ASCII, False)
 @example("(?s)(.*?).$", ["a\n\n"], re.DOTALL, False)
 @given(
@@ -80,7 +80,7 @@ _PATTERNS = st.builds(
 def test_what_native_steps_find_is_what_re_finds(
     text: str, bodies: list[str], flags: re.RegexFlag, whole: bool
 ) -> None:
-    """Of any pattern and any bodies, anywhere in them or as a whole: the same groups, or nothing is said."""
+    """For any pattern and bodies, steps find the groups of ``re``, or leave the body to it."""
     pattern = re.compile(text, flags)
     found = _found(Pattern(text, flags, option="p"), [body.encode() for body in bodies], whole=whole) or []
     for body, groups in zip(bodies, found, strict=False):
@@ -110,7 +110,7 @@ _COMBINED = '192.0.2.1 - bob [10/Oct/2000:13:55:36 -0700] "GET /a?b=c HTTP/1.1" 
     ],
 )
 def test_native_steps_run_patterns_of_usual_lines(pattern: str, body: str) -> None:
-    """What people write for access logs, syslog and log4j is run by compiled code."""
+    """Common patterns for access logs, syslog and log4j are run by native code."""
     compiled = Pattern(pattern, re.ASCII, option="p")
     match = compiled.search(body)
 
@@ -121,7 +121,7 @@ def test_native_steps_run_patterns_of_usual_lines(pattern: str, body: str) -> No
 @_compiled
 @pytest.mark.parametrize("text", [r"(?P<level>\w+)(?: \[(?P<thread>\w+)\])? (?P<message>.*)", r"(\S+) (?:- )?(.*)$"])
 def test_native_steps_match_whole_bodies_with_the_flags_of_text(text: str) -> None:
-    """As ``fullmatch`` does, also where letters are not ASCII's alone: such bodies are left to ``re``."""
+    """Steps match as ``fullmatch`` does; bodies with letters beyond ASCII are left to ``re``."""
     pattern = Pattern(text, re.DOTALL, option="p")
     bodies = [b"INFO [main] a\nb\n", b"WARN [1] x", "INFO \u00e9".encode()]
 
@@ -131,7 +131,7 @@ def test_native_steps_match_whole_bodies_with_the_flags_of_text(text: str) -> No
 
 @_compiled
 def test_native_steps_say_what_they_do_not_know() -> None:
-    """A body that does not match, or has other characters than ASCII's."""
+    """Steps leave bodies without a match, or beyond ASCII, to a search."""
     assert _found(Pattern(r"^(\d+) x", re.ASCII, option="p"), [b"12 x", b"no", b"1 x \xc3\xa9", b"", b"7 xy"]) == [
         ("12",),
         None,
@@ -143,7 +143,7 @@ def test_native_steps_say_what_they_do_not_know() -> None:
 
 @_compiled
 def test_native_steps_end_lines_before_their_ends() -> None:
-    """Of lines no end is told, and a return before it is no part of them."""
+    """Without ends, bodies are lines, without a carriage return before the line end."""
     steps = steps_of(Pattern("(.*)$", re.ASCII, option="p"), [1])
 
     assert steps is not None
@@ -152,7 +152,7 @@ def test_native_steps_end_lines_before_their_ends() -> None:
 
 @_compiled
 def test_native_steps_read_nothing_outside_the_bodies() -> None:
-    """More lines than there are, and ends behind the last byte: such bodies are empty."""
+    """Lines beyond the data, and ends after its last byte, are empty bodies."""
     steps = steps_of(Pattern("(x?)", re.ASCII, option="p"), [1])
 
     assert steps is not None
@@ -165,20 +165,20 @@ def test_native_steps_read_nothing_outside_the_bodies() -> None:
     "pattern", [r"(a)\1", "a(?=b)", "(?:ab)+", r"\ba", "a^b", "(?m)^a$", "(a*?)(?:bb|cc)", "(?:a*)?"]
 )
 def test_other_patterns_are_left_to_re(pattern: str) -> None:
-    """What cannot be written as steps has none."""
+    """A pattern that steps cannot express has none."""
     assert steps_of(Pattern(pattern, re.ASCII, option="p"), []) is None
 
 
 @_compiled
 def test_native_steps_leave_what_takes_too_long_to_a_search() -> None:
-    """Runs that take back and again what follows them end after so many characters for each of a body's."""
+    """Steps with too much backtracking leave the body to a search."""
     body = b"x" * 200_000
     steps, ends = steps_of(Pattern("^(.*)x(.*)y$", option="p"), [1, 2]), array("Q", [len(body)]).tobytes()
 
     assert steps is not None
     began = time.thread_time()
     assert steps.capture(1, ends, body).found == b"\0"
-    assert time.thread_time() - began < 2  # all ways to share them out take minutes
+    assert time.thread_time() - began < 2  # All ways to divide the text would take minutes.
 
 
 @given(
@@ -207,7 +207,7 @@ def test_native_steps_leave_what_takes_too_long_to_a_search() -> None:
     line=st.binary(max_size=4) | st.text("abcdexy[1290-ERORINF ", max_size=8).map(str.encode),
 )
 def test_what_matches_begins_as_is_said(pattern: bytes, line: bytes) -> None:
-    """Whatever the pattern, no line that it matches is left out."""
+    """For any pattern, each line that it matches begins with one of its first bytes."""
     if line and re.match(pattern, line):
         assert first_bytes(Pattern(pattern, option="p"))[line[0]] == 1
 
@@ -224,5 +224,5 @@ def test_what_matches_begins_as_is_said(pattern: bytes, line: bytes) -> None:
     ],
 )
 def test_bytes_that_cannot_begin_a_match_are_left_out(pattern: bytes, bytes_of: bytes) -> None:
-    """All of them where a match may be empty, or an item is not known."""
+    """Bytes that cannot begin a match are excluded, unless a match may be empty or an item is unknown."""
     assert bytes(byte for byte, may in enumerate(first_bytes(Pattern(pattern, option="p"))) if may) == bytes_of

@@ -1,4 +1,4 @@
-"""Columns are encoded as ``send`` encodes their rows."""
+"""Columns are encoded with the same bytes as ``send`` for their rows."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.usefixtures(columnar_twin.__name__)
 
 
 def records(encoded: EncodedRows) -> list[bytes]:
-    ends, body = encoded.ends.tolist(), encoded.body  # which some twins put together anew each time
+    ends, body = encoded.ends.tolist(), encoded.body  # Some implementations join the body at each call.
     assert len(body) == (ends[-1] if ends else 0)
     return [bytes(body[start:end]) for start, end in zip([0, *ends], ends, strict=False)]
 
@@ -38,15 +38,15 @@ def encode(batch: pa.RecordBatch) -> list[bytes]:
 @SLOW
 @given(batches())
 def test_records_equal_those_of_send_for_every_type(batch: pa.RecordBatch) -> None:
-    """Whatever the schema, the values, the nulls and the slices: byte for byte."""
+    """For any schema, values, nulls and slices, the records equal those of ``send``."""
     assert encode(batch) == sent([LogItem(row) for row in rows_of(batch)])
-    assert ColumnarEncoder(batch.schema).estimate(batch) >= batch.num_rows  # any type has one
+    assert ColumnarEncoder(batch.schema).estimate(batch) >= batch.num_rows  # Each row has a minimum size in any type.
 
 
 @settings(SLOW, max_examples=30)
 @given(st.data(), st.integers(0, 5))
 def test_contents_are_fields_behind_the_others(data: st.DataObject, rows: int) -> None:
-    """The entries of a map, but those without a value, in their order; equal keys are equal fields; null has none."""
+    """The entries of a map with a value are fields, in order; equal keys are equal fields."""
     contents, other = data.draw(maps(rows + 2, 0)).slice(1, rows), data.draw(arrays(rows, 0))
     batch = pa.RecordBatch.from_arrays([contents, other], names=["contents", "other"])
     pairs = [[(key, value) for key, value in entries or ()] for entries in map_entries(contents)]
@@ -58,7 +58,7 @@ def test_contents_are_fields_behind_the_others(data: st.DataObject, rows: int) -
 @settings(SLOW, max_examples=40)
 @given(st.data(), st.sampled_from(["s", "ms", "us", "ns"]))
 def test_the_time_column_gives_time_and_time_ns(data: st.DataObject, unit: str) -> None:
-    """Timestamps to the nanosecond; null is the time of sending."""
+    """Timestamps are encoded to the nanosecond; null is the time of sending."""
     per = TICKS[unit]
     ticks = data.draw(st.lists(st.none() | st.integers(0, MAX_TIME * per + per - 1), max_size=5))
     column = pa.array(ticks, pa.int64()).view(pa.timestamp(unit, "Europe/Berlin"))
@@ -70,7 +70,7 @@ def test_the_time_column_gives_time_and_time_ns(data: st.DataObject, unit: str) 
 
 @pytest.mark.parametrize("kind", [pa.int8(), pa.uint32(), pa.int64(), pa.uint64()], ids=str)
 def test_integers_in_the_time_column_are_seconds(kind: pa.DataType) -> None:
-    """Of any width, with and without nulls."""
+    """Integers of any width, with and without nulls, are seconds."""
     for seconds in ([0, 1, 100], [5, None, 127], *([[MAX_TIME, NOW, None]] if kind.bit_width > 8 else [])):
         batch = pa.record_batch({"at": pa.array(seconds, kind)})
         encoded = ColumnarEncoder(batch.schema, time_column="at").encode(batch, NOW)
@@ -88,7 +88,7 @@ def test_integers_in_the_time_column_are_seconds(kind: pa.DataType) -> None:
     ids=["before", "after", "a nanosecond before", "a second after"],
 )
 def test_a_time_out_of_range_is_refused_with_its_row(column: pa.Array, shown: str) -> None:
-    """The message names the row, the column and the value."""
+    """A time out of range is refused with its row, column and value."""
     batch = pa.record_batch({"at": column})
     with pytest.raises(InvalidArgumentError, match=rf"^row 11: time_column 'at': .*{shown}"):
         ColumnarEncoder(batch.schema, time_column="at").encode(batch, NOW, range(10, 12))
@@ -111,14 +111,14 @@ FAR = pa.array([0, 253_402_300_800], pa.int64())
     ids=lambda column: str(column.type),
 )
 def test_a_value_that_python_cannot_express_is_refused_with_its_row(column: pa.Array) -> None:
-    """As ``to_pylist`` would; a year after 9999, for one."""
+    """A value that Python cannot express, such as a year after 9999, is refused with its row."""
     batch = pa.record_batch({"at": column})
     with pytest.raises(InvalidArgumentError, match=r"^row 1: field 'at': "):
         ColumnarEncoder(batch.schema).encode(batch, NOW)
 
 
 def test_a_wrong_value_of_a_dictionary_matters_only_if_a_row_has_it() -> None:
-    """A dictionary may be that of a longer table."""
+    """An invalid value of a dictionary, which may be that of a longer table, matters only if a row has it."""
     kind = pa.timestamp("s")
     indices = pa.array([0, 0, 0])
     batch = pa.record_batch({"at": pa.DictionaryArray.from_arrays(indices, FAR.view(kind))})
@@ -127,14 +127,14 @@ def test_a_wrong_value_of_a_dictionary_matters_only_if_a_row_has_it() -> None:
 
 
 def test_a_json_that_cannot_be_made_is_refused_with_its_row() -> None:
-    """A list is no name."""
+    """A map with a list as key cannot become JSON, and is refused with its row."""
     batch = pa.record_batch({"m": pa.array([[], [([1], 1)]], pa.map_(pa.list_(pa.int8()), pa.int8()))})
     with pytest.raises(InvalidArgumentError, match=r"^row 1: field 'm': cannot become JSON: "):
         encode(batch)
 
 
 def test_extension_types_go_as_their_values_or_their_storage() -> None:
-    """A UUID has a text of its own, as it has for ``send``; most extensions are their storage."""
+    """A UUID has its own text, as in ``send``; most extension types are sent as their storage."""
     number = uuid.uuid4()
     columns = {
         "uuid": pa.ExtensionArray.from_storage(pa.uuid(), pa.array([number.bytes, None], pa.binary(16))),
@@ -147,21 +147,21 @@ def test_extension_types_go_as_their_values_or_their_storage() -> None:
 
 
 def test_two_columns_of_one_name_are_two_fields() -> None:
-    """A log may repeat a name, and a schema may, too."""
+    """Two columns of the same name are two fields."""
     batch = pa.RecordBatch.from_arrays([pa.array(["x"]), pa.array([1])], names=["k", "k"])
     assert encode(batch) == sent([LogItem([("k", "x"), ("k", 1)])])
 
 
 @pytest.mark.parametrize("length", [255, 256, 4095, 4096, 16_383, 20_000, 3_000_000])
 def test_long_values_have_long_prefixes(length: int) -> None:
-    """Tables of prefixes end somewhere; longer values are encoded all the same."""
+    """Values longer than the cached prefixes are encoded, too."""
     values = ["x" * length, None, "é", "y" * (length - 1)]
     batch = pa.record_batch({"k": values, "n" * 500: values[::-1]})
     assert encode(batch) == sent([LogItem(row) for row in rows_of(batch)])
 
 
 def test_more_than_two_gigabytes_of_text_have_large_offsets(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The limit is lowered, for the test's sake: what is beyond it is put together with offsets of 64 bits."""
+    """More than two gigabytes of text use 64-bit offsets (the limit is lowered for the test)."""
     rows = 2000
     columns = {
         "text": ["x" * 100] * rows,
@@ -184,19 +184,19 @@ def test_more_than_two_gigabytes_of_text_have_large_offsets(monkeypatch: pytest.
 
 
 def test_rows_without_columns_are_logs_without_fields() -> None:
-    """As ``send({})``."""
+    """Rows without columns are logs without fields, as for ``send({})``."""
     assert encode(pa.record_batch({"k": [1, 2]}).select([])) == sent([LogItem({}), LogItem({})])
     assert encode(pa.record_batch({"k": pa.nulls(2)})) == sent([LogItem({}), LogItem({})])
 
 
 def test_a_batch_of_another_schema_is_refused() -> None:
-    """The encoder was made for one."""
+    """A batch of another schema is refused."""
     with pytest.raises(InvalidArgumentError, match="the schema of a batch differs"):
         ColumnarEncoder(pa.schema({"a": pa.string()})).encode(pa.record_batch({"a": [1]}), NOW)
 
 
 def test_the_estimate_is_near_for_ordinary_logs() -> None:
-    """No fewer bytes, and not many more; also of a slice."""
+    """The estimate for ordinary logs is not below the size, and close to it, also for a slice."""
     rows = 1000
     columns = {
         "request": [f"GET /items/{n}?page=1 HTTP/1.1" for n in range(rows)],
@@ -215,7 +215,7 @@ def test_the_estimate_is_near_for_ordinary_logs() -> None:
 @settings(SLOW, max_examples=60)
 @given(st.data(), batches())
 def test_the_twins_agree_whatever_the_order(data: st.DataObject, batch: pa.RecordBatch) -> None:
-    """The same ends and bytes, of all rows, of a part of them, and of some in another order."""
+    """Native and pure implementations yield the same bytes for all rows, some rows, and other orders."""
     encoder = ColumnarEncoder(batch.schema)
     rows = range(batch.num_rows)
     given = encoder._times(batch, NOW, rows), encoder._fields(batch, rows), batch.num_rows
@@ -234,7 +234,7 @@ def test_the_twins_agree_whatever_the_order(data: st.DataObject, batch: pa.Recor
 @pytest.mark.parametrize("position", [2, -1])
 @pytest.mark.parametrize("rows", [3, 1])
 def test_a_position_outside_of_a_dictionary_is_refused(position: int, rows: int) -> None:
-    """Arrow does not look at what other libraries claim; nothing is read there."""
+    """An index outside of a dictionary is refused, and nothing is read there."""
     column = pa.DictionaryArray.from_arrays(pa.array([0, 1, position]), pa.array(["a", "b"]), safe=False)
     with pytest.raises(InvalidArgumentError, match=f"^row {rows - 1}: field 'k': the index {position} is not in its"):
         encode(pa.record_batch({"k": column.slice(3 - rows)}))
@@ -242,7 +242,7 @@ def test_a_position_outside_of_a_dictionary_is_refused(position: int, rows: int)
 
 @native
 def test_the_compiled_twin_reads_and_writes_no_further_than_memory_reaches() -> None:
-    """Whatever it is told of sizes."""
+    """Native code reads and writes only within its memory, whatever sizes it is given."""
     from producer.wire._columns import Columns
 
     def columns() -> Columns:
@@ -261,7 +261,7 @@ def test_the_compiled_twin_reads_and_writes_no_further_than_memory_reaches() -> 
     with pytest.raises(ValueError, match="8 bytes for 2 rows"):
         columns().measure(np.empty(1, np.int64))
     made = columns()
-    with pytest.raises(ValueError, match="no records from 0 to 2"):  # they were not measured
+    with pytest.raises(ValueError, match="no records from 0 to 2"):  # They were not measured.
         made.write(memoryview(bytearray(100)), None, 0, 2)
     made.measure(ends := np.empty(2, np.int64))
     for wrong in (int(ends[1]) - 1, int(ends[1]) + 1, 0):
@@ -275,7 +275,7 @@ def test_the_compiled_twin_reads_and_writes_no_further_than_memory_reaches() -> 
 
 @native
 def test_the_compiled_twin_keeps_what_it_reads() -> None:
-    """Though nobody else does."""
+    """Native code keeps the arrays alive that it reads."""
 
     def measured() -> EncodedRows:
         batch = pa.record_batch({"k": pa.array([f"text {n}" for n in range(1000)]).slice(10, 900)})

@@ -1,4 +1,4 @@
-"""Arrow data made by hand, or by another library, that point where they have nothing."""
+"""Arrow data that points outside of its buffers is refused."""
 
 from typing import Any
 
@@ -20,7 +20,7 @@ def numbers(kind: type, *values: int) -> pa.Buffer:
 
 
 def texts(*offsets: int, kind: pa.DataType | None = None, validity: bytes | None = None) -> pa.Array:
-    """An array of texts, of 10 bytes in all, with these offsets."""
+    """Make an array of 10 bytes of text with these offsets."""
     kind = kind or pa.string()
     width = np.int64 if kind in (pa.large_string(), pa.large_binary()) else np.int32
     bits = None if validity is None else pa.py_buffer(validity)
@@ -28,7 +28,7 @@ def texts(*offsets: int, kind: pa.DataType | None = None, validity: bytes | None
 
 
 def views(size: int, which: int, start: int, **more: Any) -> pa.Array:
-    """A short view and one into a buffer of 20 bytes."""
+    """Make an array of a short view, and one into a buffer of 20 bytes."""
     words = numbers(np.int32, 1, 0x61, 0, 0, size, 0x30303030, which, start)
     return pa.Array.from_buffers(more.get("kind", pa.string_view()), 2, [None, words, pa.py_buffer(b"0" * 20)])
 
@@ -46,7 +46,7 @@ def maps(items: pa.Array, *offsets: int) -> pa.Array:
 
 
 def runs(*, offset: int = 4, end: int = 2) -> pa.Array:
-    """Three runs, damaged later: pyarrow looks at them closely when they are made."""
+    """Make an array of three runs, damaged afterwards, as pyarrow checks them when they are made."""
     offsets, ends = np.array([0, 2, 4, 10], np.int32), np.array([1, 2, 3], np.int32)
     values = pa.Array.from_buffers(pa.string(), 3, [None, pa.py_buffer(offsets), pa.py_buffer(b"0123456789")])
     made = pa.RunEndEncodedArray.from_arrays(pa.Array.from_buffers(pa.int32(), 3, [None, pa.py_buffer(ends)]), values)
@@ -101,7 +101,7 @@ DAMAGED = {
 
 
 def refused(column: pa.Array, start: int = 0, stop: int | None = None, **options: str) -> str:
-    """What ``send_arrow`` says; nothing is sent, and no memory kept."""
+    """Return the error of ``send_arrow``, and check that nothing is sent, and no memory kept."""
     sink = RecordingSink()
     whole = pa.RecordBatch.from_arrays([column], names=["k"])
     with Producer(config=ProducerConfig(source="here"), sink=sink) as producer:
@@ -114,7 +114,7 @@ def refused(column: pa.Array, start: int = 0, stop: int | None = None, **options
 
 @pytest.mark.parametrize("column", DAMAGED.values(), ids=DAMAGED)
 def test_data_that_point_elsewhere_are_refused_and_nothing_is_read_there(column: pa.Array) -> None:
-    """Whatever the type, before the first byte outside of the data is looked at; the column is named."""
+    """Data of any type that points elsewhere is refused with its column, before a byte outside is read."""
     said = refused(column)
     assert "'k'" in said or "is inconsistent" in said
 
@@ -125,14 +125,14 @@ def test_data_that_point_elsewhere_are_refused_and_nothing_is_read_there(column:
     ids=["within", "at the end", "at the beginning"],
 )
 def test_so_are_slices(offsets: tuple[int, ...], start: int, stop: int) -> None:
-    """Where they begin and end nobody looked before."""
+    """Slices that begin or end at invalid offsets are refused."""
     refused(texts(*offsets), start, stop)
 
 
 @pytest.mark.parametrize("offsets", [BEYOND, FALLING, NEGATIVE], ids=["beyond", "falling", "negative"])
 @pytest.mark.parametrize("option", ["topic_column", "source_column", "shard_hash_column"])
 def test_so_are_columns_that_pick_the_stream(option: str, offsets: tuple[int, ...]) -> None:
-    """Their texts are read before any record is made."""
+    """Invalid columns that select the stream are refused, as their texts are read first."""
     refused(texts(*offsets), **{option: "k"})
 
 
@@ -146,18 +146,18 @@ def test_so_are_columns_that_pick_the_stream(option: str, offsets: tuple[int, ..
     ids=["places", "items", "falling"],
 )
 def test_so_is_a_column_of_contents(column: pa.Array) -> None:
-    """Where its rows begin, and its texts."""
+    """A column of contents with invalid offsets or texts is refused."""
     refused(column, contents_column="k")
 
 
 def test_the_row_of_a_text_is_named() -> None:
-    """In the manner of other values that cannot be sent."""
+    """The error for a text names its row, as other errors do."""
     said = refused(texts(*FALLING))
     assert said == "row 1: field 'k': it is outside of the column's data; check the array with validate(full=True)"
 
 
 def test_what_null_hides_may_lie_anywhere_in_a_view() -> None:
-    """A null has no text; only offsets must ascend all the same."""
+    """A null view may point anywhere, but offsets must ascend."""
     words = numbers(np.int32, 1, 0x61, 0, 0, 99, 0, 7, -7)
     column = pa.Array.from_buffers(pa.string_view(), 2, [pa.py_buffer(b"\1"), words])
     sink = RecordingSink()

@@ -1,4 +1,4 @@
-"""The columns that mean something else than a field: found, checked, and what they do."""
+"""Columns with a special role are found, checked, and used."""
 
 from typing import Any
 
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.usefixtures(columnar_twin.__name__)
 
 
 def refusal(schema: pa.Schema, **options: Any) -> str:
-    """What the encoder says to these options."""
+    """Return the error for these options."""
     with pytest.raises(InvalidArgumentError) as caught:
         ColumnarEncoder(schema, **options)
     return str(caught.value)
@@ -34,7 +34,7 @@ def refusal(schema: pa.Schema, **options: Any) -> str:
 
 @pytest.mark.parametrize("option", OPTIONS)
 def test_a_column_that_is_not_there_is_refused_with_those_near(option: str) -> None:
-    """Named are the option, the column, and what it may have meant; else all columns."""
+    """A missing column is refused with similar names, or all names."""
     assert refusal(SCHEMA, **{option: "topics"}) == f"{option}: there is no column 'topics'; similar: 'topic'"
     assert refusal(SCHEMA, **{option: "zzz"}).endswith("the columns: 'at', 'naive', 'topic', 'number', 'pairs'")
     assert refusal(SCHEMA, **{option: 1}) == f"{option}: must be None or the name of a column, got 1"
@@ -42,7 +42,7 @@ def test_a_column_that_is_not_there_is_refused_with_those_near(option: str) -> N
 
 @pytest.mark.parametrize("option", OPTIONS)
 def test_a_column_that_is_there_twice_is_refused(option: str) -> None:
-    """Nobody knows which one is meant."""
+    """A column name that occurs twice is refused as ambiguous."""
     twice = pa.schema([("k", pa.string()), ("k", pa.string())])
     assert refusal(twice, **{option: "k"}) == f"{option}: there are 2 columns named 'k'"
 
@@ -60,7 +60,7 @@ def test_a_column_that_is_there_twice_is_refused(option: str) -> None:
     ],
 )
 def test_a_column_of_the_wrong_type_is_refused_with_the_right_ones(option: str, column: str, words: str) -> None:
-    """Named are the option, the column, its type, and the types that are allowed."""
+    """A column of a wrong type is refused with its type and the allowed ones."""
     assert words in refusal(SCHEMA, **{option: column})
     assert refusal(SCHEMA, **{option: column}).startswith(f"{option}: column {column!r} is ")
 
@@ -77,20 +77,20 @@ def test_a_column_of_the_wrong_type_is_refused_with_the_right_ones(option: str, 
     ids=str,
 )
 def test_lengths_of_time_are_refused_where_the_schema_is_known(kind: pa.DataType) -> None:
-    """``send`` has no text for them; it could say so only with the first value."""
+    """Durations are refused when the schema is known, as ``send`` has no text for them."""
     assert refusal(pa.schema({"lasted": kind})).startswith(f"column 'lasted' is {kind}, which has no text: cast it")
     contents = pa.schema({"c": pa.map_(pa.string(), kind)})
     assert "whose values have no text" in refusal(contents, contents_column="c")
 
 
 def picked(batch: pa.RecordBatch, **options: str) -> list[tuple[Names, list[Any], list[int]]]:
-    """For each stream its names, its numbers, and where these stood."""
+    """Return for each stream its names, its numbers, and their positions."""
     streams = ColumnarEncoder(batch.schema, **options).streams(batch)
     return [(names, part.column("n").to_pylist(), list(rows)) for names, part, rows in streams]
 
 
 def test_columns_pick_the_stream_row_by_row() -> None:
-    """Rows with equal values go together, in their order; streams in the order of their first rows; null is None."""
+    """Rows with equal values go to one stream, in order; streams are in the order of first rows; null is None."""
     batch = pa.record_batch(
         {
             "t": ["a", "b", None, "a", "b", "a"],
@@ -112,7 +112,7 @@ def test_columns_pick_the_stream_row_by_row() -> None:
     "kind", [pa.string(), pa.large_string(), pa.string_view(), pa.dictionary(pa.int8(), pa.string())]
 )
 def test_text_of_any_kind_picks(kind: pa.DataType) -> None:
-    """As it comes from Spark, pandas or Polars; a slice too."""
+    """Text columns of any type, as from Spark, pandas or Polars, select the stream, also in slices."""
     values = pa.array(["p", "q", None, "q"])
     column = values.dictionary_encode().cast(kind) if pa.types.is_dictionary(kind) else values.cast(kind)
     batch = pa.record_batch({"t": column, "n": [0, 1, 2, 3]}).slice(1)
@@ -121,7 +121,7 @@ def test_text_of_any_kind_picks(kind: pa.DataType) -> None:
 
 @pytest.mark.parametrize("values", [["a", "a", "a"], [None, None, None], ["a", "b", "b"]])
 def test_rows_that_stand_in_the_order_of_their_streams_are_not_copied(values: list[str | None]) -> None:
-    """All of one stream, above all."""
+    """Rows already grouped by stream are not copied."""
     batch = pa.record_batch({"t": pa.array(values, pa.string()), "n": [0, 1, 2]})
     encoder = ColumnarEncoder(batch.schema, topic_column="t")
     assert encoder.group(batch).rows == range(3)
@@ -132,14 +132,14 @@ def test_rows_that_stand_in_the_order_of_their_streams_are_not_copied(values: li
 
 
 def test_without_picking_columns_there_is_one_stream() -> None:
-    """None for rows that do not exist."""
+    """Without selecting columns there is one stream; none for an empty batch."""
     batch = pa.record_batch({"n": [0, 1]})
     assert picked(batch) == [(Names(), [0, 1], [0, 1])]
     assert picked(batch.slice(2)) == []
 
 
 def test_what_columns_pick_is_no_field() -> None:
-    """Nor is the time."""
+    """Columns that select the stream or hold the time are no fields."""
     batch = pa.record_batch({"t": ["a"], "at": [NOW], "n": [7]})
     encoded = ColumnarEncoder(batch.schema, topic_column="t", time_column="at").encode(batch, 0)
     assert bytes(encoded.body) == b"\n\x0e\x08\x80\xe2\xcf\xaa\x06\x12\x06\n\x01n\x12\x017"

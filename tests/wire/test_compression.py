@@ -1,4 +1,4 @@
-"""Compression: round trips, and bodies that would harm."""
+"""Compression: round trips, and harmful bodies."""
 
 import tracemalloc
 import zlib
@@ -18,21 +18,21 @@ REAL = ("lz4", "zstd", "deflate")
 @pytest.mark.parametrize("method", COMPRESSIONS)
 @given(data=st.one_of(st.binary(max_size=5000), st.just(b"abc" * 100_000)))
 def test_what_is_compressed_decompresses(method: str, data: bytes) -> None:
-    """Any bytes come back, by every method."""
+    """Any bytes are restored, by every method."""
     assert decompress(compress(data, method), method, len(data)) == data
 
 
 @pytest.mark.parametrize("method", COMPRESSIONS)
 @pytest.mark.parametrize("declared", [0, 99, 101, 100_000])
 def test_another_size_than_declared_is_refused(method: str, declared: int) -> None:
-    """A body of 100 bytes that was declared as fewer or more is refused."""
+    """A body with another size than declared is refused."""
     with pytest.raises(CompressionError):
         decompress(compress(b"x" * 100, method), method, declared)
 
 
 @pytest.mark.parametrize("method", ["zstd", "deflate"])
 def test_a_bomb_is_refused_before_it_takes_memory(method: str) -> None:
-    """A body that would grow to 256 MiB while 1000 bytes were declared costs less than 8 MiB."""
+    """A body that expands to 256 MiB instead of the declared 1000 bytes takes less than 8 MiB."""
     bomb = compress(bytes(256 * 2**20), method)
     tracemalloc.start()
     try:
@@ -44,7 +44,7 @@ def test_a_bomb_is_refused_before_it_takes_memory(method: str) -> None:
 
 
 def test_an_lz4_bomb_is_refused() -> None:
-    """An lz4 block that would grow past the declared size is refused; the library never allocates more than that."""
+    """An lz4 block that expands past the declared size is refused, without allocating more."""
     with pytest.raises(CompressionError):
         decompress(compress(bytes(64 * 2**20), "lz4"), "lz4", 1000)
 
@@ -52,7 +52,7 @@ def test_an_lz4_bomb_is_refused() -> None:
 @pytest.mark.parametrize("method", REAL)
 @given(garbage=st.binary(min_size=1, max_size=200))
 def test_garbage_is_a_compression_error_and_nothing_else(method: str, garbage: bytes) -> None:
-    """Random bytes either are a body of the declared size, or raise CompressionError."""
+    """Random bytes are a body of the declared size, or raise CompressionError."""
     try:
         assert len(decompress(garbage, method, 50)) == 50
     except CompressionError as error:
@@ -61,7 +61,7 @@ def test_garbage_is_a_compression_error_and_nothing_else(method: str, garbage: b
 
 @pytest.mark.parametrize("method", REAL)
 def test_a_truncated_body_is_refused(method: str) -> None:
-    """A body that ends too early is refused, wherever it ends."""
+    """A truncated body is refused, wherever it ends."""
     body = compress(bytes(range(256)) * 4, method)
     for end in range(0, len(body), 7):
         with pytest.raises(CompressionError):
@@ -69,7 +69,7 @@ def test_a_truncated_body_is_refused(method: str) -> None:
 
 
 def test_zstd_frames_that_lie_about_their_size_or_follow_each_other_are_read_by_their_bytes() -> None:
-    """Two frames in a row are one body; what counts is what they hold, not what they say."""
+    """Two zstd frames are one body, and their content counts, not their declared sizes."""
     two = zstandard.ZstdCompressor().compress(b"a" * 10) + zstandard.ZstdCompressor().compress(b"b" * 10)
     assert decompress(two, "zstd", 20) == b"a" * 10 + b"b" * 10
     with pytest.raises(CompressionError):
@@ -77,12 +77,12 @@ def test_zstd_frames_that_lie_about_their_size_or_follow_each_other_are_read_by_
 
 
 def test_deflate_is_the_zlib_format() -> None:
-    """A body is readable by zlib, header and checksum included."""
+    """A deflate body is in the zlib format, with header and checksum."""
     assert zlib.decompress(compress(b"hello", "deflate")) == b"hello"
 
 
 def test_an_unknown_method_is_refused_with_the_known_ones() -> None:
-    """The error names the methods."""
+    """An unknown method is refused with the known ones."""
     for call in (lambda: compress(b"", "gzip"), lambda: decompress(b"", "gzip", 0)):
         with pytest.raises(CompressionError, match=r"'gzip'.*lz4, zstd, deflate, none"):
             call()
@@ -91,7 +91,7 @@ def test_an_unknown_method_is_refused_with_the_known_ones() -> None:
 @pytest.mark.parametrize("method", COMPRESSIONS)
 @given(st.lists(st.lists(st.binary(max_size=300), max_size=6), max_size=5))
 def test_parts_are_compressed_as_if_they_were_joined(method: str, bodies: list[list[bytes]]) -> None:
-    """One body after the other in the memory that is kept, longer or shorter than the one before; of views, too."""
+    """Parts are compressed as if joined, in a reused buffer, with bodies of any order of sizes."""
     for parts in bodies:
         joined = b"".join(parts)
         assert compress_joined(parts, method) == compress(joined, method)
@@ -100,7 +100,7 @@ def test_parts_are_compressed_as_if_they_were_joined(method: str, bodies: list[l
 
 @pytest.mark.parametrize(("parts", "size"), [(module._MAX_PARTS + 1, 1), (3, module._MAX_KEPT // 2)])
 def test_many_parts_and_large_bodies_are_compressed_too_and_nothing_larger_is_kept(parts: int, size: int) -> None:
-    """Beyond the bounds of what a thread keeps the result is the same."""
+    """Many parts and large bodies are compressed without the buffer, with the same result."""
     body = [bytes([number % 256]) * size for number in range(parts)]
     assert decompress(compress_joined(body, "lz4"), "lz4", parts * size) == b"".join(body)
     assert len(module._kept(0)) <= module._MAX_KEPT * 5 // 4

@@ -1,4 +1,4 @@
-"""``encode_events``: events with fields as records; both twins."""
+"""``encode_events``: events with fields as records, natively and purely."""
 
 import importlib
 from array import array
@@ -61,7 +61,7 @@ _ROWS = some.lists(
 def test_a_record_is_that_of_send(
     encode: Encode, rows: list[tuple[bytes, tuple[str | None, ...], int, int]], one_time: bool, one_value: bool
 ) -> None:
-    """Byte for byte what a log of the body and the fields becomes; absent values are no fields, empty ones are."""
+    """A record equals that of ``send`` for body and fields; absent values are no fields, empty ones are."""
     bodies, values, seconds, nanos = (list(each) for each in zip(*rows, strict=True))
     if one_time:
         seconds, nanos = seconds[:1] * len(rows), nanos[:1] * len(rows)
@@ -79,7 +79,7 @@ def test_a_record_is_that_of_send(
 
 @pytest.mark.parametrize("block", [b"a\n\r\nb\r\r\n\xff\n", b"\n", b"one\n"])
 def test_lines_are_the_events_where_there_are_no_ends(encode: Encode, block: bytes) -> None:
-    """Of LF and CR LF neither is part of a body."""
+    """Without ends, lines are the events, without LF or CR LF."""
     bodies = [line.removesuffix(b"\r") for line in block.split(b"\n")[:-1]]
     column = field("n", *map(str, range(len(bodies))))
     times = array("Q", [NOW]).tobytes(), array("I", [0]).tobytes()
@@ -88,14 +88,14 @@ def test_lines_are_the_events_where_there_are_no_ends(encode: Encode, block: byt
 
 @pytest.mark.parametrize("size", [0, 100, 127, 128, 16_383, 16_384, 2_097_151, 2_097_152])
 def test_lengths_of_any_width(encode: Encode, size: int) -> None:
-    """Whatever width its lengths have, a record is that of ``send``."""
+    """Lengths of any width are encoded as ``send`` does."""
     text = "x" * size
     expected = encode_log(LogItem({"content": text, "f": text}, NOW, 0), 0)
     assert pieces(encode, [text.encode()], [field("f", text)]) == [(expected, 1)]
 
 
 def test_a_piece_ends_before_it_is_too_large(encode: Encode) -> None:
-    """As many records as fit in bytes and in number, at least one."""
+    """A piece has as many records as fit in bytes and number, at least one."""
     bodies, column = [b"abc", b"defg", b"h", b"", b"i" * 1000, b"j"], field("n", "0", None, "22", "", "4", "5")
     single = [pieces(encode, [body])[0][0] for body in bodies]
     whole = b"".join(single)
@@ -110,7 +110,7 @@ def test_a_piece_ends_before_it_is_too_large(encode: Encode) -> None:
 
 
 def test_no_events_are_no_pieces(encode: Encode) -> None:
-    """Neither of lines nor of others."""
+    """No events yield no pieces."""
     assert pieces(encode, [], [field("n", "1")]) == []
 
 
@@ -128,7 +128,7 @@ def test_no_events_are_no_pieces(encode: Encode) -> None:
     ],
 )
 def test_parts_that_do_not_fit_together_are_an_error(encode: Encode, arguments: dict[str, object], words: str) -> None:
-    """Nothing is read beyond what was given."""
+    """Arguments that contradict each other are an error, and nothing is read outside."""
     known = {
         "block": b"abc",
         "ends": array("Q", [1, 3]).tobytes(),

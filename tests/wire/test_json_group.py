@@ -1,4 +1,4 @@
-"""LogGroups as JSON: what is sent with ``log_format="json"``."""
+"""LogGroups as JSON, for ``log_format="json"``."""
 
 import json
 
@@ -20,7 +20,7 @@ ITEMS = st.builds(
 
 
 def test_a_body_has_the_shape_that_the_java_producer_sends() -> None:
-    """Topic, source and tags beside the logs, each an object with its time."""
+    """A body has the form of the Java producer: topic, source and tags next to the logs."""
     record = encode_log({"level": "信息", "n": 1}, 1_700_000_000)
     body = encode_json([record], "t", "s", [("env", "prod")])
     assert json.loads(body) == {
@@ -33,13 +33,13 @@ def test_a_body_has_the_shape_that_the_java_producer_sends() -> None:
 
 @given(st.lists(ITEMS, max_size=5), st.integers(0, 5))
 def test_decoding_gives_back_the_records_so_that_a_batch_can_be_cut(items: list[LogItem], joined: int) -> None:
-    """Every record comes back byte for byte, repeated names and all, also when several were joined in one send."""
+    """Decoding restores every record byte for byte, with repeated names and joined logs."""
     records = [encode_log(item, 0) for item in items]
     sends = [b"".join(records[:joined]), *records[joined:]]
     assert decode_json(encode_json(sends, "t", "s", [])) == records
 
 
 def test_bytes_that_are_not_utf8_are_shown_not_lost() -> None:
-    """JSON cannot carry them; backslashes can."""
+    """Bytes that are not UTF-8 are shown with backslashes."""
     record = encode_log({"raw": b"a\xff"}, 1)
     assert json.loads(encode_json([record], "", "", []))["__logs__"] == [{"__time__": 1, "raw": "a\\xff"}]

@@ -1,4 +1,4 @@
-"""``encode_lines``: the lines of a block as records; both twins."""
+"""``encode_lines``: the lines of a block as records, natively and purely."""
 
 import importlib
 import mmap
@@ -54,7 +54,7 @@ def whole(
     ],
 )
 def test_a_line_ends_as_a_person_expects(encode: Encode, block: bytes, texts: list[str]) -> None:
-    """LF and CR LF end a line, a lone CR does not, an empty line is one, and the rest behind the last end as well."""
+    """LF and CR LF end a line, a lone CR does not; an empty line, and the rest after the last end, are lines."""
     assert whole(encode, block) == (records_of(texts), len(texts), len(block))
 
 
@@ -62,7 +62,7 @@ def test_a_line_ends_as_a_person_expects(encode: Encode, block: bytes, texts: li
     ("block", "texts", "end"), [(b"a\nbc", ["a"], 2), (b"abc", [], 0), (b"a\r\n\r", ["a"], 3), (b"", [], 0)]
 )
 def test_a_line_without_an_end_is_handed_back(encode: Encode, block: bytes, texts: list[str], end: int) -> None:
-    """Of a block that others follow the unfinished line is not encoded, and the caller knows where it begins."""
+    """Without ``final``, an unfinished line is left, and its start is returned."""
     assert whole(encode, block, final=False) == (records_of(texts), len(texts), end)
 
 
@@ -71,25 +71,25 @@ def test_a_line_without_an_end_is_handed_back(encode: Encode, block: bytes, text
     [
         (b"\xff", r"\xff"),
         (b"a\xe2\x82b", r"a\xe2\x82b"),
-        (b"\xc0\x80", r"\xc0\x80"),  # a longer form than needed
+        (b"\xc0\x80", r"\xc0\x80"),  # An overlong form.
         (b"\xe0\x9f\xbf", r"\xe0\x9f\xbf"),
-        (b"\xed\xa0\x80", r"\xed\xa0\x80"),  # half of a surrogate pair
+        (b"\xed\xa0\x80", r"\xed\xa0\x80"),  # A lone surrogate.
         (b"\xf0\x8f\xbf\xbf", r"\xf0\x8f\xbf\xbf"),
-        (b"\xf4\x90\x80\x80", r"\xf4\x90\x80\x80"),  # beyond the last code point
+        (b"\xf4\x90\x80\x80", r"\xf4\x90\x80\x80"),  # Beyond the last code point.
         (b"\xf5\x80\x80\x80", r"\xf5\x80\x80\x80"),
         (b"\xf0\x9f\x98", r"\xf0\x9f\x98"),
         ("ä".encode() + b"\x80" + "€".encode(), "ä\\x80€"),
     ],
 )
 def test_what_is_not_utf_8_is_shown_byte_by_byte(encode: Encode, line: bytes, text: str) -> None:
-    """Fields of LogHub are text: each other byte appears as ``\\xNN``."""
+    """Each byte that is not UTF-8 is shown as ``\\xNN``."""
     assert whole(encode, line + b"\n" + line).records == records_of([text, text])
 
 
 @pytest.mark.parametrize("size", [0, 1, 100, 116, 117, 127, 128, 16_300, 16_383, 16_384, 2_097_151, 2_097_152])
 @pytest.mark.parametrize("nanos", [0, 999_999_999])
 def test_lengths_of_any_width(encode: Encode, size: int, nanos: int) -> None:
-    """Whatever width its lengths have, a record is that of ``send``."""
+    """Lengths of any width are encoded as ``send`` does."""
     block = b"x" * size + b"\n" + b"y" * size + b"\n"
     expected = records_of(["x" * size, "y" * size], nanos=nanos)
     assert whole(encode, block, nanos=nanos).records == expected
@@ -99,7 +99,7 @@ def test_lengths_of_any_width(encode: Encode, size: int, nanos: int) -> None:
 
 
 def test_a_piece_ends_before_it_is_too_large(encode: Encode) -> None:
-    """As many lines as fit in bytes and in number, at least one; the next piece goes on behind them."""
+    """A piece has as many lines as fit in bytes and number, at least one, and the next one continues."""
     record = len(records_of(["abc"]))
     block = b"abc\n" * 5
     assert encode(block, 0, b"content", NOW, 0, 3 * record, MANY, True)[1:] == (3, 12)
@@ -114,7 +114,7 @@ def test_a_piece_ends_before_it_is_too_large(encode: Encode) -> None:
 
 
 def test_a_block_is_any_memory_of_bytes(encode: Encode) -> None:
-    """Bytes, a bytearray, a part of one, a mapped file."""
+    """A block may be bytes, a bytearray, a part of one, or a mapped file."""
     block = b"one\ntwo\r\nthree"
     expected = whole(encode, block)
     mapped = mmap.mmap(-1, len(block))
@@ -125,7 +125,7 @@ def test_a_block_is_any_memory_of_bytes(encode: Encode) -> None:
 
 
 def test_what_is_no_memory_of_bytes_is_refused(encode: Encode) -> None:
-    """Text, and memory with gaps, is no block."""
+    """Text, and memory with gaps, are refused."""
     with pytest.raises(TypeError):
         whole(encode, "text")
     with pytest.raises((BufferError, TypeError)):
@@ -148,7 +148,7 @@ _BLOCKS = some.lists(_BYTES | some.sampled_from([b"\n", b"\r\n", b"\r", b"x" * 1
     final=some.booleans(),
 )
 def test_the_twins_agree(block: bytes, start: int, **rest: Any) -> None:
-    """Byte for byte, wherever a piece ends."""
+    """Native and pure implementations yield the same bytes, wherever a piece ends."""
     from producer.wire import _lines
 
     start = min(start, len(block))
@@ -159,7 +159,7 @@ def test_the_twins_agree(block: bytes, start: int, **rest: Any) -> None:
 @pytest.mark.parametrize("line", [b"\n", b"ab\n", b"\xff\xfe\n", b"x" * 300 + b"\n"])
 @pytest.mark.parametrize("most_bytes", [5000, 70_000, 1 << 20, MANY])
 def test_the_twins_agree_on_pieces_of_any_size(line: bytes, most_bytes: int) -> None:
-    """Also where the records are many times as large as their lines, and where one alone is larger than a piece."""
+    """They also agree for records much larger than their lines, and larger than a piece."""
     from producer.wire import _lines
 
     block = (line * 20_000) + b"y" * 90_000 + b"\n" + line * 10
@@ -173,7 +173,7 @@ def test_the_twins_agree_on_pieces_of_any_size(line: bytes, most_bytes: int) -> 
 
 @native
 def test_a_piece_of_lines_takes_no_new_memory_each_time() -> None:
-    """The memory of the one before is used again: new pages would cost more than the encoding."""
+    """The memory of a piece is reused for the next one."""
     from producer.wire import _lines
 
     resource = pytest.importorskip("resource")
@@ -188,7 +188,7 @@ def test_a_piece_of_lines_takes_no_new_memory_each_time() -> None:
 
 @native
 def test_the_compiled_twin_runs_beside_others() -> None:
-    """While it encodes, other threads have the interpreter."""
+    """Native code releases the GIL while it encodes."""
     from producer.wire import _lines
 
     block = b"x" * 100 + b"\n"

@@ -1,4 +1,4 @@
-"""The encoder, held to the official SDK's bytes, to the protobuf library, and to itself."""
+"""The encoder is compared with the official SDK, the protobuf library, and itself."""
 
 import base64
 import enum
@@ -38,18 +38,18 @@ def _expected(group: dict[str, Any]) -> bytes:
 
 
 class Name(str):
-    """A name of which nothing is ever known."""
+    """A name that is never cached."""
 
 
 def _known_and_new(log: dict[str, Any], now: int = NOW) -> tuple[bytes, bytes]:
-    """The bytes of a log whose names and lengths are known, and of one of which nothing is."""
+    """Return the bytes of a log with cached names, and without."""
     encode_log(log, now)
     return encode_log(log, now), encode_log({Name(str.__str__(name)): value for name, value in log.items()}, now)
 
 
 @pytest.mark.parametrize("group", GROUPS)
 def test_each_log_group_of_the_official_sdk_is_encoded_byte_for_byte(group: dict[str, Any]) -> None:
-    """Each vector's LogGroup comes out byte for byte through items with times of their own."""
+    """Each LogGroup of the SDK's vectors is encoded byte for byte, from items with their own times."""
     records = [
         encode_log(LogItem([(k, v) for k, v in log["contents"]], log["time"], log["time_ns"]), NOW)
         for log in group["logs"]
@@ -61,12 +61,12 @@ def test_each_log_group_of_the_official_sdk_is_encoded_byte_for_byte(group: dict
 
 @pytest.mark.parametrize("group", GROUPS)
 def test_each_log_group_is_the_same_from_dicts(group: dict[str, Any]) -> None:
-    """A vector's logs, sent as dicts, are the vector's bytes every time: what is known of names changes nothing."""
+    """Logs sent as dicts have the same bytes as the vectors, with and without cached names."""
     expected = list(split_records(_expected(group)))
     for log, record in zip(group["logs"], expected, strict=True):
         contents = dict(log["contents"])
         if len(contents) != len(log["contents"]) or log["time_ns"]:
-            continue  # what a dict cannot say; the items above say it
+            continue  # A dict cannot express it; the items above do.
         for _ in range(3):
             assert encode_log(contents, log["time"]) == record
 
@@ -95,7 +95,7 @@ values = st.one_of(texts, scalars, st.none(), nested.filter(lambda value: isinst
 @settings(max_examples=400)
 @given(st.dictionaries(texts, values, max_size=8), st.integers(0, 2**32 - 1))
 def test_any_log_decodes_to_what_was_sent_and_both_ways_agree(log: dict[str, Any], now: int) -> None:
-    """Any dict decodes, by the protobuf library, to its values as text; generated and general bytes are equal."""
+    """Any dict is decoded by the protobuf library to its values as text, by both paths."""
     quick, general = _known_and_new(log, now)
     assert quick == general
     expected = []
@@ -121,7 +121,7 @@ def test_any_log_decodes_to_what_was_sent_and_both_ways_agree(log: dict[str, Any
 def test_items_and_tails_decode_to_what_was_given(
     pairs: list[tuple[str, str]], seconds: int, nanos: int, topic_source: tuple[str, str], tags: list[tuple[str, str]]
 ) -> None:
-    """An item's time, nanoseconds, repeated fields, and a tail's topic, source and tags all come back."""
+    """Time, nanoseconds, repeated fields, topic, source and tags are restored."""
     topic, source = topic_source
     body = encode_log(LogItem(pairs, seconds, nanos), NOW) + encode_tail(topic, source, tags)
     group = LogGroup()
@@ -136,7 +136,7 @@ def test_items_and_tails_decode_to_what_was_given(
 @pytest.mark.parametrize("length", [0, 1, 118, 119, 120, 121, 127, 128, 16_383, 16_384, 20_000])
 @pytest.mark.parametrize("character", ["a", "é", "😀"])
 def test_the_size_of_a_tail_is_its_length(length: int, character: str) -> None:
-    """What a tail will occupy is known to the byte before it is made, whatever the lengths of its texts."""
+    """The size of a tail is known exactly before it is made."""
     text = character * length
     for topic, source, tags in ((text, "", []), ("", text, []), (text, text, [(text, "v"), ("n", text), ("", "")])):
         assert tail_size(topic, source, tags) == len(encode_tail(topic, source, tags))
@@ -144,14 +144,14 @@ def test_the_size_of_a_tail_is_its_length(length: int, character: str) -> None:
 
 @pytest.mark.parametrize("length", [0, 1, 110, 111, 112, 113, 114, 127, 128, 20_000])
 def test_a_tag_behind_a_tail_is_as_one_in_it(length: int) -> None:
-    """Of any length, beside those that one byte says."""
+    """A tag after a tail is encoded as one within it, in any length."""
     name, value = "__pack_id__", "x" * length
     assert encode_tail("", "", ()) + encode_tag(name, value) == encode_tail("", "", [(name, value)])
 
 
 @given(st.integers(0, 2**64))
 def test_a_varint_reads_back(number: int) -> None:
-    """Reading a varint gives the number, and the position behind it."""
+    """Reading a varint returns the number, and the position after it."""
     assert read_varint(b"\xff" + varint(number) + b"\x01", 1) == (number, 1 + len(varint(number)))
 
 
@@ -198,7 +198,7 @@ class _Loud(str):
     ],
 )
 def test_a_value_becomes_its_documented_text_by_both_ways(value: Any, text: bytes) -> None:
-    """Subclasses, enums and every documented type travel as their true characters, generated function or not."""
+    """Values of every documented type, subclasses and enums have their documented text, by both paths."""
     for record in _known_and_new({"first": "x", "field": value}):
         assert contents_of(record) == [[(b"first", b"x"), (b"field", text)]]
 
@@ -239,7 +239,7 @@ def test_names_that_are_subclasses_of_text_are_their_true_characters() -> None:
     ],
 )
 def test_what_cannot_be_a_log_is_refused_in_words(log: Any, words: str) -> None:
-    """A bad name, value, time or log is an InvalidArgumentError that says which and why, each time."""
+    """An invalid name, value, time or log is an InvalidArgumentError with the reason, each time."""
     for _ in range(2):
         with pytest.raises(InvalidArgumentError, match=words):
             encode_log(log, NOW)
@@ -254,7 +254,7 @@ def test_a_structure_that_contains_itself_is_refused() -> None:
 
 
 def test_a_refused_log_leaves_what_is_known_in_order() -> None:
-    """After a refused value the same names go on as before."""
+    """After a refused value, the same names are still encoded correctly."""
     good = [encode_log({"a": "b"}, NOW) for _ in range(10)]
     with pytest.raises(InvalidArgumentError):
         encode_log({"a": "\udfff"}, NOW)
@@ -263,7 +263,7 @@ def test_a_refused_log_leaves_what_is_known_in_order() -> None:
 
 
 def test_an_aware_datetime_is_the_instant_in_any_zone() -> None:
-    """A time given as a datetime is its UTC second and its microseconds."""
+    """A datetime is encoded as its UTC second and microseconds, in any zone."""
     moment = datetime(2026, 3, 4, 7, 6, 7, 123456, tzinfo=timezone(timedelta(hours=2)))
     group = LogGroup()
     group.ParseFromString(encode_log(LogItem({"a": "b"}, moment), NOW))
@@ -272,7 +272,7 @@ def test_an_aware_datetime_is_the_instant_in_any_zone() -> None:
 
 @pytest.fixture
 def heads(monkeypatch: pytest.MonkeyPatch) -> Any:
-    """What is known of names, empty at first."""
+    """Return the cache of names, initially empty."""
     heads = module._Heads()
     monkeypatch.setattr(module, "_heads", heads)
     return heads
@@ -280,7 +280,7 @@ def heads(monkeypatch: pytest.MonkeyPatch) -> Any:
 
 @pytest.mark.usefixtures("without_coverage")
 def test_thirty_thousand_names_and_lengths_leave_bounded_memory(heads: Any) -> None:
-    """Logs with names and lengths made up at random leave a few megabytes behind, however many they are."""
+    """Random names and lengths leave a few megabytes in the cache, however many they are."""
     chance = random.Random(1)
 
     def made_up(count: int) -> None:
@@ -304,7 +304,7 @@ def test_thirty_thousand_names_and_lengths_leave_bounded_memory(heads: Any) -> N
 def test_a_usual_log_is_known_again_however_many_names_were_seen_before(
     heads: Any, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Once the tables are full they begin anew: what is in use is there again, and the bytes are right throughout."""
+    """A full cache is cleared, names in use are soon cached again, and the bytes are always correct."""
     monkeypatch.setattr(module, "MAX_KEPT_BYTES", 6000)
     usual = {"level": "INFO", "message": "hello"}
     expected = encode_log(usual, NOW)
@@ -316,7 +316,7 @@ def test_a_usual_log_is_known_again_however_many_names_were_seen_before(
 
 
 def test_very_long_names_and_values_are_sent_but_not_kept(heads: Any) -> None:
-    """A name of more than 256 characters travels, and no table keeps it; nor the length of a very long value."""
+    """A name of more than 256 characters, or a very long value, is sent but not cached."""
     name = "n" * 257
     for _ in range(2):
         assert contents_of(encode_log({name: "v"}, NOW)) == [[(name.encode(), b"v")]]
@@ -325,7 +325,7 @@ def test_very_long_names_and_values_are_sent_but_not_kept(heads: Any) -> None:
 
 
 class Caseless(str):
-    """A text that equals others that are not written as it is."""
+    """A text that equals others with different characters."""
 
     def __eq__(self, other: object) -> bool:
         return isinstance(other, str) and self.lower() == other.lower()
@@ -335,13 +335,13 @@ class Caseless(str):
 
 
 def test_a_name_travels_as_it_is_written_whatever_it_equals() -> None:
-    """A name of a class of the caller's, which says that it equals one that is known, is not taken for that one."""
+    """A name of a user's class is sent as its characters, even if it equals a cached name."""
     encode_log({"level": "v"}, NOW)
     assert contents_of(encode_log({Caseless("LEVEL"): "v"}, NOW)) == [[(b"LEVEL", b"v")]]
 
 
 def test_threads_that_fill_the_tables_together_get_the_same_bytes(heads: Any) -> None:
-    """All eight get what one alone gets."""
+    """Threads that fill the cache together get the same bytes as one alone."""
     barrier = threading.Barrier(8)
     logs = [{f"k{i % 20}": "v" * (i % 150), "other": str(i)} for i in range(400)]
     expected = [encode_log({Name(str.__str__(name)): value for name, value in log.items()}, NOW) for log in logs]

@@ -1,4 +1,6 @@
-"""``encode_log`` and the ends of open batches, compiled and in Python: the same bytes, errors and outcomes."""
+"""``encode_log`` and the ends of open batches: native and pure implementations have the same bytes, errors and
+outcomes.
+"""
 
 import datetime
 import gc
@@ -30,7 +32,7 @@ NOW = 1_700_000_000
 
 
 class Text(str):
-    """No plain ``str``, whatever it says of itself."""
+    """A subclass of ``str`` that hides it."""
 
     __slots__ = ()
 
@@ -38,7 +40,7 @@ class Text(str):
         return b"wrong"
 
 
-#: The moment at which the ends of open batches are used here.
+#: The time at which the ends of open batches are used.
 LATE = moment_of(NOW + 0.9)
 
 
@@ -98,7 +100,7 @@ _NAMES = _TEXTS | some.sampled_from(["level", "message"]) | some.just(Text("name
 @settings(max_examples=500, deadline=None)
 @given(some.dictionaries(_NAMES, _VALUES, max_size=6), some.sampled_from([0, 127, 128, NOW, 2**32 - 1]))
 def test_the_twins_agree_on_every_log(log: dict[Any, Any], now: int) -> None:
-    """Byte for byte, or in the words of the error."""
+    """Native and pure implementations agree on any log, byte for byte, or in the error."""
     both(log, now)
 
 
@@ -109,14 +111,14 @@ _NANOS = some.none() | some.sampled_from([0, 1, 255, 256, 999_999_999, 1_000_000
 @settings(max_examples=300, deadline=None)
 @given(some.dictionaries(_NAMES, _VALUES, max_size=3), _TIMES, _NANOS)
 def test_the_twins_agree_on_logs_with_times_of_their_own(log: dict[Any, Any], time: Any, nanos: Any) -> None:
-    """Whether the time is right or wrong, whole or with nanoseconds, and at the end of an open batch as well."""
+    """They agree on logs with their own valid or invalid times, also at the end of an open batch."""
     item = LogItem(log, time, nanos)
     assert outcome(lambda one, *_: (end := opened()).add(one, None) and end._records[0], item) == both(item, *LATE)
 
 
 @pytest.mark.parametrize("size", [0, 1, 126, 127, 128, 129, 16_383, 16_384, 2_097_151, 2_097_152])
 def test_lengths_of_any_width(size: int) -> None:
-    """Of names, of values, of texts of every kind."""
+    """They agree on lengths of any width, of names, values, and all kinds of text."""
     for character in ("x", "é", "€", "😀"):
         both({"k": character * size})
         both({character * size: "v", "k": character * (size // 2)})
@@ -124,14 +126,14 @@ def test_lengths_of_any_width(size: int) -> None:
 
 @pytest.mark.parametrize("count", [0, 1, 63, 64, 65, 1000])
 def test_any_number_of_fields(count: int) -> None:
-    """Of plain values, of numbers as long as they get, of others."""
+    """They agree on any number of fields, of plain values, long numbers, and others."""
     both({f"k{n}": f"{n}" for n in range(count)})
     both({f"k{n}": -2.2250738585072014e-308 for n in range(count)})
     both({f"k{n}": Decimal(n) for n in range(count)})
 
 
 def test_what_is_no_dict_is_a_log_or_none() -> None:
-    """Other mappings, items with times of their own, and what is neither."""
+    """They agree on other mappings, items with times, and objects that are no log."""
     for log in (
         OrderedDict(a="b"),
         LogItem({"a": 1}, time=5, time_ns=6),
@@ -144,7 +146,7 @@ def test_what_is_no_dict_is_a_log_or_none() -> None:
 
 
 class Meddler(uuid.UUID):
-    """Changes the log whose value it is, while that is encoded."""
+    """A value that changes its log while it is encoded."""
 
     def __init__(self, log: dict[str, Any]) -> None:
         super().__init__(int=5)
@@ -160,7 +162,7 @@ class Meddler(uuid.UUID):
 
 
 def test_a_value_that_changes_the_log_changes_the_next_one() -> None:
-    """Names and values are of the moment at which the log was sent."""
+    """A log that a value changes is sent with its names and values at the time of sending."""
     from producer.wire import _log_group
 
     for encode in (log_group.encode_log, _log_group.encode_log):
@@ -174,10 +176,10 @@ class Holder:
     result: Result | None = None
 
     def follow(self, _position: int) -> None:
-        """It was not cut."""
+        """Ignore the cut."""
 
     def keep_future(self, position: int, future: SendFuture) -> None:
-        """Nobody will be told."""
+        """Ignore the outcome."""
 
 
 def opened() -> Any:
@@ -190,7 +192,9 @@ def opened() -> Any:
 @settings(deadline=None)
 @given(some.lists(some.dictionaries(_NAMES, _VALUES, max_size=6), max_size=20))
 def test_an_open_batch_holds_the_records_of_its_logs(logs: list[dict[Any, Any]]) -> None:
-    """Those of logs that cannot be sent are not there, and their errors are those of the pure twin."""
+    """An open batch has the records of all logs that can be sent, with the errors of the pure implementation for
+    others.
+    """
     records, expected = opened(), []
     for log in logs:
         pure = outcome(log_group.encode_log, log, *LATE)
@@ -206,7 +210,7 @@ def test_an_open_batch_holds_the_records_of_its_logs(logs: list[dict[Any, Any]])
 
 
 def test_the_future_passes_for_the_pure_one() -> None:
-    """For ``isinstance``, and in what it has; and the garbage collector does not look at it until it must."""
+    """The native future passes ``isinstance`` and has all attributes; the garbage collector skips it until needed."""
     future = opened().add({"a": "b"}, None)
     assert isinstance(future, SendFuture)
     assert not gc.is_tracked(future)
@@ -222,11 +226,11 @@ def test_the_future_passes_for_the_pure_one() -> None:
 
 
 class InterruptError(BaseException):
-    """What a signal handler raises."""
+    """Raised by the signal handler."""
 
 
 class Interrupts:
-    """A signal a thousand times a second, whose handler raises once each time it is ``armed``."""
+    """Sends a signal a thousand times a second, whose handler raises once each time it is ``armed``."""
 
     armed = False
 
@@ -248,7 +252,7 @@ def interrupts() -> Iterator[Interrupts]:
 
 
 def test_nothing_is_left_over_by_a_million_sends(interrupts: Interrupts) -> None:
-    """Neither by logs that were sent, nor by those that could not be, nor by those that were interrupted."""
+    """A million sends, also failed and interrupted ones, leak no reference."""
     from producer.wire import _log_group
 
     good = {"level": "INFO", "text": "é" * 20, "n": 5, "f": 0.5, "b": b"x", "t": True, "none": None}
@@ -274,7 +278,7 @@ def test_nothing_is_left_over_by_a_million_sends(interrupts: Interrupts) -> None
         gc.collect()
         return sys.getallocatedblocks()
 
-    gc.collect()  # what other tests have left refers to True, None and 5, too
+    gc.collect()  # Objects of other tests also refer to True, None and 5.
     counted = [sys.getrefcount(one) for one in (good, mixed, *good.values(), *bad)]
     with suppress(InterruptError):
         round_of(3000)
@@ -284,17 +288,17 @@ def test_nothing_is_left_over_by_a_million_sends(interrupts: Interrupts) -> None
         try:
             round_of(3000)
             interrupts.armed = False
-        except InterruptError:  # outside of what it catches itself
+        except InterruptError:  # Raised outside of the inner handler.
             interrupts.armed = False
     assert left() - before < 500
     references = [sys.getrefcount(one) for one in (good, mixed, *good.values(), *bad)]
-    # True and None have others who refer to them.
+    # True and None have other references.
     assert [one - two for one, two in zip(references, counted, strict=True) if abs(one - two) > 200] == []
 
 
 @pytest.mark.parametrize("count", [63, 64, 65, 255, 256, 257, 1000])
 def test_a_log_of_many_fields_is_the_same_by_both(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And up to 256 fields no Python runs for it, whose cost for a field would be twenty times as much."""
+    """A log of many fields is the same by both; up to 256 fields need no Python code."""
     from producer.wire import _log_group
 
     log: dict[str, Any] = {f"name {number}": number if number % 3 else "é" * number for number in range(count)}

@@ -1,4 +1,4 @@
-"""What must be known of each block: the compiled twin counts what the pure one does."""
+"""Native and pure implementations count the same properties of a block."""
 
 import pytest
 from hypothesis import example, given
@@ -16,7 +16,7 @@ _BLOCKS = st.lists(st.sampled_from([b"\n", b"\r", b"\r\n", b"a", b"\x7f", b"\xc3
 @given(block=_BLOCKS)
 @example(block=b"\n" * 1000)
 def test_both_twins_count_the_same(block: bytes) -> None:
-    """For any bytes, and more line ends in a row than fit into eight bits."""
+    """Both count the same for any bytes, and for more line ends in a row than fit into eight bits."""
     from producer.wire import _measure_lines
 
     assert _measure_lines.measure_lines(block) == measure_lines(block)
@@ -30,5 +30,5 @@ def test_both_twins_count_the_same(block: bytes) -> None:
     ],
 )
 def test_ends_are_counted(block: bytes, figures: LineFigures) -> None:
-    """Those with a carriage return apart; a byte beyond ASCII is seen."""
+    """Line ends with a carriage return are counted separately, and a byte beyond ASCII is detected."""
     assert measure_lines(block) == figures

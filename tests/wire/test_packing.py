@@ -1,4 +1,4 @@
-"""Packing: what is compressed and digested in one step is what two steps make."""
+"""Compressing and digesting in one step has the result of two steps."""
 
 import os
 import random
@@ -28,7 +28,7 @@ with suppress(ImportError):
 
 @pytest.mark.parametrize("twin", PACK_LZ4)
 def test_a_packed_body_is_the_one_that_lz4_makes_with_the_digest_that_hashlib_makes(twin: str) -> None:
-    """Byte for byte, of any size, whatever kind of memory the records are in."""
+    """The body equals that of lz4, and the digest that of hashlib, for any size and kind of memory."""
     rng = random.Random(5)
     words = [rng.randbytes(size) for size in range(1, 30)]
     for size in (0, 1, 13, 2_047, 16_383, 16_384, 65_535, 65_547, 65_548, 1_000_000):
@@ -42,21 +42,21 @@ def test_a_packed_body_is_the_one_that_lz4_makes_with_the_digest_that_hashlib_ma
 @pytest.mark.parametrize("twin", PACK_LZ4)
 @pytest.mark.parametrize("wrong", ["text", None, memoryview(bytes(100))[::2]])
 def test_what_is_no_memory_is_not_packed_by_either_twin(twin: str, wrong: object) -> None:
-    """It is an error of the caller's, and no crash."""
+    """An object without a buffer is an error of the caller."""
     with pytest.raises((TypeError, BufferError)):
         PACK_LZ4[twin](wrong)  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize("twin", PACK_LZ4)
 def test_a_large_body_is_packed_while_other_threads_run(twin: str) -> None:
-    """Whoever packs gives up the interpreter, though nobody takes it from him."""
+    """Packing a large body releases the GIL."""
     turns, ended, before = 0, threading.Event(), sys.getswitchinterval()
 
     def run() -> None:
         nonlocal turns
         while not ended.is_set():
             turns += 1
-            time.sleep(0)  # gives the interpreter back
+            time.sleep(0)  # Releases the GIL.
 
     other, data = threading.Thread(target=run), random.Random(1).randbytes(2**22)
     sys.setswitchinterval(1000)
@@ -75,14 +75,14 @@ def test_a_large_body_is_packed_while_other_threads_run(twin: str) -> None:
 @pytest.mark.parametrize("method", COMPRESSIONS)
 @given(parts=st.lists(st.binary(max_size=300), max_size=10))
 def test_a_body_that_is_packed_is_the_compressed_one_and_its_digest(method: str, parts: list[bytes]) -> None:
-    """By every method."""
+    """A packed body is the compressed one and its digest, by every method."""
     body, digest = pack_joined(parts, method)
     assert (body, digest) == (compress_joined(parts, method), md5(body).digest())
 
 
 @pytest.mark.parametrize("module", ["_hashlib", "lz4.block._block"])
 def test_where_a_function_is_not_to_be_found_the_pure_twin_packs(module: str) -> None:
-    """As in a Python that has its hash functions built in: nobody need import what cannot work."""
+    """If a function cannot be found, as in a Python with its own hash functions, the pure implementation packs."""
     program = (
         f"import importlib; importlib.import_module({module!r}).__file__ = None\n"
         "from producer.wire.packing import pack_lz4, pure_pack_lz4\n"
@@ -114,7 +114,7 @@ assert taken.value == before
 
 @pytest.mark.skipif("native" not in PACK_LZ4 or sys.platform != "linux" or not shutil.which("gcc"), reason="see below")
 def test_packing_takes_no_lock_of_openssl(tmp_path: Path) -> None:
-    """A fork meanwhile would leave it taken in the child; counted by what stands before the threads' library."""
+    """Packing takes no lock of OpenSSL, which a fork would leave locked in the child."""
     source, counter = tmp_path / "counter.c", tmp_path / "counter.so"
     source.write_text(_COUNTER)
     subprocess.run(["gcc", "-shared", "-fPIC", "-o", str(counter), str(source), "-ldl"], check=True)

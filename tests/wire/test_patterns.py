@@ -1,4 +1,4 @@
-"""Patterns that users write: Python's, and each search ends."""
+"""Patterns of users are Python's, and each search ends."""
 
 from __future__ import annotations
 
@@ -20,10 +20,10 @@ TEXTS = (
     *("a\nb", "A1_", "é1", "a--b", "&&", "a]b", "x{s}", "foo.bar", "1.2.3.4 - - [x]", "\u017f", "ß", "SS"),
 )
 _ALIKE = (
-    # What only ``regex`` knows: errors that are allowed, classes of POSIX, sets of sets.
+    # Syntax of ``regex`` alone: fuzzy matches, POSIX classes, nested sets.
     *("a{e}", "{e<=1}b", r"\$\{e}", "(?:ab){e<=1}", "x{s}", "{d}", "a{2", "a{,2}", "a{}", "a{,}", "(?#{e})a"),
     *("[[:alpha:]]x", "[[:alpha:]]", "[[]", "[]a]", "[^]a]", r"[\]\[]", "[a--b]", "[a&&b]", "[a||b]", "[a~~b]"),
-    # Places, flags, cases.
+    # Anchors, flags, cases.
     *(r"a\Z", "a$", "(?m)a$", "(?s).*", "(?i)k", "(?i)s", "(?i)ß", "(?i:A)b", "(?-i:a)", "(?a:\\w)", r"\bfoo\b"),
     *(r"(?x) a {2} # {e}", r"(?x)[ a]\ b", r"\x41|\u0061|\N{LATIN SMALL LETTER B}", r"[\b]", r"\101", r"[\0-\x20]"),
     # Groups, alternatives, repetitions.
@@ -35,8 +35,8 @@ _ALIKE = (
 @pytest.mark.parametrize("flags", [0, re.ASCII, re.DOTALL])
 @pytest.mark.parametrize("text", _ALIKE)
 def test_a_pattern_means_what_it_means_to_python(text: str, flags: int) -> None:
-    """Each search, and each replacement, finds what that of ``re`` finds, also where ``regex`` has a syntax of its own;
-    what ``re`` refuses is refused.
+    """Each search and replacement finds what ``re`` finds, even for syntax of ``regex``; what ``re`` refuses is
+    refused.
     """
     with warnings.catch_warnings(action="ignore"):
         try:
@@ -56,16 +56,14 @@ def test_a_pattern_means_what_it_means_to_python(text: str, flags: int) -> None:
 
 @pytest.mark.parametrize("text", ["(", "a**", r"\p{L}", "(?<n>a)", "(?<=a+)b", "(?P<n>a)(?P<n>b)", "(?R)", "[b-a]"])
 def test_what_python_refuses_is_refused(text: str) -> None:
-    """Patterns stay Python's: the package's own syntax is not let in."""
+    """Syntax that only ``regex`` supports is refused."""
     for given in (text, text.encode()):
         with pytest.raises(ValueError, match=f"^{re.escape(repr(text))} is not a regular expression: "):
             Pattern(given, option="o")
 
 
 def test_a_search_ends_at_the_limit(caplog: pytest.LogCaptureFixture) -> None:
-    """Within about a second of processor time a pattern that runs away has ended, and the log says which, and what to
-    do; another thread has run meanwhile.
-    """
+    """A runaway search ends after about a second of processor time, with a warning, and other threads run meanwhile."""
     beats, done = list[float](), threading.Event()
 
     def beat() -> None:
@@ -90,9 +88,7 @@ def test_a_search_ends_at_the_limit(caplog: pytest.LogCaptureFixture) -> None:
 
 
 def test_each_way_to_search_ends(quick_limit: None, caplog: pytest.LogCaptureFixture) -> None:
-    """Whatever looks for a pattern, in text or bytes; the texts before and behind one that takes too long get their
-    answers, and one line in ten seconds is enough.
-    """
+    """Every kind of search ends at the limit; other texts are searched, with one warning in ten seconds."""
     pattern, whole = Pattern(RUNAWAY, option="o"), Pattern(RUNAWAY[:-1], option="o")
     assert [bool(found) for found in pattern.search_all(["aa", ENDLESS, "b", "aa"])] == [True, False, False, True]
     assert [bool(found) for found in pattern.match_all([ENDLESS, "aa"])] == [False, True]
@@ -104,7 +100,7 @@ def test_each_way_to_search_ends(quick_limit: None, caplog: pytest.LogCaptureFix
 
 
 def test_memory_is_a_limit_too(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A text in which too many ways wait to be tried for the package's memory is one that takes too long."""
+    """A search that runs out of memory ends as one that takes too long."""
     pattern = Pattern("a", option="o")
 
     def search(text: str, **_limits: object) -> None:
@@ -115,6 +111,6 @@ def test_memory_is_a_limit_too(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_pattern_goes_to_another_process() -> None:
-    """It is compiled there anew."""
+    """A pattern is pickled, and compiled again in the other process."""
     pattern = pickle.loads(pickle.dumps(Pattern(b"a.b", re.DOTALL, option="o")))
     assert pattern.fullmatch(b"a\nb")

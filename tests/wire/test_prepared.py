@@ -1,4 +1,4 @@
-"""Requests that are prepared once are those that are made each time."""
+"""Prepared requests equal those made one by one."""
 
 import hmac
 from dataclasses import replace
@@ -40,7 +40,7 @@ def test_a_prepared_request_has_the_headers_of_one_that_is_signed_as_a_whole(
     sizes: list[int],
     seconds: list[float],
 ) -> None:
-    """Each header, the signature among them, for any body, size and time, however often it was used before."""
+    """A prepared request has the same headers and signature for any body, size and time, at each use."""
     stream = StreamKey("p", logstore, shard_hash=shard_hash)
     key = SigningKey(access_key_id="a", access_key_secret="s\u00e9", security_token=token, region="cn-x")
     request = UnsignedRequest(
@@ -69,7 +69,7 @@ def _lines(head: bytes) -> list[bytes]:
 
 
 def test_a_request_is_signed_without_giving_up_the_interpreter(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`hmac.digest` would, whatever the size, and where others are busy a thread then waits a turn or more."""
+    """A request is signed without releasing the GIL, which `hmac.digest` would do."""
     stream = StreamKey("p", "l")
     request = UnsignedRequest(
         method="POST",

@@ -28,7 +28,7 @@ def test_buckets_bound_the_number_of_hashes() -> None:
 
 
 def test_a_shard_hash_chooses_the_route_and_none_balances() -> None:
-    """With a hash the path ends in route and the key is a parameter; without one the path ends in lb."""
+    """With a shard hash the path ends in route, and the key is a parameter; without, it ends in lb."""
     key = StreamKey("p", "my/store")
     assert put_logs_path(key) == "/logstores/my%2Fstore/shards/lb"
     assert put_logs_params(key, None) == {}
@@ -38,7 +38,7 @@ def test_a_shard_hash_chooses_the_route_and_none_balances() -> None:
 
 
 def test_an_idempotent_batch_carries_its_own_key_and_number_as_they_are() -> None:
-    """The path ends in route, and the hash key stands in place of the stream's, not adjusted to anything."""
+    """An idempotent batch has its own hash key and number, unadjusted, instead of those of the stream."""
     key = StreamKey("p", "l", shard_hash="f" * 32)
     sequence = SequenceId("0123456789abcdef" * 2, 7)
     assert put_logs_path(key._replace(shard_hash=None), sequence) == "/logstores/l/shards/route"
@@ -51,7 +51,7 @@ def test_an_idempotent_batch_carries_its_own_key_and_number_as_they_are() -> Non
 
 @pytest.mark.parametrize("buckets", [1, 2, 512])
 def test_a_new_hash_key_keeps_only_the_bits_that_choose_the_shard(buckets: int) -> None:
-    """log2(buckets) bits are those of the shard hash; all others differ from key to key."""
+    """A new hash key keeps log2(buckets) bits of the shard hash; all others are random."""
     chosen = adjust_shard_hash("host", buckets)
     free = 128 - (buckets - 1).bit_count()
     keys = [int(new_hash_key(chosen, buckets), 16) for _ in range(64)]
@@ -64,7 +64,7 @@ def test_a_new_hash_key_keeps_only_the_bits_that_choose_the_shard(buckets: int) 
 
 
 def test_headers_name_the_compression_unless_there_is_none() -> None:
-    """The raw size is always told, the method of compression only where there is one."""
+    """The headers have the raw size, and the compression if there is one."""
     headers = put_logs_headers("h", 7, "lz4", "agent")
     assert headers["x-log-bodyrawsize"] == "7"
     assert headers["x-log-compresstype"] == "lz4"

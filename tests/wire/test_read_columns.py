@@ -1,4 +1,4 @@
-"""LogGroups of an answer become columns: the same by both twins, whatever the bytes say."""
+"""LogGroups of a response become columns, the same natively and purely, for any bytes."""
 
 import os
 from typing import TypeAlias
@@ -18,7 +18,7 @@ Pairs: TypeAlias = list[tuple[bytes, bytes]]
 #: Topic, tags, and logs: seconds, nanoseconds, fields.
 Groups: TypeAlias = list[tuple[bytes, Pairs, list[tuple[int, int, Pairs]]]]
 
-#: Of each property: ``READ_COLUMNS_EXAMPLES=5000`` looks for rarer ones.
+#: Examples per property; ``READ_COLUMNS_EXAMPLES=5000`` finds rarer faults.
 EXAMPLES = int(os.environ.get("READ_COLUMNS_EXAMPLES", "20"))
 
 MAP = pa.map_(pa.string(), pa.string())
@@ -52,7 +52,7 @@ def answer_of(groups: Groups) -> bytes:
 
 
 def all_of(groups: ReadGroups) -> list[object]:
-    """Everything that can be asked for, of all logs and of all but the first."""
+    """Return all results for all logs, and for all but the first."""
     count = sum(groups.sizes)
     found: list[object] = [list(groups.sizes), [groups.head(index) for index in range(len(groups.sizes))]]
     for first in range(min(count, 1) + 1):
@@ -66,7 +66,7 @@ def all_of(groups: ReadGroups) -> list[object]:
 @given(groups=_GROUPS)
 @example(groups=[(b"", [], [(1, 0, [(b"%d" % (number % 300), b"v") for number in range(600)])])])
 def test_the_twins_agree(groups: Groups) -> None:
-    """Names that come twice in a log, bytes that are no text, long keys, empty values, logs without fields."""
+    """Both agree on repeated names, bytes that are not text, long keys, empty values, and logs without fields."""
     body = answer_of(groups)
     fast = read_groups(body)
     assert isinstance(fast, NativeGroups)
@@ -84,7 +84,7 @@ def outcome(make: type[PureGroups], body: bytes) -> object:
 @settings(max_examples=EXAMPLES)
 @given(data=st.data(), groups=_GROUPS)
 def test_the_twins_agree_on_damaged_answers(data: st.DataObject, groups: Groups) -> None:
-    """Wherever an answer ends too early or a byte is another one, it is the same, or the same error."""
+    """Both agree on truncated and altered responses, or raise the same error."""
     body = bytearray(answer_of(groups))
     place = data.draw(st.integers(0, len(body)))
     if data.draw(st.booleans()):
@@ -123,7 +123,7 @@ _LOG = field(1, log_of(5, 0, [(b"a", b"1")]))
     ],
 )
 def test_what_is_written_in_an_unusual_way_is_read(group: bytes) -> None:
-    """What another encoder may write is read as the protobuf library does, and so is what stands beside it."""
+    """An unusual form of a field is read as the protobuf library does, with its neighbours."""
     body = field(1, _LOG + group + _LOG)
     found = read_groups(body)
     assert all_of(found) == all_of(PureGroups(body))
@@ -131,14 +131,14 @@ def test_what_is_written_in_an_unusual_way_is_read(group: bytes) -> None:
 
 
 def test_what_is_no_list_of_log_groups_is_an_error() -> None:
-    """A page of a proxy, or half an answer."""
+    """A page of a proxy, or half a response, is an error."""
     for body in (b"<html>", field(1, _LOG)[:-1]):
         with pytest.raises(ValueError, match="not a list of LogGroups"):
             read_groups(body)
 
 
 def test_logs_that_are_not_there_are_an_error() -> None:
-    """Nothing is read from beyond an answer, whoever asks."""
+    """Logs beyond the response are an error."""
     found = read_groups(field(1, _LOG))
     assert found.head(0) == Head(b"", b"", [])
     with pytest.raises(IndexError):
@@ -148,7 +148,7 @@ def test_logs_that_are_not_there_are_an_error() -> None:
 @native
 @pytest.mark.parametrize(("first", "stop"), [(0, 2), (-1, 1), (1, 0)])
 def test_the_compiled_twin_looks_where_logs_are(first: int, stop: int) -> None:
-    """A range beyond the answer's logs is refused by each question."""
+    """Native code refuses a range beyond the logs of the response."""
     groups = read_columns._native.Groups(field(1, _LOG))  # type: ignore[union-attr]
     for ask in (groups.times, groups.contents, lambda *span: groups.named(*span, [b"a"])):
         with pytest.raises(IndexError):
@@ -167,7 +167,7 @@ def test_the_compiled_twin_looks_where_logs_are(first: int, stop: int) -> None:
     ],
 )
 def test_names_that_come_twice_are_found_whatever_the_log_before_had(logs: list[str]) -> None:
-    """Of several fields of one name the last is kept, also where a log begins with the names of the log before."""
+    """The last of repeated fields is used, even if a log begins with the names of the one before."""
     values = iter(range(100))
     contents = [[(name.encode(), b"%d" % next(values) * len(log)) for name in log] for log in logs]
     body = answer_of([(b"", [], [(1, 0, each) for each in contents])])
@@ -180,13 +180,13 @@ def test_names_that_come_twice_are_found_whatever_the_log_before_had(logs: list[
 
 
 def contents_last(logs: list[Pairs]) -> list[Pairs]:
-    """Each log's fields, of several with one name the last one, in the order of the last ones."""
+    """Return the fields of each log without earlier duplicates."""
     return [[pair for place, pair in enumerate(log) if pair[0] not in dict(log[place + 1 :])] for log in logs]
 
 
 @native
 def test_what_logs_share_is_found_between_them() -> None:
-    """Topic, source and tags may stand before, between and behind the logs of their LogGroup."""
+    """Topic, source and tags may be before, between and after the logs of their LogGroup."""
     group = (
         field(3, b"t") + _LOG + field(6, pair(b"x", b"1")) + _LOG + field(4, b"s") + field(6, pair(b"y", b"2")) + _LOG
     )

@@ -1,4 +1,4 @@
-"""Fields of logs become columns: the same that the protobuf library reads, whatever they hold."""
+"""Fields of logs become columns, as the protobuf library reads them."""
 
 import pyarrow as pa
 import pytest
@@ -19,15 +19,15 @@ def framed(key: bytes, value: bytes) -> bytes:
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.binary(max_size=200), st.binary(max_size=400)), max_size=20))
 def test_keys_and_values_are_what_the_library_reads(pairs: list[tuple[bytes, bytes]]) -> None:
-    """Short and long keys and values, empty ones, and any bytes come out as they went in."""
+    """Keys and values of any bytes and length are restored."""
     keys, values = split_fields([framed(key, value) for key, value in pairs])
     assert list(zip(keys.to_pylist(), values.to_pylist(), strict=True)) == pairs
 
 
 @pytest.mark.parametrize("size", [0, 1, 127, 128, 16383, 16384, 2_100_000])
 def test_a_value_of_any_size_is_whole(size: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At each size where the length takes another byte, the fast way reads the value."""
-    monkeypatch.setattr(fields, "Content", None)  # the slow way would fail
+    """A value is read by the fast path at each size where its length takes another byte."""
+    monkeypatch.setattr(fields, "Content", None)  # The slow path would fail.
     keys, values = split_fields([framed(b"key", b"v" * size), framed(b"k", b"w")])
     assert (keys.to_pylist(), [len(value) for value in values.to_pylist()]) == ([b"key", b"k"], [size, 1])
 
@@ -38,14 +38,14 @@ def test_a_value_of_any_size_is_whole(size: int, monkeypatch: pytest.MonkeyPatch
     ids=["value first", "unknown field", "long length", "no value", "nothing"],
 )
 def test_a_field_written_in_an_unusual_way_is_read(unusual: bytes) -> None:
-    """What another encoder may write is read as the library does, and so are the fields beside it."""
+    """An unusual form of a field is read as the library does, with its neighbours."""
     expected = Content.FromString(unusual)
     keys, values = split_fields([framed(b"a", b"b"), unusual])
     assert (keys.to_pylist(), values.to_pylist()) == ([b"a", expected.Key], [b"b", expected.Value])
 
 
 def test_of_fields_with_one_name_the_last_counts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A map has each key once, in every log by itself, by the table and by the sort."""
+    """A map has each key once per log, by the table and by the sort."""
     logs = [[(b"a", b"1"), (b"b", b"2"), (b"a", b"3")], [], [(b"a", b"4")], [(b"c", b"5"), (b"c", b"6")]]
     flat = [framed(key, value) for log in logs for key, value in log]
     for most in (1_000_000, 0):
@@ -62,21 +62,21 @@ def test_of_fields_with_one_name_the_last_counts(monkeypatch: pytest.MonkeyPatch
 
 
 def test_many_names_without_duplicates_need_no_table(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The sort finds nothing to leave out where every name is another one."""
+    """Many names without duplicates are sorted, and none is removed."""
     monkeypatch.setattr(fields, "_MOST_PAIRS", 0)
     found = Fields([framed(b"k%d" % number, b"v") for number in range(6)], [3, 3])
     assert [len(each) for each in found.as_map(MAP).to_pylist()] == [3, 3]
 
 
 def test_bytes_that_are_no_text_are_shown() -> None:
-    r"""A key or value that is not UTF-8 has ``\xNN`` for such bytes in the map; by its name it is exact."""
+    r"""Invalid bytes are shown as ``\xNN`` in the map; the value of a named field is exact."""
     found = Fields([framed(b"k\xff", b"\xfe\xc3\xa9"), framed(b"plain", b"text")], [2])
     assert found.as_map(MAP).to_pylist() == [[("k\\xff", "\\xfe\u00e9"), ("plain", "text")]]
     assert found.named("k\\xff").to_pylist() == [b"\xfe\xc3\xa9"]
 
 
 def test_no_logs_and_logs_without_fields() -> None:
-    """Nothing is no error."""
+    """No logs, and logs without fields, are no error."""
     assert Fields([], []).as_map(MAP).to_pylist() == []
     assert Fields([], [0, 0]).as_map(MAP).to_pylist() == [[], []]
     assert Fields([], [0, 0]).named("a").to_pylist() == [None, None]

@@ -1,4 +1,4 @@
-"""LogGroups read back without the protobuf library."""
+"""LogGroups are read without the protobuf library."""
 
 import pytest
 from hypothesis import given, settings
@@ -21,7 +21,7 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
     time=st.integers(0, (1 << 32) - 1),
 )
 def test_what_was_encoded_is_read_back(logs: list[dict[str, str]], topic: str, source: str, time: int) -> None:
-    """Time, fields, topic, source and tags of each log, as they were given."""
+    """Time, fields, topic, source and tags of each log are restored."""
     group = b"".join(encode_log(log, time) for log in logs) + encode_tail(topic, source, [("k", "v")])
     common = {"__time__": str(time), "__source__": source, "__topic__": topic, "__tag__:k": "v"}
     assert list(read_group(group)) == [common | log for log in logs]
@@ -29,7 +29,7 @@ def test_what_was_encoded_is_read_back(logs: list[dict[str, str]], topic: str, s
 
 
 def test_what_another_writer_made_is_read() -> None:
-    """Nanoseconds, fields in another order, unknown ones, and bytes that are no text."""
+    """Nanoseconds, fields in another order, unknown fields, and invalid bytes are read."""
     message = LogGroup()
     log = message.Logs.add(Time=5, Time_ns=7)
     log.Contents.add(Key="k", Value=b"\xff")
@@ -42,12 +42,12 @@ def test_what_another_writer_made_is_read() -> None:
 
 @pytest.mark.parametrize("data", [b"\x0a\x05ab", b"\x0a", b"\x0d\x01", b"\x0b"])
 def test_what_is_no_message_is_refused(data: bytes) -> None:
-    """Cut off, or of a kind that does not exist."""
+    """A truncated message, or an unknown field type, is refused."""
     with pytest.raises(ValueError, match="protobuf"):
         list(read_group(data))
 
 
 def test_a_time_given_with_the_log_is_read() -> None:
-    """Also of a LogItem."""
+    """The time of a LogItem is restored."""
     (log,) = read_group(encode_log(LogItem({"a": "b"}, time=12), 99))
     assert (log["__time__"], log["a"]) == ("12", "b")

@@ -1,4 +1,4 @@
-"""Names that LogHub gives to what every log has: no field of a log can be taken for it."""
+"""No field of a log can be mistaken for its time, topic, source or tags."""
 
 from collections.abc import Callable
 
@@ -45,21 +45,21 @@ def names_of(record: bytes) -> list[str]:
 def test_a_field_is_never_taken_for_the_time_topic_source_or_a_tag(
     encode: Callable[..., bytes], make: Callable[..., object]
 ) -> None:
-    """A field with a reserved name gets an underscore, behind it or before a tag's, in both encoders; others stay."""
+    """A field with a reserved name gets an underscore in both encoders; other names stay."""
     expected = [*FREE.values(), "n"] if "n" in getattr(make(NAMES), "keys", dict)() else [*FREE.values()]
     assert names_of(encode(make(NAMES), 7)) == expected
     assert [free_key(name.encode()).decode() for name in FREE] == list(map(free_name, FREE)) == list(FREE.values())
 
 
 def test_every_way_of_sending_has_the_same_rule() -> None:
-    """One log, a list, lines, columns, and the entries of a map; compiled or not."""
+    """One log, a list, lines, columns, and the entries of a map follow the same rule, natively and purely."""
     entries = pa.array([list(NAMES.items())], pa.map_(pa.string(), pa.string()))
     table = pa.table({**{name: ["x"] for name in FREE}, "entries": entries})
     sink, project = RecordingSink(), ProjectConfig("p", endpoint="http://x", access_key_id="i", access_key_secret="s")
     with Producer(project, sink=sink) as producer:
         stream = producer.stream("p", "l")
         stream.send(NAMES)
-        stream.send(NAMES)  # by the open batch
+        stream.send(NAMES)  # Encoded by the open batch.
         stream.send_many([NAMES])
         stream.send_lines(b"x\n", key="__tag__:env")
         stream.send_arrow(table, contents_column="entries")
@@ -70,7 +70,7 @@ def test_every_way_of_sending_has_the_same_rule() -> None:
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_binary(), pa.string_view()])
 def test_the_pure_columns_have_it_too(kind: pa.DataType) -> None:
-    """Of whatever type the keys of a map are."""
+    """The pure encoder of columns follows the rule, for keys of any type."""
     keys = pa.array(FREE, kind)
     entries = pa.MapArray.from_arrays(pa.array([0, len(keys)], pa.int32()), keys, pa.array(["x"] * len(keys)))
     as_they_are = lambda array: array  # noqa: E731
@@ -82,7 +82,7 @@ def test_the_pure_columns_have_it_too(kind: pa.DataType) -> None:
 
 
 def test_a_reader_shows_the_true_ones_beside_what_another_client_has_sent() -> None:
-    """Time, topic, source and tags are the log's own; the fields of these names have an underscore."""
+    """A reader returns the log's own time, topic, source and tags, and renames such fields of other clients."""
     group = LogGroup(Topic="true", Source="here")
     group.LogTags.add(Key="env", Value="true")
     log = group.Logs.add(Time=7)

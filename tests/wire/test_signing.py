@@ -1,4 +1,4 @@
-"""Signatures, held to those of the official SDK."""
+"""Signatures equal those of the official SDK."""
 
 import base64
 import locale
@@ -20,7 +20,7 @@ SIGNATURES = [
 
 @pytest.mark.parametrize("vector", SIGNATURES)
 def test_each_signature_of_the_official_sdk_is_made_again(vector: dict[str, Any]) -> None:
-    """Each vector's request gets exactly the vector's headers, the signature among them."""
+    """Each vector's request gets exactly the vector's headers and signature."""
     request = UnsignedRequest(
         method=vector["method"],
         path=vector["path"],
@@ -41,14 +41,14 @@ def test_each_signature_of_the_official_sdk_is_made_again(vector: dict[str, Any]
 
 
 def test_version_4_without_a_region_is_refused_in_words() -> None:
-    """Version 4 needs a region, and says so."""
+    """Version 4 without a region is refused."""
     request = UnsignedRequest(method="GET", path="/", params={}, headers={})
     with pytest.raises(ValueError, match="needs a region, such as"):
         sign_v4(request, SigningKey(access_key_id="a", access_key_secret="b"), datetime.now(UTC))
 
 
 def test_the_date_is_english_whatever_the_locale() -> None:
-    """The Date header's names are English also when the process speaks another language."""
+    """The names in the Date header are English in any locale."""
     before = locale.setlocale(locale.LC_TIME)
     try:
         for name in ("de_DE.UTF-8", "zh_CN.UTF-8", "C"):
@@ -62,20 +62,20 @@ def test_the_date_is_english_whatever_the_locale() -> None:
 
 
 def test_each_day_and_month_has_its_name() -> None:
-    """A date that is not one is refused: of one wrong name all logs of that day or month would be."""
+    """Each weekday and month has its right name, as the server rejects a wrong date."""
     days = [datetime(2026, 1, 1, 23, 59, 58, tzinfo=UTC) + timedelta(days=number) for number in range(366)]
     assert [http_date(day) for day in days] == [format_datetime(day, usegmt=True) for day in days]
 
 
 def test_a_signing_key_shows_no_secret() -> None:
-    """Neither the secret nor the token stands in the repr."""
+    """The repr of a signing key has neither the secret nor the token."""
     key = SigningKey(access_key_id="id", access_key_secret="s3cret", security_token="t0ken")
     assert "s3cret" not in repr(key)
     assert "t0ken" not in repr(key)
 
 
 def test_of_version_4_the_key_of_a_day_is_made_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """For each secret, day and region; a request costs no HMAC that lets other threads have the interpreter."""
+    """The key of a day is computed once per secret, day and region, and requests do not release the GIL."""
     calls: list[bytes] = []
     digest = signing.hmac.digest
     monkeypatch.setattr(signing.hmac, "digest", lambda key, *rest: calls.append(key) or digest(key, *rest))

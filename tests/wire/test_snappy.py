@@ -17,14 +17,14 @@ def _samples() -> list[bytes]:
 
 @pytest.mark.parametrize("data", _samples(), ids=lambda data: str(len(data)))
 def test_blocks_of_the_real_library_are_read(data: bytes) -> None:
-    """What snappy compressed comes out as it was: short and long literals, copies, copies of themselves."""
+    """Blocks of the real library are read: short and long literals, copies, and overlapping copies."""
     block = bytes(cramjam.snappy.compress_raw(data))
     assert snappy.uncompressed_size(block) == len(data)
     assert snappy.decompress(block, len(data)) == data
 
 
 def test_long_offsets_are_read() -> None:
-    """A copy of four bytes of offset, which encoders seldom make, reaches back as far as it says."""
+    """A copy with an offset of four bytes, which is rare, is read."""
     block = b"\x08" + b"\x0cabcd" + b"\x0f\x04\x00\x00\x00"
     assert snappy.decompress(block, 8) == b"abcdabcd"
 
@@ -45,13 +45,13 @@ def test_long_offsets_are_read() -> None:
     ],
 )
 def test_what_is_no_block_is_refused(block: bytes, reason: str) -> None:
-    """Bytes cut short, copies from nowhere, and sizes that do not hold are CompressionError that says what is wrong."""
+    """Truncated blocks, invalid copies, and wrong sizes raise CompressionError with the reason."""
     with pytest.raises(CompressionError, match=reason):
         snappy.decompress(block, 100)
 
 
 def test_bytes_at_random_are_refused_or_read_within_the_limit() -> None:
-    """No bytes raise anything else, or make more than the limit."""
+    """Random bytes are read within the limit, or raise CompressionError."""
     chance = random.Random(2)
     good = bytearray(cramjam.snappy.compress_raw(b"some text, some more text, some text again" * 3))
     for _ in range(3000):

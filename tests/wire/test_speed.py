@@ -1,4 +1,4 @@
-"""Which twins encode: the compiled ones where there are any, the pure ones wherever not; both can be told apart."""
+"""Native encoders are used if available, else the pure ones, and the choice is visible."""
 
 import os
 import runpy
@@ -24,7 +24,7 @@ TWIN = "from producer.wire import speed; print(speed.TWIN, speed.encode_lines.__
 
 
 def run(*arguments: str, path: str = str(ROOT), **environment: str) -> str:
-    """What Python prints, with one entry more on its path."""
+    """Return the output of Python with another entry on its path."""
     known = {name: value for name, value in os.environ.items() if name != "PRODUCER_PURE"}
     done = subprocess.run(
         [sys.executable, *arguments],
@@ -40,24 +40,24 @@ def run(*arguments: str, path: str = str(ROOT), **environment: str) -> str:
 
 @native
 def test_what_was_compiled_is_used() -> None:
-    """Without being asked for."""
+    """Compiled modules are used by default."""
     assert run("-c", TWIN) == "native producer.wire._lines"
     assert run("-c", TWIN, PRODUCER_PURE="0") == "native producer.wire._lines"
 
 
 def test_the_pure_twins_can_be_forced() -> None:
-    """``PRODUCER_PURE=1`` does it."""
+    """``PRODUCER_PURE=1`` selects the pure implementations."""
     assert run("-c", TWIN, PRODUCER_PURE="1") == "pure producer.wire.lines"
 
 
 def test_without_a_global_lock_the_compiled_twins_stay_away() -> None:
-    """They were made for interpreters that have one."""
+    """Without a GIL the native implementations are not used."""
     assert run("-c", f"import sys; sys._is_gil_enabled = lambda: False; {TWIN}") == "pure producer.wire.lines"
 
 
 @native
 def test_what_was_compiled_is_used_from_a_zip_file(tmp_path: Path) -> None:
-    """What Spark's workers get for ``--py-files``: every compiled module, none of which is left behind in a file."""
+    """Compiled modules are loaded from a zip file, as for Spark's workers, and leave no file."""
     files = [str(path.relative_to(ROOT)) for path in (ROOT / "producer").rglob(f"*{SUFFIX}")]
     names = [file.removesuffix(SUFFIX).replace(os.sep, ".") for file in files]
     use = f"{TWIN}; import importlib; print([importlib.import_module(name).__name__ for name in {names}])"
@@ -68,7 +68,7 @@ def test_what_was_compiled_is_used_from_a_zip_file(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("other", ["another Python", "another machine", "no place for files"])
 def test_in_a_zip_file_that_does_not_fit_the_pure_twins_work(other: str, tmp_path: Path) -> None:
-    """They do the same, from their bytecode, and nothing is said."""
+    """A zip file of another platform uses the pure implementations without a message."""
     archive = tmp_path / "producer.zip"
     with ZipFile(session.package_zip()) as made, ZipFile(archive, "w") as changed:
         for name in made.namelist():
@@ -82,7 +82,7 @@ def test_in_a_zip_file_that_does_not_fit_the_pure_twins_work(other: str, tmp_pat
 
 
 def test_the_version_and_the_statistics_say_which_twin_it_is() -> None:
-    """Before the first record and behind it."""
+    """The version and the statistics name the implementation, before and after the first record."""
     assert run("-m", "producer", "--version").endswith(f" ({'native' if BUILT else 'pure'} encoders)")
     assert run("-m", "producer", "--version", PRODUCER_PURE="1").endswith(" (pure encoders)")
     with Producer(sink=RecordingSink()) as producer:
@@ -115,7 +115,7 @@ def build(sources: Path, **environment: str) -> subprocess.CompletedProcess[str]
 
 
 def test_without_a_compiler_the_build_goes_through(sources: Path) -> None:
-    """One line for each twin says that it was not compiled; who insists gets an error."""
+    """Without a compiler the build succeeds with one line per module, unless native code is required."""
     done = build(sources, CC="/no/compiler", PRODUCER_BUILD="")
     assert done.returncode == 0, done.stderr
     assert "producer.wire._lines was not compiled, the pure Python twin is used: " in done.stderr
@@ -125,7 +125,7 @@ def test_without_a_compiler_the_build_goes_through(sources: Path) -> None:
 
 @pytest.mark.parametrize("mode", ["", "native", "checked"])
 def test_on_a_free_threaded_build_nothing_is_compiled(mode: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The compiled twins rely on the global lock: where Python was built without one there are none, even by force."""
+    """On a free-threaded build nothing is compiled, even if required."""
     pytest.importorskip("setuptools")
     monkeypatch.chdir(ROOT)
     monkeypatch.setenv("PRODUCER_BUILD", mode)
@@ -140,13 +140,13 @@ def test_on_a_free_threaded_build_nothing_is_compiled(mode: str, monkeypatch: py
 
 
 def _setup() -> dict[str, Any]:
-    """What setup.py defines, with nothing built."""
+    """Return the definitions of setup.py, without a build."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr("setuptools.setup", lambda **_: None)
         return runpy.run_path(str(ROOT / "setup.py"))
 
 
 def test_nothing_is_compiled_for_who_asks_for_pure_python(sources: Path) -> None:
-    """``PRODUCER_BUILD=pure``."""
+    """``PRODUCER_BUILD=pure`` compiles nothing."""
     done = build(sources, CC="/no/compiler", PRODUCER_BUILD="pure")
     assert (done.returncode, list(sources.rglob("*.so"))) == (0, [])

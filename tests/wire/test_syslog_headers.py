@@ -1,4 +1,4 @@
-"""syslog_headers: compiled code finds in messages what the expressions find."""
+"""Native code finds the same syslog headers as the patterns."""
 
 import pytest
 from hypothesis import example, given
@@ -37,13 +37,13 @@ _MESSAGES = st.lists(st.lists(_PARTS, max_size=9).map(b"".join), min_size=1, max
 @example([b"<34>2024-10-11T22:14:15Z b\xc3\xa9x text", b"", b"<34>"])
 @given(_MESSAGES)
 def test_all_messages_at_once_have_the_headers_of_each_by_itself(messages: list[bytes]) -> None:
-    """Compiled code and the expressions find the same headers in any bytes."""
+    """Both find the same headers in any bytes."""
     found = [list(map(list, read(messages))) for read in (syslog_headers._at_once, syslog_headers._one_by_one)]
     assert found[0] == found[1]
 
 
 def test_a_message_without_a_priority_is_all_text() -> None:
-    """It has no header, whatever time is in it; so has a message whose priority there is not."""
+    """A message without a valid priority has no header, whatever time it has."""
     messages = [b"Oct 11 22:14:15 box su: x", b"<192>Oct 11 22:14:15 box su: x"]
     found = headers_of(messages)
     assert [list(column) for column in found[:4]] == [[None, None]] * 4

@@ -1,4 +1,4 @@
-"""How values become text, and times."""
+"""Conversion of values and times."""
 
 import json
 import math
@@ -18,7 +18,7 @@ from producer.wire.text import text_of, time_of
 
 @given(st.floats())
 def test_a_float_is_the_shortest_text_that_reads_back_equal(value: float) -> None:
-    """repr of the float, for infinities and NaN as well."""
+    """The text of a float is its repr, for infinities and NaN as well."""
     text = text_of(value, "f")
     assert isinstance(text, str)
     assert float(text) == value or math.isnan(value)
@@ -26,7 +26,7 @@ def test_a_float_is_the_shortest_text_that_reads_back_equal(value: float) -> Non
 
 @given(st.integers(-(10**4000), 10**4000))
 def test_an_integer_is_its_decimal_digits(value: int) -> None:
-    """Any integer that Python writes out reads back."""
+    """Any integer that Python can format is restored."""
     assert int(text_of(value, "i")) == value
 
 
@@ -36,7 +36,7 @@ def test_an_integer_is_its_decimal_digits(value: int) -> None:
     )
 )
 def test_a_structure_is_compact_json_that_reads_back(value: Any) -> None:
-    """Lists and mappings are JSON without spaces, and without escapes for what is text."""
+    """Lists and mappings are JSON without spaces, and without escapes of text."""
     if not isinstance(value, list | dict):
         return
     text = text_of(value, "s")
@@ -64,7 +64,7 @@ def test_values_inside_a_structure_follow_the_same_table() -> None:
 
 
 def test_what_a_signal_handler_raises_is_not_blamed_on_a_plain_value(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of text and numbers nothing is somebody else's that could raise; the exception goes on as it is."""
+    """An exception of a signal handler is raised unchanged, as plain values run no foreign code."""
 
     class HandlerError(Exception):
         pass
@@ -80,7 +80,7 @@ def test_what_a_signal_handler_raises_is_not_blamed_on_a_plain_value(monkeypatch
 
 
 def test_a_time_may_be_missing_seconds_or_an_aware_datetime() -> None:
-    """None is now; seconds and nanoseconds are kept; a datetime is split at the second, before 1970 refused."""
+    """A time may be None (now), seconds, or an aware datetime, which is split at the second; before 1970 is refused."""
     assert time_of(LogItem({}), 7) == (7, 0)
     assert time_of(LogItem({}, 5, 6), 7) == (5, 6)
     assert time_of(LogItem({}, datetime(1970, 1, 1, 0, 0, 1, 5, tzinfo=UTC)), 7) == (1, 5000)
@@ -90,11 +90,11 @@ def test_a_time_may_be_missing_seconds_or_an_aware_datetime() -> None:
 
 
 def test_stream_keys_are_equal_by_value() -> None:
-    """Two keys with the same parts are the same stream."""
+    """Stream keys with the same parts are equal."""
     assert StreamKey("p", "l") == StreamKey("p", "l", "", "", None, ())
     assert hash(StreamKey("p", "l")) == hash(StreamKey("p", "l"))
 
 
 def test_numbers_that_json_lacks_are_text_inside_structures() -> None:
-    """``nan`` and the infinities would make the text no JSON."""
+    """``nan`` and the infinities are text inside structures, as JSON lacks them."""
     assert text_of({"x": float("nan"), "y": [float("-inf"), 1.5]}, "f") == '{"x":"nan","y":["-inf",1.5]}'

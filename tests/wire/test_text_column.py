@@ -1,4 +1,4 @@
-"""TextColumn: values as bytes are the values that were packed."""
+"""A TextColumn has the values that were packed."""
 
 from hypothesis import example, given
 from hypothesis import strategies as st
@@ -13,7 +13,7 @@ _VALUES = st.lists(st.one_of(st.none(), st.text(max_size=5), st.text("ab", max_s
 @example(values=[None, None])
 @example(values=[""])
 def test_a_column_is_the_list_that_was_packed(values: list[str | None]) -> None:
-    """Length, single values, equality and emptiness are those of the list, also with half surrogate pairs in it."""
+    """Length, values, equality and emptiness are those of the list, also with lone surrogates."""
     column = TextColumn.of(values)
     assert TextColumn.of(column) is column
     assert column == values

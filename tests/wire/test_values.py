@@ -1,4 +1,4 @@
-"""Values of many types: one text each, at the top of a log and inside of JSON, by both twins."""
+"""Values of many types have one text each, in a log and inside JSON, natively and purely."""
 
 import collections
 import dataclasses
@@ -78,7 +78,7 @@ class Pair(NamedTuple):
 
 
 class Model:
-    """What pydantic's models have, as far as this package looks."""
+    """The attributes of a pydantic model that are used."""
 
     model_fields = {"a": int}  # noqa: RUF012
 
@@ -105,10 +105,10 @@ class Secret:
 UTC_TIME = datetime(2026, 1, 2, 3, 4, 5, 6, tzinfo=UTC)
 
 with warnings.catch_warnings():
-    warnings.filterwarnings("ignore", "The 'generic' unit", DeprecationWarning)  # of NumPy, for what pandas 2 does
+    warnings.filterwarnings("ignore", "The 'generic' unit", DeprecationWarning)  # NumPy warns about pandas 2.
     ONE_DAY = pd.Timedelta("1 day")
 
-# The value, its text, and what it is inside of JSON if that is not the same as a text.
+# The value, its text, and its JSON value if that is not the same text.
 TABLE: list[tuple[Any, Any, Any]] = [
     (Colour.RED, "red", "red"),
     (Colour.PAIR, "[1,2]", [1, 2]),
@@ -165,7 +165,7 @@ TABLE: list[tuple[Any, Any, Any]] = [
 
 @pytest.mark.parametrize(("value", "text", "inside"), TABLE, ids=[type(row[0]).__name__ for row in TABLE])
 def test_a_value_has_one_text(value: Any, text: Any, inside: Any) -> None:
-    """At the top of a log as documented, and inside of JSON the same, as text or as what JSON has for it."""
+    """A value has its documented text in a log, and the same text or JSON value inside JSON."""
     made = text_of(value, "k")
     assert (made.decode() if isinstance(made, bytes) else made) == text
     contents = contents_of(log_group.encode_log({"k": value}, NOW))[0]
@@ -177,7 +177,7 @@ def test_a_value_has_one_text(value: Any, text: Any, inside: Any) -> None:
 @native
 @pytest.mark.parametrize("value", [row[0] for row in TABLE], ids=[type(row[0]).__name__ for row in TABLE])
 def test_the_twins_agree_on_every_value(value: Any) -> None:
-    """Byte for byte, among plain fields, and with nanoseconds."""
+    """Native and pure implementations agree on every value, among plain fields, and with nanoseconds."""
     both({"a": "x", "k": value, "z": [value, {"d": value}]}, NOW, 5)
 
 
@@ -196,7 +196,7 @@ def test_the_twins_agree_on_every_value(value: Any) -> None:
     some.sampled_from([None, Fallback(str), Fallback(None, lenient=True), Fallback(list, lenient=True)]),
 )
 def test_the_twins_agree_with_every_fallback(log: Any, fallback: Fallback | None) -> None:
-    """The same bytes, or the same words of the error; and a lenient one refuses nothing."""
+    """They agree with every fallback, in bytes or error, and a lenient one refuses nothing."""
     made = both(log, NOW, 7, fallback)
     if fallback is not None and fallback.lenient:
         assert isinstance(made, bytes)
@@ -204,12 +204,12 @@ def test_the_twins_agree_with_every_fallback(log: Any, fallback: Fallback | None
 
 
 def test_a_set_is_the_same_text_whatever_order_it_has() -> None:
-    """Its members may be of different kinds."""
+    """Equal sets have the same text, even with members of several types."""
     assert text_of({"b", 1, None, "a", 2.5}, "k") == text_of({2.5, "a", None, 1, "b"}, "k")
 
 
 def test_an_exception_has_its_type_message_and_traceback() -> None:
-    """Also that of the error that caused it."""
+    """An exception has its type, message and traceback, with that of its cause."""
     try:
         try:
             raise KeyError("cause")
@@ -225,7 +225,7 @@ def test_an_exception_has_its_type_message_and_traceback() -> None:
 
 
 def test_names_in_json_may_be_of_any_kind_that_has_a_text() -> None:
-    """A date, an Enum, an address; what is a structure cannot be a name."""
+    """A key in JSON may be a date, an Enum or an address, but not a structure."""
     made = text_of({UTC_TIME.date(): 1, Colour.RED: math.nan, UUID(int=1): {2}, 5: None}, "k")
     assert json.loads(str(made)) == {"2026-01-02": 1, "red": "nan", str(UUID(int=1)): [2], "5": None}
     with pytest.raises(InvalidArgumentError, match=r"a name must be text, got .1, 2."):
@@ -243,7 +243,7 @@ class Broken:
 
 
 def sent(log: Any, **options: Any) -> dict[str, str]:
-    """The fields of a log that went the ways of ``send``, all of them alike."""
+    """Return the fields of a log after all ways of ``send``, and check that they agree."""
     sink = RecordingSink()
     with Producer(sink=sink, config=ProducerConfig(**options)) as producer:
         producer.send("p", "l", log)
@@ -259,7 +259,7 @@ def sent(log: Any, **options: Any) -> dict[str, str]:
 
 
 def test_default_makes_of_a_value_what_can_be_sent() -> None:
-    """As that of json.dumps: at the top of a log and inside, for what nothing is known of, as often as it takes."""
+    """``default`` converts values of other types, in a log and inside JSON, repeatedly if needed."""
 
     def default(value: Any) -> Any:
         if isinstance(value, Odd):
@@ -283,7 +283,7 @@ def test_default_makes_of_a_value_what_can_be_sent() -> None:
 
 @pytest.mark.parametrize("name", ["\udfff", 5, None, b"n"])
 def test_with_repr_no_log_is_lost_for_what_is_in_it(name: Any) -> None:
-    """Names and values that cannot be sent are sent as their repr; the others are what they are."""
+    """With ``repr``, names and values that cannot be sent are sent as their repr; the others are unchanged."""
     loop: list[Any] = []
     loop.append(loop)
     made = sent(
@@ -320,7 +320,7 @@ class Lazy(Mapping[str, Any]):
 
 
 class Stranger:
-    """As a proxy of a request, outside of one."""
+    """A value like the proxy of a request, outside of one."""
 
     @property
     def __class__(self) -> Any:
@@ -333,15 +333,15 @@ class Choosy(type):
 
 
 class Chosen(metaclass=Choosy):
-    """A class that is asked for what it has."""
+    """A class whose attributes raise."""
 
 
 HOSTILE = [Lazy(), Stranger(), Chosen(), {"in": Stranger()}, [Stranger(), math.nan], {"in": Lazy()}, {Stranger(): 1}]
 
 
-@pytest.mark.parametrize("number", range(len(HOSTILE)))  # pytest would ask such values for what they are
+@pytest.mark.parametrize("number", range(len(HOSTILE)))  # pytest would access attributes of such values.
 def test_a_value_whose_own_code_raises_is_refused_as_any_other(number: int) -> None:
-    """Whatever it raises, where it is looked at: one error, which names the field; with repr nothing is lost."""
+    """A value whose own code raises is refused with its field; with repr it is sent."""
     value = HOSTILE[number]
     with pytest.raises(InvalidArgumentError, match="field 'bad'"):
         sent({"bad": value})
@@ -357,7 +357,7 @@ def test_a_value_whose_own_code_raises_is_refused_as_any_other(number: int) -> N
 
 
 def test_a_log_whose_own_code_raises_is_refused() -> None:
-    """A mapping that cannot be read; one whose fields can be read once is sent, also where one of them needs repr."""
+    """A mapping that cannot be read is refused; one that can be read once is sent, even with repr."""
 
     class Once(dict[str, Any]):
         def items(self) -> Any:
@@ -371,13 +371,13 @@ def test_a_log_whose_own_code_raises_is_refused() -> None:
 
 
 def test_an_exception_that_cannot_be_told_is_sent() -> None:
-    """As ``traceback`` tells it."""
+    """An exception whose message raises is sent as ``traceback`` formats it."""
     said = json.loads(str(text_of(UnspeakableError(), "k")))
     assert said["message"] == "<exception str() failed>"
 
 
 def test_what_was_found_of_a_type_is_bounded() -> None:
-    """A program that makes types as it goes does not grow."""
+    """The cache of types is bounded, even if a program makes types at run time."""
     from producer.wire import values
 
     for n in range(values._MOST_TYPES + 10):
@@ -387,7 +387,7 @@ def test_what_was_found_of_a_type_is_bounded() -> None:
 
 @pytest.mark.parametrize("send", [Producer.send, None], ids=["producer", "stream"])
 def test_a_plain_log_has_the_nanoseconds_of_its_send(send: Callable[..., Any] | None) -> None:
-    """The order within a second is seen; a time of the log's own is kept, and so is a whole second."""
+    """A log has the nanoseconds of its sending; its own time, or a whole second, is kept."""
     from producer.testing import ManualClock
     from tests.support.log_group_schema import LogGroup
 

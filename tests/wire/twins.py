@@ -1,4 +1,4 @@
-"""The twins of the encoders, for tests that hold for both."""
+"""Native and pure implementations of the encoders, for tests of both."""
 
 import importlib.util
 import os
@@ -6,14 +6,14 @@ from collections.abc import Iterator
 
 import pytest
 
-#: The compiled twins are there.
+#: True if the native implementations are built.
 BUILT = importlib.util.find_spec("producer.wire._lines") is not None
 
-#: For what only they do. Where they have to be, a run in which they are missing shows too little.
+#: Marks tests of native code. A run that requires native code must not skip them.
 native = pytest.mark.skipif(
     os.environ.get("PRODUCER_PURE", "") not in ("", "0")
     or (not BUILT and os.environ.get("PRODUCER_BUILD") != "native"),
-    reason="the compiled twins were not built, or are not wanted",
+    reason="the native implementations are not built, or not wanted",
 )
 #: For ``parametrize``.
 TWINS = ["pure", pytest.param("native", marks=native)]
@@ -21,7 +21,7 @@ TWINS = ["pure", pytest.param("native", marks=native)]
 
 @pytest.fixture(scope="module", params=TWINS)
 def columnar_twin(request: pytest.FixtureRequest) -> Iterator[str]:
-    """Columns are encoded by one twin, and then by the other."""
+    """Encode columns natively, then purely."""
     from producer.wire.columnar import encoder, rows
 
     with pytest.MonkeyPatch.context() as patch:

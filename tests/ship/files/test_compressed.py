@@ -1,4 +1,4 @@
-"""What is compressed is read as it was."""
+"""Compressed files are read as the plain ones."""
 
 import gzip
 import io
@@ -15,13 +15,13 @@ from producer.ship.files.compressed import DAMAGE, decompressing
 from producer.wire.compressed_heads import compression_of
 
 PLAIN = b"".join(b"%d a line of a log\n" % number for number in range(20_000))
-#: A frame of zstd that says nothing.
+#: A zstd frame without content.
 SKIPPED = b"\x50\x2a\x4d\x18" + (4).to_bytes(4, "little") + b"size"
 
 
 @pytest.fixture(params=["isal", "zlib"])
 def decompressor(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What inflates gzip: the quick library, or where there is none, Python's."""
+    """Use each library that can inflate gzip: isal and zlib."""
     inflate: Callable[[int], Any] = zlib.decompressobj
     if request.param == "isal":
         inflate = pytest.importorskip("isal.isal_zlib").decompressobj
@@ -29,7 +29,7 @@ def decompressor(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
 
 
 def read(data: bytes) -> tuple[bytes, bool]:
-    """What could be read, and whether that was all."""
+    """Return the bytes that could be read, and True if these are all."""
     reader, parts = decompressing(io.BytesIO(data), "gzip"), list[bytes]()
     try:
         while part := reader.read1(50_000):
@@ -41,7 +41,7 @@ def read(data: bytes) -> tuple[bytes, bool]:
 
 @pytest.mark.usefixtures("decompressor")
 def test_members_of_gzip_are_one_file() -> None:
-    """As ``gzip -dc`` has it: also with zeros behind them, as tapes leave, of which there are many."""
+    """Several gzip members are one file, as for ``gzip -dc``, even with many zeros after them, as on tapes."""
     data = gzip.compress(PLAIN) + gzip.compress(b"") + gzip.compress(b"more\n") + bytes(40_000)
     assert read(data) == (PLAIN + b"more\n", True)
     assert read(gzip.compress(b"") * 3) == (b"", True)
@@ -49,7 +49,7 @@ def test_members_of_gzip_are_one_file() -> None:
 
 @pytest.mark.usefixtures("decompressor")
 def test_gzip_that_is_cut_off_is_never_taken_for_whole() -> None:
-    """What stands before the cut is read, but for some kilobytes, and then it is damage."""
+    """Truncated gzip is always an error, after the bytes before the cut, except for some kilobytes."""
     data = gzip.compress(PLAIN)
     for size in [1, 9, 10, 11, *range(20, len(data), 997), len(data) - 8, len(data) - 1]:
         found, whole = read(data[:size])
@@ -59,7 +59,7 @@ def test_gzip_that_is_cut_off_is_never_taken_for_whole() -> None:
 
 @pytest.mark.usefixtures("decompressor")
 def test_damaged_gzip_is_told() -> None:
-    """Bits that changed, and what is behind the members and none; what stands before is read."""
+    """Damaged gzip is an error: flipped bits, or bytes after the members; the bytes before are read."""
     random_ = random.Random(1)
     data = gzip.compress(PLAIN)
     for _ in range(50):
@@ -71,7 +71,7 @@ def test_damaged_gzip_is_told() -> None:
 
 @pytest.mark.parametrize("before", [b"", SKIPPED, 2 * SKIPPED])
 def test_frames_of_zstd_are_one_file(before: bytes) -> None:
-    """Also with frames to pass over before each of them, as pzstd writes them: by these alone it is no other file."""
+    """Several zstd frames are one file, even with skippable frames before each, as pzstd writes."""
     frames = [zstandard.compress(PLAIN), zstandard.compress(b"more\n")]
     data = b"".join(before + frame for frame in frames)
     assert compression_of(data) == "zstd"

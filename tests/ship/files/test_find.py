@@ -1,4 +1,4 @@
-"""Files: what a path stands for, and that what is left out is told."""
+"""The files of a path, and reports of paths that are left out."""
 
 import errno
 import gzip
@@ -57,7 +57,7 @@ def test_file_named_twice_is_found_once(tmp_path: Path) -> None:
 
 
 def test_link_to_a_file_that_is_found_anyway_is_left_out(tmp_path: Path) -> None:
-    """``current.log -> app.log`` does not ship app.log twice; a link to another allowed place is a file like others."""
+    """A link to a file that is found otherwise is left out; a link to another allowed place is shipped."""
     outside = tmp_path / "outside"
     outside.write_text("line\n")
     logs = tmp_path / "logs"
@@ -72,7 +72,7 @@ def test_link_to_a_file_that_is_found_anyway_is_left_out(tmp_path: Path) -> None
 
 @pytest.mark.parametrize("path", ["logs", "logs/*.log", "lo*/*.log"])
 def test_link_out_of_the_named_directories_is_not_followed(tmp_path: Path, path: str) -> None:
-    """Who may write there cannot have a file read by a link that only the reader may read."""
+    """A user who can write to a directory cannot make the shipper read other files by a link."""
     secret, logs = tmp_path / "secret", tmp_path / "logs"
     for folder in (secret, logs):
         folder.mkdir()
@@ -80,7 +80,7 @@ def test_link_out_of_the_named_directories_is_not_followed(tmp_path: Path, path:
     (logs / "b.log").symlink_to(secret / "a.log")
     (logs / "linked").symlink_to(secret)
     given = [str(tmp_path / path)]
-    if path.startswith("lo*"):  # the glob names the directory above, but for what its links lead to
+    if path.startswith("lo*"):  # The glob names the directory above, but not the targets of its links.
         (tmp_path.parent / "secret").mkdir(exist_ok=True)
         (tmp_path.parent / "secret" / "a.log").write_text("line\n")
         (logs / "b.log").unlink()
@@ -90,11 +90,11 @@ def test_link_out_of_the_named_directories_is_not_followed(tmp_path: Path, path:
     assert (str(logs / "b.log"), "a link to") in [(each, reason[:9]) for each, reason in found.unread]
     allowed = find_files(given, allow_links_to=[str(tmp_path.parent)])
     assert str(logs / "b.log") in [file.path for file in allowed.files]
-    assert paths_of(logs / "b.log") == [str(logs / "b.log")]  # it is named itself
+    assert paths_of(logs / "b.log") == [str(logs / "b.log")]  # The file is named itself.
 
 
 def test_links_of_containers_lead_to_their_pods(tmp_path: Path) -> None:
-    """As the kubelet makes them: /var/log/containers is shipped as it is."""
+    """Links from /var/log/containers to pods, as the kubelet makes them, are followed."""
     pod, containers = tmp_path / "pods" / "web" / "app", tmp_path / "containers"
     pod.mkdir(parents=True)
     containers.mkdir()
@@ -105,7 +105,7 @@ def test_links_of_containers_lead_to_their_pods(tmp_path: Path) -> None:
 
 
 def test_a_lenient_search_tells_what_is_named_and_cannot_be_read(tmp_path: Path) -> None:
-    """What another glob or path matches is found all the same; a path that is not there is told apart."""
+    """A lenient search reports a named path that is unreadable, and separately one that does not exist."""
     (tmp_path / "a.log").write_text("line\n")
     (tmp_path / "loop.log").symlink_to("loop.log")
     found = find_files([f"{tmp_path}/*.log", f"{tmp_path}/none", f"{tmp_path}/*.txt"], lenient=True)
@@ -118,7 +118,7 @@ def test_a_lenient_search_tells_what_is_named_and_cannot_be_read(tmp_path: Path)
 
 
 def test_what_can_be_read_is_found_beside_what_cannot(tmp_path: Path) -> None:
-    """A named path that is missing or unreadable is in the way of others no more than one that was found below them."""
+    """A missing or unreadable path does not keep others from being found."""
     (tmp_path / "a.log").write_text("line\n")
     (tmp_path / "loop.log").symlink_to("loop.log")
     found = find_files([str(tmp_path / name) for name in ("none", "a.log", "loop.log")])
@@ -130,7 +130,7 @@ def test_what_can_be_read_is_found_beside_what_cannot(tmp_path: Path) -> None:
 
 
 def test_file_of_another_encoding_in_a_directory_is_told_with_the_option_for_it(tmp_path: Path) -> None:
-    """It is not text in UTF-8, but is no binary file."""
+    """A file of another encoding in a directory is reported with the option to ship it."""
     (tmp_path / "a.log").write_bytes("INFO x\n".encode("utf-16") * 5)
     assert find_files([str(tmp_path)]).skipped == (
         (f"{tmp_path}/a.log", "binary, but looks like utf-16: ship it with --encoding utf-16"),
@@ -138,7 +138,7 @@ def test_file_of_another_encoding_in_a_directory_is_told_with_the_option_for_it(
 
 
 def test_directory_leaves_out_what_is_no_log_and_says_why(tmp_path: Path) -> None:
-    """Binary and hidden files, pipes, dangling links and excluded names are told with a reason."""
+    """Binary and hidden files, pipes, dangling links and excluded names are reported with a reason."""
     (tmp_path / "wtmp").write_bytes(b"\x07\0\0\0")
     (tmp_path / ".hidden").write_text("x\n")
     (tmp_path / ".git").mkdir()
@@ -159,7 +159,7 @@ def test_directory_leaves_out_what_is_no_log_and_says_why(tmp_path: Path) -> Non
 
 
 def test_link_to_a_directory_is_told_and_not_entered(tmp_path: Path) -> None:
-    """It may lead in a circle; a person who names it means it."""
+    """A link to a directory is reported and not entered, unless it is named."""
     outside, logs = tmp_path / "outside", tmp_path / "logs"
     for folder in (outside, logs):
         folder.mkdir()
@@ -174,19 +174,19 @@ def test_link_to_a_directory_is_told_and_not_entered(tmp_path: Path) -> None:
         str(logs / "circle"): LINK_TO_DIRECTORY,
         str(logs / "left-out"): "excluded",
     }
-    assert found.unread == ((str(logs / "linked"), LINK_TO_DIRECTORY),)  # what it holds is found nowhere else
+    assert found.unread == ((str(logs / "linked"), LINK_TO_DIRECTORY),)  # Its files are not found otherwise.
     assert paths_of(logs / "linked") == [str(logs / "linked" / "a.log")]
 
 
 def test_named_file_is_shipped_whatever_is_in_it(tmp_path: Path) -> None:
-    """A person who names a binary or hidden file means it."""
+    """A named binary or hidden file is shipped."""
     file = tmp_path / ".wtmp"
     file.write_bytes(b"\0\0")
     assert paths_of(file) == [str(file)]
 
 
 def test_search_can_be_gone_on_with(tmp_path: Path) -> None:
-    """What was found is taken in parts, each file once, and a link when it is known that nothing else is its file."""
+    """A search in steps yields each file once, and a link when its target is known not to be found."""
     for number in range(300):
         (tmp_path / f"{number:03d}").write_text("line\n")
     (tmp_path / "000-link").symlink_to(tmp_path / "299")
@@ -207,14 +207,14 @@ def test_search_can_be_gone_on_with(tmp_path: Path) -> None:
 
 
 def test_what_is_named_and_wrong_is_known_before_a_search_begins(tmp_path: Path) -> None:
-    """No file of a directory before it is shipped first."""
+    """An invalid named path is an error before any file is shipped."""
     assert Search([str(tmp_path), "/no/such/file"]).absent == (
         ("/no/such/file", "cannot be read: No such file or directory"),
     )
 
 
 def test_compression_is_told_by_content_not_by_name(tmp_path: Path) -> None:
-    """A rotated file without .gz is still gzip, and text called .gz is still text."""
+    """The content of a file, not its name, decides its compression."""
     (tmp_path / "log.1").write_bytes(gzip.compress(b"line\n"))
     (tmp_path / "text.gz").write_bytes(b"line\n")
     found = find_files([str(tmp_path)])
@@ -231,7 +231,7 @@ def test_compression_is_told_by_content_not_by_name(tmp_path: Path) -> None:
     ],
 )
 def test_path_that_cannot_be_shipped_is_an_error(path: str, said: str) -> None:
-    """What was named and cannot be shipped is never left out in silence."""
+    """A named path that cannot be shipped is an error."""
     with pytest.raises(InputError) as raised:
         find_files([path])
     assert path in str(raised.value)
@@ -239,7 +239,7 @@ def test_path_that_cannot_be_shipped_is_an_error(path: str, said: str) -> None:
 
 
 def test_place_where_one_may_not_look_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By its name: a path that the system refuses, and what lies in a directory that cannot be entered."""
+    """An unreadable path, or one in a directory that cannot be entered, is reported by name."""
     with pytest.raises(InputError, match="x: cannot be read: File name too long"):
         find_files([f"{tmp_path}/{'x' * 300}"])
     (tmp_path / "inner").mkdir()
@@ -262,7 +262,7 @@ def test_place_where_one_may_not_look_is_told(tmp_path: Path, monkeypatch: pytes
 
 
 def test_named_pipe_is_refused_without_waiting_for_its_writer(tmp_path: Path) -> None:
-    """Naming a pipe is an error at once."""
+    """A named pipe is an error at once, without waiting for its writer."""
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     with pytest.raises(InputError, match="not a regular file"):
@@ -270,7 +270,7 @@ def test_named_pipe_is_refused_without_waiting_for_its_writer(tmp_path: Path) ->
 
 
 def test_renamed_file_is_opened_under_its_new_name(tmp_path: Path) -> None:
-    """Rotation between planning and reading: the very file is read, not the new one of its old name."""
+    """A file that rotation renames between planning and reading is read under its new name."""
     log = tmp_path / "app.log"
     log.write_text("old\n")
     (file,) = find_files([str(log)]).files
@@ -281,7 +281,7 @@ def test_renamed_file_is_opened_under_its_new_name(tmp_path: Path) -> None:
 
 
 def test_deleted_file_is_not_mistaken_for_its_successor(tmp_path: Path) -> None:
-    """A file that is gone is an error, though another one has its name now."""
+    """A deleted file is an error, even if another file has its name."""
     log = tmp_path / "app.log"
     log.write_text("old\n")
     (file,) = find_files([str(log)]).files
@@ -293,7 +293,9 @@ def test_deleted_file_is_not_mistaken_for_its_successor(tmp_path: Path) -> None:
 
 
 def test_nothing_is_taken_of_the_excluded_directory(tmp_path: Path) -> None:
-    """By a walk, a glob, its name or a link: what lies in that directory is told as excluded; its namesake is taken."""
+    """Files in the excluded directory are reported as excluded, however they are found; a directory of the same name is
+    not.
+    """
     for folder in ("checkpoint", "checkpoint-logs"):
         (tmp_path / folder / "sub").mkdir(parents=True)
         (tmp_path / folder / "sub" / "a.log").write_text("one\n")
@@ -308,7 +310,7 @@ def test_nothing_is_taken_of_the_excluded_directory(tmp_path: Path) -> None:
 def test_file_that_kept_its_name_is_opened_without_a_look_at_its_folder(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A folder of many files is not listed once for each of them; a file that was renamed is still found."""
+    """A file that kept its name is opened without listing its folder; a renamed file is still found."""
     (tmp_path / "a.log").write_text("one\n")
     (file,) = find_files([str(tmp_path)]).files
     listed = []
@@ -322,7 +324,7 @@ def test_file_that_kept_its_name_is_opened_without_a_look_at_its_folder(
 
 
 def test_search_remembers_nothing_of_a_file_that_was_taken(tmp_path: Path) -> None:
-    """A million files take no more memory than those that wait: no path stays behind."""
+    """A search keeps no path of a file that was taken, so memory does not grow with the number of files."""
     for number in range(300):
         folder = tmp_path / str(number // 10)
         folder.mkdir(exist_ok=True)
@@ -338,14 +340,14 @@ def test_search_remembers_nothing_of_a_file_that_was_taken(tmp_path: Path) -> No
 
 
 def _paths_in(value: object, begin: str) -> int:
-    """The paths that a value, or a container of such, holds."""
+    """Count the paths in a value or its containers."""
     if isinstance(value, str):
         return value.startswith(begin)
     return sum(_paths_in(item, begin) for item in value) if isinstance(value, (set, frozenset, dict, list)) else 0
 
 
 def test_overlapping_directories_are_walked_once(tmp_path: Path) -> None:
-    """One within another gives no file twice; a hidden or linked one, which the outer walk leaves out, is walked."""
+    """Overlapping directories yield each file once; a hidden or linked inner directory is walked."""
     inner, hidden, link = tmp_path / "a" / "b", tmp_path / "a" / ".c", tmp_path / "a" / "d"
     for folder in (inner, hidden):
         folder.mkdir(parents=True)
@@ -364,7 +366,7 @@ def test_overlapping_directories_are_walked_once(tmp_path: Path) -> None:
 
 
 def test_a_log_with_a_hole_at_its_beginning_is_not_binary(tmp_path: Path) -> None:
-    """NULs that copytruncate left in front do not hide a file of a directory; one of NULs alone is binary."""
+    """A file that begins with NULs, as after copytruncate, is not binary; one with only NULs is."""
     (tmp_path / "a.log").write_bytes(b"\0" * 50_000 + b"line\n")
     (tmp_path / "b.bin").write_bytes(b"\0" * 50_000)
     (tmp_path / "c.bin").write_bytes(b"\0" * 50_000 + b"x\0y")

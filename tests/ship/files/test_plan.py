@@ -1,4 +1,4 @@
-"""The plan: every byte of every file in exactly one range, in partitions of about the size asked for."""
+"""The plan: every byte of every file is in exactly one range, in partitions of the requested size."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -13,7 +13,7 @@ _FILES = st.lists(st.tuples(st.integers(0, 500), st.sampled_from([None, "gzip"])
 
 @given(files=_FILES, partition_bytes=st.integers(1, 200))
 def test_every_byte_is_in_exactly_one_range(files: list[LogFile], partition_bytes: int) -> None:
-    """For any files and size, the ranges of a file lie end to end from its first byte to its last."""
+    """For any files and size, the ranges of a file are adjacent, from its first byte to its last."""
     splits = [split for partition in plan(files, partition_bytes=partition_bytes) for split in partition]
     for file in files:
         bounds = [(split.start, split.end) for split in splits if split.file is file]
@@ -23,7 +23,7 @@ def test_every_byte_is_in_exactly_one_range(files: list[LogFile], partition_byte
 
 @given(files=_FILES, partition_bytes=st.integers(1, 200))
 def test_partitions_hold_what_they_should(files: list[LogFile], partition_bytes: int) -> None:
-    """No partition is empty, and none is larger than asked for, but for a compressed file alone in it."""
+    """No partition is empty or too large, except for a compressed file alone in it."""
     for partition in plan(files, partition_bytes=partition_bytes):
         size = sum(split.size for split in partition)
         assert size > 0
@@ -31,19 +31,19 @@ def test_partitions_hold_what_they_should(files: list[LogFile], partition_bytes:
 
 
 def test_very_many_files_do_not_share_one_partition() -> None:
-    """Each takes a request, so a task of them is about as long as any other, whatever their bytes are."""
+    """Very many small files are divided by number, as each takes a request."""
     files = [LogFile(f"/logs/{index}", 1, None) for index in range(2_500)]
     assert [len(part) for part in plan(files)] == [1000, 1000, 500]
 
 
 def test_small_files_share_a_partition() -> None:
-    """Ten thousand small files are not ten thousand tasks."""
+    """Ten thousand small files share partitions."""
     files = [LogFile(f"/logs/{index}", 100, None) for index in range(10_000)]
     assert len(plan(files, partition_bytes=100_000)) == 10
 
 
 def test_planning_looks_at_each_range_a_fixed_number_of_times() -> None:
-    """Eighty thousand small files cost as much each as a few do."""
+    """Planning takes linear time for eighty thousand small files."""
     count = 80_000
     looks = 0
 
@@ -60,19 +60,19 @@ def test_planning_looks_at_each_range_a_fixed_number_of_times() -> None:
 
 
 def test_compressed_file_is_one_range() -> None:
-    """A compressed file can only be read from its start, so it is not divided."""
+    """A compressed file is one range, as it can only be read from its start."""
     ((split,),) = plan([LogFile("/logs/a.gz", 1000, "gzip")], partition_bytes=10)
     assert (split.start, split.end) == (0, 1000)
 
 
 def test_only_the_first_range_begins_a_line_by_decree() -> None:
-    """Where the cutting starts a line begins, whatever lies before; at the other cuts the bytes decide."""
+    """Only the first range begins a line regardless of the byte before; at other cuts the bytes decide."""
     splits = cut(LogFile("/logs/a.log", 100, None), 40, 100, partition_bytes=25)
     assert [(split.start, split.begins_line) for split in splits] == [(40, True), (65, False), (90, False)]
 
 
 def test_small_job_is_divided_among_the_cores() -> None:
-    """A job smaller than a partition still gives each core two tasks, but none of a few lines."""
+    """A job smaller than a partition gives each core two tasks, but no task of only a few lines."""
     assert partition_size(8 << 20, parallelism=4) == 1 << 20
     assert partition_size(1000, parallelism=4) == 256 << 10
     assert partition_size(1 << 40, parallelism=4) == PARTITION_BYTES

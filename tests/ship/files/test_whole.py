@@ -1,4 +1,4 @@
-"""Files that are written as a whole survive a crash at any instant."""
+"""Files that are written atomically survive a crash at any instant."""
 
 import json
 import os
@@ -13,7 +13,7 @@ from ...support.syncs import noted_syncs
 
 
 def test_a_file_is_on_the_disk_before_it_has_its_name_and_then_its_name_is(tmp_path: Path) -> None:
-    """All bytes are synced, then the file is renamed, then the directory is synced; nothing else is left there."""
+    """All bytes are synced, then the file is renamed, then the directory is synced; no temporary file is left."""
     file = tmp_path / "progress.json"
     file.write_text("old")
     with noted_syncs() as seen:
@@ -24,7 +24,7 @@ def test_a_file_is_on_the_disk_before_it_has_its_name_and_then_its_name_is(tmp_p
 
 
 def test_a_file_that_cannot_be_synced_leaves_the_former_one(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error names it."""
+    """If a file cannot be synced, the error names it, and the old file stays."""
     file = tmp_path / "progress.json"
     file.write_text("old")
 
@@ -38,7 +38,7 @@ def test_a_file_that_cannot_be_synced_leaves_the_former_one(tmp_path: Path, monk
 
 
 def test_a_damaged_file_of_a_checkpoint_is_told_from_a_valid_one(tmp_path: Path) -> None:
-    """A flipped digit is seen; a file that an earlier version wrote has no checksum, and is read."""
+    """A damaged checkpoint file is detected by its checksum; a file of an earlier version has none, and is read."""
     file, held = tmp_path / "progress.json", {"taken": {"1": {"path": "/é\udcff", "end": 5120}}, "batch": 7}
     write_checked(file, held)
     assert read_checked(file) == held

@@ -21,7 +21,7 @@ Claim = Callable[..., None]
 
 @pytest.fixture
 def claim(tmp_path: Path) -> Claim:
-    """Starts with the checkpoint, as far as its target is concerned."""
+    """Return a function that claims the checkpoint."""
 
     def run(**changed: object) -> None:
         target = {"endpoint": "http://localhost:1", "project": "p", "logstore": "l", "paths": ["/logs"]}
@@ -42,7 +42,7 @@ def claim(tmp_path: Path) -> Claim:
 
 
 def test_checkpoint_is_used_again_for_the_same_target(claim: Claim, tmp_path: Path) -> None:
-    """The first start leaves the target, without secrets; later ones find it, in whatever order the paths come."""
+    """The first start stores the target, without secrets; later ones accept it, in any order of paths."""
     claim(paths=["/a", "/b"], exclude=["*.gz"])
     claim(paths=["/b", "/a"], exclude=["*.gz"])
     (file,) = (tmp_path / "checkpoint").iterdir()
@@ -71,7 +71,7 @@ def test_checkpoint_is_used_again_for_the_same_target(claim: Claim, tmp_path: Pa
 def test_checkpoint_of_another_target_is_refused_naming_both(
     claim: Claim, changed: dict[str, object], said: str
 ) -> None:
-    """What was shipped to one target would be missing in another: said, with what differs, and nothing is changed."""
+    """A checkpoint of another target is refused with the differences, and stays unchanged."""
     claim()
     with pytest.raises(InputError, match=f"checkpoint belongs to {said}"):
         claim(**changed)
@@ -79,7 +79,7 @@ def test_checkpoint_of_another_target_is_refused_naming_both(
 
 
 def test_pattern_to_exclude_may_be_added_and_then_belongs_to_the_target(claim: Claim) -> None:
-    """A file that cannot be shipped is left out without losing the checkpoint; it never comes back by accident."""
+    """A pattern to exclude may be added, and cannot be removed afterwards."""
     claim()
     claim(exclude=["bad.gz", "*.bak"])
     claim(exclude=["*.bak", "bad.gz"])
@@ -88,7 +88,7 @@ def test_pattern_to_exclude_may_be_added_and_then_belongs_to_the_target(claim: C
 
 
 def test_checkpoint_made_before_targets_were_kept_gets_one(claim: Claim, tmp_path: Path) -> None:
-    """An old checkpoint belongs to the first target that it is used with."""
+    """A checkpoint of an earlier version without a target is bound to the first one."""
     (tmp_path / "checkpoint" / "offsets").mkdir(parents=True)
     claim()
     with pytest.raises(InputError, match="logstore l, not other"):
@@ -97,7 +97,7 @@ def test_checkpoint_made_before_targets_were_kept_gets_one(claim: Claim, tmp_pat
 
 @pytest.mark.parametrize("content", ["", "{", "[]"])
 def test_damaged_target_is_told_with_its_file(claim: Claim, tmp_path: Path, content: str) -> None:
-    """A target that cannot be read is neither passed over nor overwritten."""
+    """An unreadable target file is an error that names it, and is not overwritten."""
     claim()
     file = tmp_path / "checkpoint" / "loghub-producer-target.json"
     file.write_text(content)
@@ -107,7 +107,7 @@ def test_damaged_target_is_told_with_its_file(claim: Claim, tmp_path: Path, cont
 
 
 def test_checkpoint_that_cannot_be_written_is_told(claim: Claim, tmp_path: Path) -> None:
-    """A file where the directory should be is an error with its path."""
+    """A checkpoint that cannot be written is an error with its path."""
     (tmp_path / "checkpoint").write_text("")
     with pytest.raises(InputError, match=r"cannot be read or written: .*checkpoint"):
         claim()
@@ -116,7 +116,7 @@ def test_checkpoint_that_cannot_be_written_is_told(claim: Claim, tmp_path: Path)
 def test_command_refuses_the_checkpoint_of_another_target_before_spark_is_started(
     tmp_path: Path, server: LogHubServer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The exit code is 2 and both logstores are named."""
+    """The command refuses the checkpoint of another target before Spark starts, with exit code 2 and both logstores."""
 
     def started(**_: object) -> None:
         raise InputError("Spark was started")
@@ -131,13 +131,13 @@ def test_command_refuses_the_checkpoint_of_another_target_before_spark_is_starte
 
 @pytest.mark.parametrize("path", ["", "/app", "/*.log"])
 def test_followed_path_in_the_checkpoint_directory_is_refused(tmp_path: Path, path: str) -> None:
-    """As nothing of a checkpoint is shipped, following it would ship nothing without a word."""
+    """A followed path in the checkpoint directory is refused, as it would never be shipped."""
     with pytest.raises(InputError, match="is in the checkpoint directory"):
         checkpoint_directory(str(tmp_path), [f"{tmp_path}{path}"])
 
 
 def test_checkpoint_and_followed_paths_may_be_file_uris(tmp_path: Path, server: LogHubServer) -> None:
-    """``file:`` means the same as without it, and another scheme is refused."""
+    """A checkpoint and followed paths may be ``file:`` URIs; other schemes are refused."""
     arguments = ship_arguments(server, f"file://{tmp_path}/logs", "--follow")
     options = cli._follow_options(parse_ship([*arguments, f"--checkpoint=file://{tmp_path}/ck"]))
     assert options is not None
@@ -147,7 +147,7 @@ def test_checkpoint_and_followed_paths_may_be_file_uris(tmp_path: Path, server: 
 
 
 def test_target_is_on_the_disk_before_anything_is_shipped(claim: Claim, tmp_path: Path) -> None:
-    """It holds the name under which lines are stored once: after a power cut it must not be another one."""
+    """The target is synced before anything is shipped: its name of exactly-once delivery must survive a power cut."""
     with noted_syncs() as seen:
         claim()
     (file,) = (tmp_path / "checkpoint").iterdir()

@@ -23,13 +23,15 @@ __all__ = ["start"]
 def test_second_command_with_the_same_checkpoint_is_refused(
     start: Start, server: LogHubServer, tmp_path: Path, capsys: pytest.CaptureFixture[str], how: list[str]
 ) -> None:
-    """The message says which process has it; when that is dead, the next start goes on."""
+    """A second command with the same checkpoint is refused, and the message names the process; after its death the next
+    starts.
+    """
     (tmp_path / "a.log").write_text("one\n")
     arguments = ship_arguments(server, tmp_path / "a.log", f"--checkpoint={tmp_path}/checkpoint", *how)
     arguments += ["--engine=local", "--workers=1"]
 
     def silent(request: ApiRequest) -> Action | None:
-        asks = request.query.get("seqid") in {"1", "2"}  # before anything is shipped
+        asks = request.query.get("seqid") in {"1", "2"}  # Before anything is shipped.
         return None if asks else delay(PATIENCE)(request)
 
     silence = server.faults.add(silent, operation="PutLogs")
@@ -47,7 +49,7 @@ def test_second_command_with_the_same_checkpoint_is_refused(
 
 
 def test_full_disk_of_a_checkpoint_is_said_of_the_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """And not of the command's output: its lock file is made where no byte of it can be written any more."""
+    """A full disk of the checkpoint is reported as such, not as an error of the command's output."""
 
     def full(*_: object) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -63,7 +65,7 @@ def test_full_disk_of_a_checkpoint_is_said_of_the_checkpoint(tmp_path: Path, mon
 def test_a_lock_file_that_is_deleted_lets_nobody_in_and_ends_the_command(
     server: LogHubServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Another command is refused by the lock of the directory; this one remembers nothing more, fails, and says why."""
+    """After the lock file is deleted, another command is still refused, and the first one fails with the reason."""
     (tmp_path / "a.log").write_text("one\n")
     checkpoint = tmp_path / "checkpoint"
     arguments = ship_arguments(server, tmp_path / "a.log", f"--checkpoint={checkpoint}", "--follow", "--once")

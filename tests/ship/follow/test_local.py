@@ -1,4 +1,4 @@
-"""--follow --engine local: the promises of following hold without Spark, over restarts, kills and rotations."""
+"""``--follow --engine local``: following works without Spark, over restarts, kills and rotations."""
 
 import gzip
 import io
@@ -35,7 +35,7 @@ Run = Callable[..., Shipment]
 
 @pytest.fixture
 def run_once(tmp_path: Path, logs: Path, make_job: MakeJob) -> Run:
-    """Ships what is new since the last run with the same checkpoint."""
+    """Return a function that ships the new lines since the last run with the same checkpoint."""
 
     def run(*, multiline_start: str | None = None, **options: object) -> Shipment:
         (tmp_path / "checkpoint").mkdir(exist_ok=True)
@@ -62,7 +62,7 @@ def test_restart_ships_what_is_new_and_nothing_twice(server: LogHubServer, logs:
 
 
 def test_named_file_is_shipped_to_its_end_after_it_was_renamed(server: LogHubServer, logs: Path, run_once: Run) -> None:
-    """Rotation of a single file that was named loses no line."""
+    """A named file is shipped to its end after rotation has renamed it."""
     append(logs / "a.log", "one\n")
     assert run_once(paths=[str(logs / "a.log")]).failure is None
     append(logs / "a.log", "two\n")
@@ -75,7 +75,7 @@ def test_named_file_is_shipped_to_its_end_after_it_was_renamed(server: LogHubSer
 
 
 def test_truncated_file_begins_anew(server: LogHubServer, logs: Path, run_once: Run) -> None:
-    """A file that is shorter than what was taken, as copytruncate leaves it, is read from its start."""
+    """A file that is shorter than its offset, as after copytruncate, is read from its start."""
     append(logs / "a.log", "one\ntwo\n")
     assert run_once().failure is None
     (logs / "a.log").write_text("new\n")
@@ -84,10 +84,12 @@ def test_truncated_file_begins_anew(server: LogHubServer, logs: Path, run_once: 
 
 
 def test_damaged_file_does_not_end_the_following_of_others(server: LogHubServer, logs: Path, run_once: Run) -> None:
-    """The run that meets it fails and ships what can be read, once; when the file is complete, it is read again."""
+    """A damaged file fails its run, but the readable lines of all files are shipped once; when complete, it is read
+    again.
+    """
     packed = gzip.compress(b"packed\n")
     (logs / "a.gz").write_bytes(packed[:-4])
-    os.utime(logs / "a.gz", (1, 1))  # a compressed file is read once it has not changed for a while
+    os.utime(logs / "a.gz", (1, 1))  # A compressed file is read only after it has not changed for a while.
     append(logs / "b.log", "one\n")
     shipment = run_once()
     assert "a.gz: damaged or incomplete gzip data" in str(shipment.failure)
@@ -102,7 +104,7 @@ def test_damaged_file_does_not_end_the_following_of_others(server: LogHubServer,
 
 
 def test_backlog_is_taken_in_batches_until_nothing_is_left(server: LogHubServer, logs: Path, run_once: Run) -> None:
-    """A backlog larger than a batch takes several in one run, each remembered by itself."""
+    """A backlog larger than a batch is shipped in several batches in one run, each with its own checkpoint."""
     for name in "abc":
         append(logs / name, f"line of {name}\n")
     assert run_once(batch_bytes=5).figures.lines == 3
@@ -112,7 +114,7 @@ def test_backlog_is_taken_in_batches_until_nothing_is_left(server: LogHubServer,
 def test_once_ends_though_a_file_grows_all_the_time(
     server: LogHubServer, logs: Path, run_once: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What was there at the first look is shipped, in as many batches as it takes, and no more: a cron job ends."""
+    """``--once`` ships the lines of the first scan in as many batches as needed, and ends even if a file grows."""
     for name in "abc":
         append(logs / name, f"line of {name}\n")
 
@@ -129,7 +131,7 @@ def test_once_ends_though_a_file_grows_all_the_time(
 def test_it_looks_again_after_the_interval(
     logs: Path, make_job: MakeJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With nothing new it sleeps for what is left of that, rather than look all the time."""
+    """Without new lines, the next scan begins after the rest of the interval."""
     waits: list[float] = []
 
     def wait(stop: threading.Event, seconds: float) -> None:
@@ -146,7 +148,7 @@ def test_it_looks_again_after_the_interval(
 
 
 def test_stop_does_not_wait_longer_than_it_may(server: LogHubServer, logs: Path, make_job: MakeJob) -> None:
-    """While the server is silent the batch is left after ``stop_timeout``, and belongs to the next run."""
+    """While the server does not respond, a stop abandons the batch after ``stop_timeout``; the next run ships it."""
     append(logs / "a.log", "one\n")
     silence = server.faults.add(delay(PATIENCE), operation="PutLogs")
     checkpoint = logs.parent / "checkpoint"
@@ -167,7 +169,7 @@ def test_stop_does_not_wait_longer_than_it_may(server: LogHubServer, logs: Path,
 def test_failed_batch_is_shipped_by_the_next_run(
     server: LogHubServer, logs: Path, run_once: Run, tmp_path: Path
 ) -> None:
-    """A batch that was refused is not taken: the run fails and says why, and a restart ships that very batch."""
+    """A refused batch fails the run with the reason, and the next run ships the same batch."""
     append(logs / "a.log", "one\n")
     refusal = server.faults.add(answer(400, "PostBodyInvalid", "no good"))
     failure = run_once().failure
@@ -182,7 +184,7 @@ def test_failed_batch_is_shipped_by_the_next_run(
 
 
 def test_bytes_that_are_gone_are_told(logs: Path, run_once: Run, server: LogHubServer) -> None:
-    """A file that was deleted after a batch of it was begun makes the run fail, with its name, once."""
+    """A file that was deleted after its batch was planned fails the run with its name, once."""
     append(logs / "a.log", "one\n")
     refusal = server.faults.add(answer(400, "PostBodyInvalid", "no good"))
     run_once()
@@ -193,7 +195,7 @@ def test_bytes_that_are_gone_are_told(logs: Path, run_once: Run, server: LogHubS
 
 
 def test_log_of_several_lines_stays_whole_across_looks(server: LogHubServer, logs: Path, run_once: Run) -> None:
-    """A stack trace that is still being written waits for its end."""
+    """A multi-line log that is still being written waits for its end."""
     append(logs / "a.log", "1 a\n\tat\n2 b\n")
     assert run_once(multiline_start=r"\d", settle=3600.0).failure is None
     append(logs / "a.log", "\tat b\n3 c\n")
@@ -211,7 +213,7 @@ def follow_command(server: LogHubServer, logs: Path, *more: str) -> list[str]:
 
 
 def test_stop_lets_the_batch_end_and_a_kill_repeats_it(start: Start, server: LogHubServer, logs: Path) -> None:
-    """SIGKILL within a batch ships it again; what comes later arrives; SIGTERM ends with 0, and all is remembered."""
+    """A batch that SIGKILL interrupts is shipped again; SIGTERM ends with 0 and an up-to-date checkpoint."""
     append(logs / "a.log", "one\n")
     silence = server.faults.add(delay(PATIENCE), operation="PutLogs", times=1)
     started = start(*follow_command(server, logs))
@@ -233,7 +235,7 @@ def test_stop_lets_the_batch_end_and_a_kill_repeats_it(start: Start, server: Log
 
 
 def test_stop_of_the_whole_group_lets_the_batch_end(start: Start, server: LogHubServer, logs: Path) -> None:
-    """SIGTERM to all processes, as service managers send it, kills no worker with a request on its way."""
+    """SIGTERM to the process group, as service managers send it, kills no worker with a request in flight."""
     append(logs / "a.log", "one\n")
     slow = server.faults.add(delay(1.0), operation="PutLogs", times=1)
     started = start(*follow_command(server, logs))
@@ -248,7 +250,7 @@ def test_stop_of_the_whole_group_lets_the_batch_end(start: Start, server: LogHub
 def test_checkpoint_of_the_other_engine_is_refused(
     server: LogHubServer, logs: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """How far files were shipped is kept in another form by each engine, and would be nothing to the other."""
+    """The checkpoint of the other engine is refused, as each keeps offsets in its own form."""
     append(logs / "a.log", "one\n")
     command = follow_command(server, logs, "--once")[3:]
     assert cli.run(parse_ship(command)) == 0
@@ -259,7 +261,7 @@ def test_checkpoint_of_the_other_engine_is_refused(
 
 
 def test_progress_that_cannot_be_read_is_told(logs: Path, run_once: Run, tmp_path: Path) -> None:
-    """It is not taken for nothing, which would ship everything again."""
+    """Unreadable progress is an error, and does not ship all files again."""
     run_once()
     append(logs / "a.log", "one\n")
     run_once()
@@ -273,7 +275,7 @@ def test_progress_that_cannot_be_read_is_told(logs: Path, run_once: Run, tmp_pat
 def test_checkpoint_that_cannot_be_written_any_more_fails_the_run(
     server: LogHubServer, logs: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Lines were sent, so the exit code is not 2; the next run ships that batch again."""
+    """A checkpoint that cannot be written fails the run with exit code 1; the next run ships that batch again."""
     append(logs / "a.log", "one\n")
     written: list[Progress] = []
 

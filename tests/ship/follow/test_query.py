@@ -1,4 +1,4 @@
-"""--follow: what is added arrives, a restart goes on where the last run ended, a stop is clean."""
+"""``--follow`` on Spark: new lines are shipped, a restart continues, and a stop is clean."""
 
 import gzip
 import io
@@ -38,7 +38,7 @@ Run = Callable[..., Shipment]
 
 @pytest.fixture
 def run_once(spark: SparkSession, tmp_path: Path, logs: Path, make_job: MakeJob) -> Run:
-    """Ships what is new since the last run with the same checkpoint."""
+    """Return a function that ships the new lines since the last run with the same checkpoint."""
 
     def run(**options: object) -> Shipment:
         given = {"checkpoint": str(tmp_path / "checkpoint"), **options}
@@ -49,7 +49,7 @@ def run_once(spark: SparkSession, tmp_path: Path, logs: Path, make_job: MakeJob)
 
 
 def test_without_pandas_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Spark's mapInArrow needs pandas: where it is missing, --follow says how to install it, before anything starts."""
+    """Without pandas, ``--follow`` is refused before the start, with the extra to install."""
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(InputError, match=r"needs pandas: .*pip install .*follow.*--engine local"):
         follow(cast("Any", None), cast("Any", None), FollowOptions(paths=[], checkpoint="c"), console=Console())
@@ -73,7 +73,7 @@ def test_restart_ships_what_is_new_and_nothing_twice(server: LogHubServer, logs:
 def test_bytes_added_to_a_settled_line_arrive_as_a_line_of_their_own(
     server: LogHubServer, logs: Path, run_once: Run
 ) -> None:
-    """A run that shipped an unfinished last line does not make the next one skip what is added to it."""
+    """Bytes added to a last line that was already shipped become a line of their own."""
     append(logs / "a.log", "a\nb\nunfinished")
     os.utime(logs / "a.log", (0, 0))
     assert run_once().failure is None
@@ -89,7 +89,7 @@ def test_bytes_added_to_a_settled_line_arrive_as_a_line_of_their_own(
 
 
 def test_checkpoint_within_a_followed_directory_is_not_shipped(server: LogHubServer, logs: Path, run_once: Run) -> None:
-    """What the checkpoint writes about each batch does not become the next batch."""
+    """Files of a checkpoint within a followed directory are not shipped."""
     append(logs / "a.log", "one\n")
     for _ in range(2):
         assert run_once(checkpoint=str(logs / "checkpoint"), settle=1e-9).failure is None
@@ -100,7 +100,7 @@ def test_checkpoint_within_a_followed_directory_is_not_shipped(server: LogHubSer
 def test_backlog_is_taken_in_batches_until_nothing_is_left(
     server: LogHubServer, logs: Path, run_once: Run, tmp_path: Path
 ) -> None:
-    """A backlog larger than a micro-batch takes several, each committed by itself, in one run."""
+    """A backlog larger than a micro-batch is shipped in several ones in one run, each committed."""
     for name in "abc":
         append(logs / name, f"line of {name}\n")
     assert run_once(batch_bytes=5).figures.lines == 3
@@ -110,7 +110,7 @@ def test_backlog_is_taken_in_batches_until_nothing_is_left(
 
 
 def test_failed_batch_is_shipped_by_the_next_run(server: LogHubServer, logs: Path, run_once: Run) -> None:
-    """A batch that was refused is not committed: the run fails and says why, and a restart ships it."""
+    """A refused batch is not committed: the run fails with the reason, and the next run ships it."""
     append(logs / "a.log", "one\n")
     refusal = server.faults.add(answer(400, "PostBodyInvalid", "no good"))
     failure = run_once().failure
@@ -122,7 +122,7 @@ def test_failed_batch_is_shipped_by_the_next_run(server: LogHubServer, logs: Pat
 
 
 def test_lines_deleted_between_plan_and_restart_are_told(server: LogHubServer, logs: Path, run_once: Run) -> None:
-    """What can never be shipped any more fails the run by name and size; what else there is goes on."""
+    """Lines deleted after their batch was planned fail the run with name and size; all other lines are shipped."""
     append(logs / "a.log", "one\n")
     refusal = server.faults.add(answer(400, "PostBodyInvalid"))
     run_once()
@@ -139,7 +139,7 @@ def test_lines_deleted_between_plan_and_restart_are_told(server: LogHubServer, l
 def test_damaged_file_that_is_excluded_lets_the_rest_of_its_batch_go_on(
     server: LogHubServer, logs: Path, run_once: Run
 ) -> None:
-    """The batch that it made fail is shipped without it, from the same checkpoint."""
+    """A damaged file can be excluded, so that the rest of its batch is shipped from the same checkpoint."""
     (logs / "bad.gz").write_bytes(gzip.compress(b"x" * 1000)[:-9])
     append(logs / "good.log", "one\n")
     failure = run_once(settle=1e-9).failure
@@ -151,7 +151,7 @@ def test_damaged_file_that_is_excluded_lets_the_rest_of_its_batch_go_on(
 
 
 def test_link_to_a_directory_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Each look finds it again, the log has it once; one that comes later is told as well."""
+    """A link to a directory is logged once, not at each scan; a later one is logged, too."""
     logs, outside = tmp_path / "logs", tmp_path / "outside"
     logs.mkdir()
     outside.mkdir()
@@ -165,8 +165,9 @@ def test_link_to_a_directory_is_told_once(tmp_path: Path, caplog: pytest.LogCapt
 
 
 def test_files_that_are_left_out_are_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Binary and hidden files by name and reason, as without --follow; not hidden ones that come later, such as
-    temporary files; and that a file is gone is nothing to tell.
+    """Skipped binary and hidden files are logged once with their reason.
+
+    Hidden files that appear later, such as temporary files, and deleted files are not logged.
     """
     (tmp_path / ".old").write_text("x")
     (tmp_path / "wtmp").write_bytes(b"\0")
@@ -183,7 +184,7 @@ def test_files_that_are_left_out_are_told_once(tmp_path: Path, caplog: pytest.Lo
 
 
 def test_sigterm_stops_between_batches(server: LogHubServer, logs: Path, tmp_path: Path) -> None:
-    """A follower in a process of its own ships what comes, and ends on SIGTERM with 0 and its table."""
+    """A follower in its own process ships new lines, and ends on SIGTERM with 0 and its table."""
     append(logs / "a.log", "one\n")
     arguments = ship_arguments(server, logs, "--follow", "--checkpoint", tmp_path / "checkpoint", "--interval=0.2")
     with start_ship(*arguments) as follower:
@@ -203,7 +204,7 @@ def test_sigterm_stops_between_batches(server: LogHubServer, logs: Path, tmp_pat
 
 
 class Query:
-    """A query in the midst of a micro-batch, which goes on for so many looks."""
+    """A query within a micro-batch that ends after a number of polls."""
 
     isActive = True
 
@@ -222,7 +223,7 @@ class Query:
 
 @pytest.mark.parametrize(("looks", "timeout"), [(3, PATIENCE), (math.inf, 0.1)])
 def test_stop_waits_for_the_micro_batch_and_no_longer_than_it_may(looks: float, timeout: float) -> None:
-    """Between two of them none has to be shipped again; one that does not end is left after a while."""
+    """A stop waits for the end of a micro-batch, but no longer than its timeout."""
     running = Query(looks)
     query._stop(running, timeout)  # type: ignore[arg-type]
     assert running.stopped
@@ -230,7 +231,7 @@ def test_stop_waits_for_the_micro_batch_and_no_longer_than_it_may(looks: float, 
 
 
 def test_once_takes_what_was_there_at_the_first_look(tmp_path: Path) -> None:
-    """In as many micro-batches as it takes, and nothing that came meanwhile: a query for cron ends."""
+    """``once`` ships the lines of the first scan in as many micro-batches as needed, and no later lines."""
     for name in "ab":
         append(tmp_path / name, "line\n")
     reader = FilesReader([str(tmp_path)], [], "/none", 10.0, 3)
@@ -245,7 +246,7 @@ def test_once_takes_what_was_there_at_the_first_look(tmp_path: Path) -> None:
 
 
 def test_loss_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
-    """However often the figures are looked at; the last one is the reason why the run has failed."""
+    """Each loss is logged once; the last one is the reason of the failure."""
     losses = Losses()
     for lost in (("one",), ("one",), ("one", "two")):
         losses.tell(Figures(lost=lost))
@@ -256,7 +257,7 @@ def test_loss_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
 def test_checkpoint_of_a_query_with_another_sink_goes_on(
     server: LogHubServer, logs: Path, run_once: Run, tmp_path: Path
 ) -> None:
-    """A checkpoint as ``foreachBatch`` left it, with the same offsets: what it took before does not come again."""
+    """A checkpoint that ``foreachBatch`` left, with the same offsets, is continued, and no line is shipped again."""
     append(logs / "a.log", "one\ntwo\n")
     inode = (logs / "a.log").stat().st_ino
     taken = {"path": str(logs / "a.log"), "end": 4, "head": zlib.crc32(b"one\n"), "generation": 0}
@@ -264,7 +265,7 @@ def test_checkpoint_of_a_query_with_another_sink_goes_on(
         "metadata": '{"id":"5a36a8cd-6b3b-4c0c-8f45-9ffd4d3cbd0a"}',
         "offsets/0": "v1\n"
         + json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": 0, "conf": {}})
-        # Spark's own line for the one source.
+        # Spark's own line for the source.
         + "\n"
         + json.dumps({str(inode): taken}),
         "commits/0": 'v1\n{"nextBatchWatermarkMs":0}',

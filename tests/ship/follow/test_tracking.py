@@ -1,4 +1,4 @@
-"""Tracking: whatever happens to followed files, each of their bytes is taken, and taken once."""
+"""Tracking: each byte of followed files is shipped exactly once, whatever happens to the files."""
 
 import bz2
 import errno
@@ -35,7 +35,7 @@ _NEVER_SETTLED = 1e12
 
 
 class Follower:
-    """Takes what is new, as micro-batches do; offsets go through JSON, as in a checkpoint."""
+    """Ships new ranges as micro-batches do; offsets pass through JSON, as in a checkpoint."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -56,7 +56,7 @@ class Follower:
 
 
 def _now() -> float:
-    # A file written in this test was written "now", so only `settle` decides whether it has rested.
+    # Files of this test were written "now", so only `settle` decides if they are complete.
     return 2e9
 
 
@@ -66,7 +66,7 @@ def text_of(found: Range) -> str:
 
 
 def records_of(found: Range, *, partition_bytes: int) -> list[tuple[int, str]]:
-    """The (offset, line) pairs that the tasks of a micro-batch read."""
+    """Return the (offset, line) pairs that the tasks of a micro-batch read."""
     splits = cut(found.file, found.start, found.file.size, partition_bytes=partition_bytes)
     lines = (line for split in splits for line in single_lines(read_split(split, 1000)))
     return [(line.offset, line.data.decode()) for line in lines]
@@ -79,7 +79,7 @@ def write(path: Path, text: str) -> None:
 
 
 def test_appended_lines_are_taken_from_where_the_last_batch_ended(tmp_path: Path) -> None:
-    """A file that grows gives its new lines, and nothing twice."""
+    """A growing file yields its new lines once."""
     follower = Follower(tmp_path)
     write(tmp_path / "a.log", "one\ntwo\n")
     assert follower.texts() == ["one\ntwo\n"]
@@ -89,7 +89,7 @@ def test_appended_lines_are_taken_from_where_the_last_batch_ended(tmp_path: Path
 
 
 def test_unfinished_line_waits_for_its_end(tmp_path: Path) -> None:
-    """A line that somebody is writing is taken when it is complete."""
+    """An unfinished line is shipped when it is complete."""
     follower = Follower(tmp_path)
     write(tmp_path / "a.log", "one\ntw")
     assert follower.texts() == ["one\n"]
@@ -98,21 +98,21 @@ def test_unfinished_line_waits_for_its_end(tmp_path: Path) -> None:
 
 
 def test_line_end_on_the_border_of_two_blocks_is_found(tmp_path: Path) -> None:
-    """What is looked for from the end backwards, block by block, may be the first byte of a block."""
+    """A line end that is the first byte of a block is found by the backwards search."""
     follower = Follower(tmp_path)
     write(tmp_path / "a.log", "one\n" + "t" * (tracking._BLOCK_BYTES - 1))
     assert follower.texts() == ["one\n"]
 
 
 def test_unfinished_line_of_a_file_that_rests_is_taken(tmp_path: Path) -> None:
-    """A last line that nobody will end is not left behind for ever."""
+    """The unfinished last line of a settled file is shipped."""
     follower = Follower(tmp_path)
     write(tmp_path / "a.log", "one\ntw")
     assert follower.texts(settle=0) == ["one\ntw"]
 
 
 def test_nuls_at_the_end_wait_for_what_is_written_in_their_place(tmp_path: Path) -> None:
-    """A file that is laid out ahead, and has rested, is taken up to its last line; later lines are not lost."""
+    """A preallocated file with NULs at its end is read up to its last line, and later lines are not lost."""
     follower = Follower(tmp_path)
     write(tmp_path / "a.log", "a\nb\n" + "\0" * 100)
     (first,) = follower.take(settle=0)
@@ -125,7 +125,7 @@ def test_nuls_at_the_end_wait_for_what_is_written_in_their_place(tmp_path: Path)
 
 
 def test_bytes_added_to_a_line_that_had_settled_are_a_line_of_their_own(tmp_path: Path) -> None:
-    """What is added after an unfinished line was taken is read from its first byte on, with its own offset."""
+    """Bytes added to a line that was already shipped are a line of their own, with their own offset."""
     follower = Follower(tmp_path)
     write(tmp_path / "a.log", "a\nb\nunfinished")
     (first,) = follower.take(settle=0)
@@ -137,7 +137,7 @@ def test_bytes_added_to_a_line_that_had_settled_are_a_line_of_their_own(tmp_path
 
 
 def test_renamed_file_goes_on_and_its_successor_begins_anew(tmp_path: Path) -> None:
-    """Rotation by renaming loses no line and ships none twice."""
+    """Rotation by renaming loses no line, and ships none twice."""
     follower = Follower(tmp_path)
     log = tmp_path / "a.log"
     write(log, "one\n")
@@ -150,7 +150,7 @@ def test_renamed_file_goes_on_and_its_successor_begins_anew(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("followed", ["a.log", "*.log", "link.log"])
 def test_renamed_file_that_the_path_leads_to_no_more_goes_on(tmp_path: Path, followed: str) -> None:
-    """What is appended to one named file before it is renamed, and later, is taken, unless the name is excluded."""
+    """A named file is continued after its renaming, unless its new name is excluded."""
     (folder := tmp_path / "real").mkdir()
     log, old = folder / "a.log", folder / "a.log.1"
     (tmp_path / "link.log").symlink_to(log)
@@ -174,7 +174,7 @@ def test_renamed_file_that_the_path_leads_to_no_more_goes_on(tmp_path: Path, fol
 
 
 def test_second_name_of_a_file_that_is_removed_does_not_bring_its_lines_twice(tmp_path: Path) -> None:
-    """A hard link that is deleted is not taken for a renamed file."""
+    """A deleted hard link is not mistaken for a renamed file."""
     follower = Follower(tmp_path)
     write(tmp_path / "a.log", "one\n")
     os.link(tmp_path / "a.log", tmp_path / "b.log")
@@ -185,7 +185,7 @@ def test_second_name_of_a_file_that_is_removed_does_not_bring_its_lines_twice(tm
 
 
 def test_other_file_with_the_inode_of_an_empty_one_is_not_taken(tmp_path: Path) -> None:
-    """A file of which nothing was taken is known under names that begin with its own."""
+    """Another file with the inode of an empty one is only accepted under a name that begins with the old one."""
     follower = Follower(tmp_path / "a.log")
     write(tmp_path / "a.log", "unfinished")
     assert follower.texts() == []
@@ -199,7 +199,7 @@ def test_other_file_with_the_inode_of_an_empty_one_is_not_taken(tmp_path: Path) 
 
 
 def test_truncated_file_begins_anew(tmp_path: Path) -> None:
-    """After copytruncate the new lines are taken, though the file is the same one."""
+    """After copytruncate, the new lines are shipped from the start of the file."""
     follower = Follower(tmp_path)
     log = tmp_path / "a.log"
     write(log, "one\ntwo\n")
@@ -210,7 +210,7 @@ def test_truncated_file_begins_anew(tmp_path: Path) -> None:
 
 
 def test_other_file_with_the_inode_of_a_deleted_one_begins_anew(tmp_path: Path) -> None:
-    """Rewritten in place, longer than before: told by its first bytes."""
+    """A longer file with the inode of a deleted one starts at byte 0, as its first bytes differ."""
     follower = Follower(tmp_path)
     log = tmp_path / "a.log"
     write(log, "one\n")
@@ -221,9 +221,9 @@ def test_other_file_with_the_inode_of_a_deleted_one_begins_anew(tmp_path: Path) 
 
 
 def test_compressed_file_is_taken_whole_once_it_rests(tmp_path: Path) -> None:
-    """A gzip file that is still being written is not read halfway."""
+    """A gzip file that is still being written is not read."""
     follower = Follower(tmp_path)
-    # Stored, not deflated: its bytes contain a line end.
+    # Stored, not deflated, so that its bytes contain a line end.
     (tmp_path / "a.gz").write_bytes(gzip.compress(b"one\n", compresslevel=0))
     os.utime(tmp_path / "a.gz", (_now(), _now()))
     assert follower.take() == []
@@ -243,7 +243,7 @@ _PACKED = {
 
 @pytest.mark.parametrize("compression", _PACKED)
 def test_members_added_to_a_compressed_file_are_taken_alone(tmp_path: Path, compression: str) -> None:
-    """Their lines come with their offsets in the decompressed file, and the lines before them do not come again."""
+    """Members added to a compressed file are shipped alone, with their offsets in the decompressed file."""
     follower, pack = Follower(tmp_path), _PACKED[compression]
 
     def add(data: bytes) -> list[tuple[int, str]]:
@@ -257,7 +257,7 @@ def test_members_added_to_a_compressed_file_are_taken_alone(tmp_path: Path, comp
 
 
 def test_what_is_added_to_a_compressed_file_after_it_was_read_belongs_to_the_next_batch(tmp_path: Path) -> None:
-    """A member that comes between the plan and the read is taken once."""
+    """A member added between plan and read is shipped once, in the next batch."""
     follower = Follower(tmp_path)
     (tmp_path / "a.gz").write_bytes(gzip.compress(b"one\n"))
     (first,) = follower.take(settle=0)
@@ -269,7 +269,7 @@ def test_what_is_added_to_a_compressed_file_after_it_was_read_belongs_to_the_nex
 
 
 def test_compressed_file_that_was_taken_within_a_member_is_taken_again(tmp_path: Path) -> None:
-    """Its writer had rested for longer than the settle time: what it adds completes the member."""
+    """A compressed file whose offset is within a member is read again as a whole."""
     follower, data = Follower(tmp_path), gzip.compress(b"one\n")
     (tmp_path / "a.gz").write_bytes(data[:-4])
     follower.take(settle=0)
@@ -279,7 +279,7 @@ def test_compressed_file_that_was_taken_within_a_member_is_taken_again(tmp_path:
 
 
 def test_file_that_was_truncated_and_written_longer_with_the_same_head_begins_anew(tmp_path: Path) -> None:
-    """Logs that all begin with one header are told by the bytes before the place up to which they were taken."""
+    """A truncated file with the same header and more bytes starts at byte 0, as the bytes before the offset differ."""
     follower, log, header = Follower(tmp_path), tmp_path / "a.log", "# " + "h" * 300 + "\n"
     write(log, header + "one\n" * 100)
     follower.take()
@@ -289,14 +289,14 @@ def test_file_that_was_truncated_and_written_longer_with_the_same_head_begins_an
 
 
 def _on(number: int, path: Path, seen: LogFile) -> LogFile:
-    """A file as it is found on a volume of which each file has the same inode."""
+    """Return a file as found on a volume where each file has the same inode."""
     return replace(seen, path=str(path), device=number, inode=7)
 
 
 def test_files_of_two_volumes_that_have_one_inode_are_two_files(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Also when one is deleted, and when the volumes get other devices at a restart."""
+    """Files of two volumes with one inode are tracked separately, even if one is deleted or devices change."""
     follower, devices = Follower(tmp_path), {"a": 1, "b": 2}
     monkeypatch.setattr(tracking, "find_files", lambda *_, **__: Found(tuple(volumes()), ()))
     monkeypatch.setattr(tracking, "open_file", lambda file: open(file.path, "rb"))  # noqa: PTH123, SIM115
@@ -318,7 +318,7 @@ def test_files_of_two_volumes_that_have_one_inode_are_two_files(
 
 
 def test_offset_of_an_earlier_version_goes_on(tmp_path: Path) -> None:
-    """Its names are inodes, and it has neither devices nor checksums of the bytes before the end."""
+    """An offset of an earlier version, with inodes as names and without checksums, is continued."""
     follower, log = Follower(tmp_path), tmp_path / "a.log"
     write(log, "one\n")
     taken = {"path": str(log), "end": 4, "head": zlib.crc32(b"one\n"), "generation": 0}
@@ -329,7 +329,7 @@ def test_offset_of_an_earlier_version_goes_on(tmp_path: Path) -> None:
 
 
 def test_file_that_was_renamed_while_it_was_empty_has_its_new_name(tmp_path: Path) -> None:
-    """Its lines are those of the name under which they were written."""
+    """A file renamed while it was empty is shipped under its new name."""
     follower = Follower(tmp_path)
     write(tmp_path / "a.log", "")
     assert follower.take() == []
@@ -339,20 +339,20 @@ def test_file_that_was_renamed_while_it_was_empty_has_its_new_name(tmp_path: Pat
 
 
 def test_batch_takes_about_as_much_as_it_may(tmp_path: Path) -> None:
-    """A backlog comes in several batches; each takes at least one file, and together they take all."""
+    """A batch has about the requested size; each has at least one file, and together they have all."""
     follower = Follower(tmp_path)
     for name in "abcde":
         write(tmp_path / name, f"{name * 9}\n")
     batches = [follower.texts(max_bytes=15) for _ in range(4)]
     assert [len(batch) for batch in batches] == [2, 2, 1, 0]
-    for name in "abcde":  # what was taken before does not count
+    for name in "abcde":  # Bytes shipped before do not count.
         write(tmp_path / name, f"{name * 9}\n")
     batches = [follower.texts(max_bytes=20) for _ in range(4)]
     assert [len(batch) for batch in batches] == [2, 2, 1, 0]
 
 
 def test_batch_planned_again_after_a_restart_is_the_same_though_the_file_was_renamed(tmp_path: Path) -> None:
-    """The file is found by its inode under its new name."""
+    """A batch planned again after a restart is the same, even if the file was renamed."""
     follower = Follower(tmp_path)
     log = tmp_path / "a.log"
     write(log, "one\n")
@@ -368,7 +368,7 @@ def test_batch_planned_again_after_a_restart_is_the_same_though_the_file_was_ren
 
 
 def test_bytes_deleted_before_they_were_shipped_are_told_as_lost(tmp_path: Path) -> None:
-    """A planned file that is gone, truncated or rewritten is not passed over in silence."""
+    """A planned file that is gone, truncated or rewritten is reported as lost."""
     for name, change in {
         "deleted": Path.unlink,
         "truncated": lambda path: os.truncate(path, 1),
@@ -386,7 +386,7 @@ def test_bytes_deleted_before_they_were_shipped_are_told_as_lost(tmp_path: Path)
 def test_file_that_is_not_found_for_a_while_goes_on_where_it_was(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At a failed look it does not come again from its beginning; one that is gone, or another of its name, does."""
+    """A file that cannot be accessed for a while keeps its offset; a deleted or replaced one does not."""
     log = tmp_path / "a.log"
     write(log, "one\n")
     known = scan([str(tmp_path)], [], {}, settle=10.0, now=_now())
@@ -411,7 +411,7 @@ def denied(*_: object) -> None:
 def test_bytes_that_cannot_be_read_for_a_while_are_not_called_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They would never be shipped: the batch fails instead, says why, and is planned again by the next start."""
+    """Bytes that cannot be read for a while fail the batch, and are not reported as lost."""
     write(tmp_path / "a.log", "one\n")
     end = scan([str(tmp_path)], [], {}, settle=10.0, now=_now())
     monkeypatch.setattr(tracking, "open_file", denied)
@@ -420,7 +420,7 @@ def test_bytes_that_cannot_be_read_for_a_while_are_not_called_lost(
 
 
 def test_path_that_is_not_there_yet_is_followed_from_when_it_comes(tmp_path: Path) -> None:
-    """A directory may be made after the follower has begun."""
+    """A path that does not exist yet is followed when it appears."""
     follower = Follower(tmp_path / "later")
     assert follower.texts() == []
     (tmp_path / "later").mkdir()
@@ -429,7 +429,7 @@ def test_path_that_is_not_there_yet_is_followed_from_when_it_comes(tmp_path: Pat
 
 
 def test_hard_link_is_another_name_of_its_file(tmp_path: Path) -> None:
-    """Its lines are shipped once, whichever name goes: a rotation may be a link, and a new file over the old name."""
+    """A file with several hard links is shipped once, even if rotation removes one of them."""
     follower = Follower(tmp_path)
     write(tmp_path / "b.log", "one\n")
     assert follower.texts() == ["one\n"]
@@ -443,9 +443,9 @@ def test_hard_link_is_another_name_of_its_file(tmp_path: Path) -> None:
 
 
 class FollowedDirectory(RuleBasedStateMachine):
-    """Files are appended to, rest, are rotated and truncated in any order; what is taken is what was written.
+    """Files are appended to, settle, are rotated and truncated in any order; each written byte is shipped.
 
-    Each piece written has a number. A piece without a line end may be taken alone, or with what was added to it.
+    Each written piece has a number. A piece without a line end may be shipped alone, or with bytes added later.
     """
 
     def __init__(self) -> None:
@@ -496,13 +496,13 @@ class FollowedDirectory(RuleBasedStateMachine):
     def take(self, settle: float, max_bytes: int, partition_bytes: int, restarted: bool) -> None:
         target = scan([str(self.folder)], [], self.follower.offset, settle=settle, now=_now())
         reached = advance(self.follower.offset, target, max_bytes)
-        if restarted:  # planned, died, planned again from the checkpoint
+        if restarted:  # Planned, died, and planned again from the checkpoint.
             ranges(self.follower.offset, reached)
         for found in self.follower.move_to(reached):
             self.taken += self.pieces_of(found, partition_bytes)
 
     def pieces_of(self, found: Range, partition_bytes: int) -> list[int]:
-        """The pieces that the tasks read from a range, after all of its bytes were seen in their places."""
+        """Return the pieces that the tasks read from a range, after all of its bytes were checked."""
         records = records_of(found, partition_bytes=partition_bytes)
         assert "".join(line for _, line in records) == text_of(found).replace("\n", "")
         assert [offset for offset, _ in records] == sorted({offset for offset, _ in records})
@@ -529,11 +529,11 @@ FollowedDirectory.TestCase.settings = settings(max_examples=60, stateful_step_co
 
 
 class TestFollowedDirectory(FollowedDirectory.TestCase):
-    """Every byte is taken exactly once, through appends, rests, rotations, truncations and restarts."""
+    """Every byte is shipped exactly once, through appends, pauses, rotations, truncations and restarts."""
 
 
 def test_log_that_may_go_on_waits(tmp_path: Path) -> None:
-    """Of logs of several lines the last one is taken when the next begins, when it rests, or when it gets too long."""
+    """The last multi-line log is shipped when the next begins, when the file settles, or when it is too long."""
     file = tmp_path / "a.log"
     taken: Offset = {}
     ends = []

@@ -1,4 +1,4 @@
-"""Chunks: the same however lines are read, and numbered by their places."""
+"""Chunks do not depend on how lines are read, and are numbered by offset."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def records(chunks: list[Chunk]) -> list[list[Line]]:
 def test_chunks_do_not_depend_on_how_a_file_is_read(
     logs: bool, content: bytes, longest: int, start: int, chunk: int
 ) -> None:
-    """The same lines and numbers come from every read, each line in one chunk, and numbers only rise."""
+    """Every way to read a file yields the same lines and numbers, each line once, with rising numbers."""
     start = min(start, len(content))
     whole = read(content, longest=longest, start=start, logs=logs)
     with pytest.MonkeyPatch.context() as patch:
@@ -53,7 +53,7 @@ def test_chunks_do_not_depend_on_how_a_file_is_read(
 
 
 def test_chunk_ends_where_a_line_begins_behind_a_multiple_of_the_size() -> None:
-    """Wherever a range begins; and its halves have numbers that follow their places."""
+    """A chunk ends at the first line after a multiple of the size; its halves have numbers by offset."""
     content = b"".join(b"%04d\n" % number for number in range(10))
     numbers = [each.number for each in read(content, longest=40, logs=False)]
     assert numbers == [10, 20, 25, 35, 40, 50]

@@ -1,4 +1,4 @@
-"""Blocks as columns: each line has the fields that it has as a record by itself."""
+"""Blocks as columns: each line has the same fields as in a record of its own."""
 
 from __future__ import annotations
 
@@ -136,7 +136,7 @@ _LINES = st.one_of(
     st.text(st.characters(exclude_characters="\n", exclude_categories=["Cs"]), max_size=10),
 )
 
-# What lines of single formats are made of, whole or in the wrong place.
+# Parts of lines of each format, whole or in the wrong place.
 _SYSLOG = st.one_of(
     st.tuples(
         st.sampled_from(["", "<34>", "<007>", "<191>", "<192>", "<>", "<1234>", "<3a>", "<0>"]),
@@ -240,7 +240,7 @@ _VALUES = Values(",", ("a", "é", "content_"))
 
 
 def rows_of(block: Block, parser: str, pattern: str | None, figures: Figures) -> list[dict[str, str]]:
-    """The fields of each line, as they would be sent."""
+    """Return the fields of each line, as they would be sent."""
     batch = BlockColumns(parser, pattern, offset=True, values=_VALUES).batch(block, figures)
     rows = []
     for row in batch.to_pylist():
@@ -257,7 +257,7 @@ _AS_IT_IS = {name: getattr(columns, name) for name in (*_SPLITS, "_MOSTLY", "ste
 
 @pytest.fixture(autouse=True)
 def _as_it_is(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A twin is kept for the whole module, also while another process runs some of its tests: not for the others."""
+    """Undo the native or pure implementation of the module for other tests."""
     if "twin" not in request.fixturenames:
         for name, value in _AS_IT_IS.items():
             monkeypatch.setattr(columns, name, value)
@@ -265,7 +265,7 @@ def _as_it_is(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -
 
 @pytest.fixture(scope="module", params=TWINS)
 def twin(request: pytest.FixtureRequest) -> Iterator[str]:
-    """Lines are taken apart by one twin, and then by the other."""
+    """Use native code, then the pure implementation."""
     from producer.wire import access_log
 
     splits: dict[str, object] = {"split_access": access_log.split_access}
@@ -297,7 +297,7 @@ def twin(request: pytest.FixtureRequest) -> Iterator[str]:
 def test_columns_hold_what_the_records_do(
     parser: str, pattern: str | None, lines: list[str], ends: str, ended: bool, offset: int
 ) -> None:
-    """For any lines and every parser, a block becomes the fields that its lines become one by one."""
+    """For any lines and every parser, a block has the fields of its lines parsed one by one."""
     data = (ends.join(lines) + (ends if ended else "")).encode()
     if not data:
         return
@@ -308,7 +308,7 @@ def test_columns_hold_what_the_records_do(
 
 
 def test_objects_with_the_same_keys_are_columns(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without compiled code, what most lines have needs no map; a line with other keys has its fields in it."""
+    """Without native code, keys of most objects are columns; a line with other keys uses the map."""
     monkeypatch.setattr(columns, "split_objects", None)
     block = Block(0, b'{"a":1,"b":"x"}\n{"a":2,"b":null}\n{"c":3}\n')
     batch = BlockColumns("json", None, offset=False).batch(block, Figures())
@@ -320,7 +320,7 @@ def test_objects_with_the_same_keys_are_columns(monkeypatch: pytest.MonkeyPatch)
 
 @native
 def test_plain_objects_need_no_map() -> None:
-    """Compiled code makes a column of every key, and leaves to the map what is not written as Python would."""
+    """Native code makes a column of every key; objects that Python would format otherwise use the map."""
     block = Block(0, b'{"a":1,"b":"x"}\n{"c":[1, "\\n"]}\n{"c":"\\u00e9\\n"}\n{}\n{"a":1.50}\n')
     batch = BlockColumns("json", None, offset=False).batch(block, Figures())
     assert batch.schema.names == ["content", "a", "b", "c", FOUND_FIELDS]
@@ -329,7 +329,7 @@ def test_plain_objects_need_no_map() -> None:
 
 
 def test_access_log_needs_no_map() -> None:
-    """A block of access log is columns and nothing else, and fields that no line has are no columns."""
+    """A block of an access log has only columns, without fields that no line has."""
     batch = BlockColumns("auto", None, offset=False).batch(Block(0, f"{_ACCESS}\n".encode() * 3), Figures())
     assert "user_agent" in batch.schema.names
     assert not {"vhost", "extra", FOUND_FIELDS} & set(batch.schema.names)
@@ -345,7 +345,7 @@ def test_access_log_needs_no_map() -> None:
     ],
 )
 def test_format_that_compiled_code_knows_needs_no_map(parser: str, line: str, names: str) -> None:
-    """Its fields are columns, and no Python runs for a line."""
+    """The fields of a format with native code are columns, and no Python code runs per line."""
     block = Block(0, f"{line}\n".encode() * 3)
     batch = BlockColumns(parser, None, offset=False, values=_VALUES).batch(block, Figures())
     assert set(batch.schema.names) == {"content", *names.split()}
@@ -353,7 +353,7 @@ def test_format_that_compiled_code_knows_needs_no_map(parser: str, line: str, na
 
 @native
 def test_expression_of_an_access_log_is_matched_by_compiled_code(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The groups of usual ones are columns, and lines that do not match, or are not ASCII, are searched."""
+    """Common patterns are matched by native code; lines without a match, or not ASCII, are searched."""
     seen: list[str] = []
     by_re = columns._matched
 
@@ -375,7 +375,7 @@ def test_expression_of_an_access_log_is_matched_by_compiled_code(monkeypatch: py
 
 
 def test_line_at_which_the_pattern_runs_away_goes_as_text(quick_limit: None, caplog: pytest.LogCaptureFixture) -> None:
-    """The search ends, and is told; the line is one in no known format, and the others have their fields."""
+    """A line whose search exceeds the limit is sent as text, with a warning; the others have their fields."""
     figures = Figures()
     block = Block(0, f"aa\n{ENDLESS}\n".encode())
     batch = BlockColumns("regex", f"(?P<all>{RUNAWAY[:-1]})", offset=False).batch(block, figures)
@@ -387,7 +387,7 @@ def test_line_at_which_the_pattern_runs_away_goes_as_text(quick_limit: None, cap
 
 @native
 def test_mixed_formats_are_taken_apart_in_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With ``auto`` objects and syslog are columns beside an access log; Python parses none of their lines."""
+    """With ``auto``, objects and syslog are columns next to an access log, without Python code per line."""
     for name in ("parse_syslog", "parse_json", "_add_single"):
         monkeypatch.setattr(columns, name, lambda *_: pytest.fail("a line was parsed by itself"))
     lines = ['{"a":"x","time":"t"}', "<34>Oct 11 22:14:15 box su[7]: failed", _ACCESS, "Oct 11 22:14:15 box cron: run"]
@@ -399,7 +399,7 @@ def test_mixed_formats_are_taken_apart_in_blocks(monkeypatch: pytest.MonkeyPatch
 
 
 def test_lines_too_short_for_their_columns_take_no_memory_for_values(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A block of line ends does not get places for a thousand values each: the lines are looked at one by one."""
+    """A block of line ends does not allocate a thousand values per line; its lines are parsed one by one."""
     monkeypatch.setattr(columns, "split_delimited", lambda *_: pytest.fail("places were asked for"))
     values = Values(",", tuple(f"c{number}" for number in range(1000)))
     figures = Figures()

@@ -1,4 +1,4 @@
-"""Lines: every byte arrives once, by the documented rules, however a file is cut."""
+"""Every byte is in exactly one line, by the documented rules, however a file is divided."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def single_lines(read: Iterable[Block | Line]) -> list[Line]:
 
 
 def simple_lines(content: bytes) -> list[Line]:
-    """The rules once more, written as plainly as they read."""
+    """Split lines by the documented rules, in the simplest way."""
     pieces = content.split(b"\n")
     offsets = [sum(len(piece) + 1 for piece in pieces[:index]) for index in range(len(pieces))]
     ended = [piece.removesuffix(b"\r") for piece in pieces[:-1]]
@@ -61,14 +61,14 @@ def read_bytes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
 )
 @pytest.mark.usefixtures("read_bytes")
 def test_line_rule(content: bytes, expected: list[bytes]) -> None:
-    """Each documented rule of what a line is holds, at whatever place the file is read in two."""
+    """Each documented rule holds, at whatever offset the file is divided."""
     assert [line.data for line in read(content)] == expected
 
 
 @given(content=_CONTENT, cuts=st.lists(st.integers(0, 200), max_size=8), chunk=st.integers(1, 50))
 @example(content=b"a\n\n\nb", cuts=[1, 2, 3], chunk=1)
 def test_adjacent_ranges_share_every_line_out_exactly_once(content: bytes, cuts: list[int], chunk: int) -> None:
-    """For any bytes and any cuts, the ranges together yield each line once, in order, with its offset."""
+    """For any bytes and cuts, the ranges together yield each line once, in order, with its offset."""
     bounds = sorted({0, len(content), *(cut for cut in cuts if cut < len(content))})
     ranges = list(itertools.pairwise(bounds))
     with pytest.MonkeyPatch.context() as patch:
@@ -79,7 +79,7 @@ def test_adjacent_ranges_share_every_line_out_exactly_once(content: bytes, cuts:
 
 @given(content=_CONTENT, longest=st.integers(4, 12), chunk=st.integers(1, 30))
 def test_pieces_of_long_lines_join_to_the_line(content: bytes, longest: int, chunk: int) -> None:
-    """For any bytes and limit, no piece is longer than the limit and the pieces of a line, joined, are the line."""
+    """For any bytes and limit, no piece exceeds the limit, and the joined pieces are the line."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lines, "READ_BYTES", chunk)
         found = read(content, longest=longest)
@@ -92,7 +92,7 @@ def test_pieces_of_long_lines_join_to_the_line(content: bytes, longest: int, chu
 
 @given(content=_CONTENT, longest=st.integers(4, 12), chunk=st.integers(1, 30))
 def test_pieces_do_not_depend_on_how_the_file_is_read(content: bytes, longest: int, chunk: int) -> None:
-    """A retry that reads with other buffer sizes cuts long lines at the same places, so duplicates can be told."""
+    """A retry with other buffer sizes cuts long lines at the same offsets, so duplicates can be recognised."""
     whole = read(content, longest=longest)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lines, "READ_BYTES", chunk)
@@ -100,7 +100,7 @@ def test_pieces_do_not_depend_on_how_the_file_is_read(content: bytes, longest: i
 
 
 def test_pieces_are_cut_between_characters() -> None:
-    """A long line of valid UTF-8 gives pieces of valid UTF-8."""
+    """A long line of valid UTF-8 yields pieces of valid UTF-8."""
     found = read(("x" + "日本語" * 10).encode(), longest=8)
     assert "".join(line.data.decode() for line in found) == "x" + "日本語" * 10
     assert [line.part for line in found] == list(range(1, len(found) + 1))
@@ -108,7 +108,7 @@ def test_pieces_are_cut_between_characters() -> None:
 
 @pytest.mark.parametrize("chunk", range(1, 30))
 def test_a_line_of_exactly_the_limit_stays_whole(chunk: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A line as long as the limit is not cut, whether its end is LF or CR LF, and wherever a read ends."""
+    """A line as long as the limit is not cut, with LF or CR LF, wherever a read ends."""
     monkeypatch.setattr(lines, "READ_BYTES", chunk)
     assert read(b"12345678\r\n12345678\n12345678", longest=8) == [
         Line(0, 0, b"12345678"),
@@ -122,7 +122,7 @@ def test_a_line_of_exactly_the_limit_stays_whole(chunk: int, monkeypatch: pytest
 def test_what_follows_a_line_that_was_handed_out_unfinished_is_a_line_of_its_own(
     content: bytes, start: int, cuts: list[int]
 ) -> None:
-    """Told that a line begins at its start, a range yields all from there on, however it is cut into more ranges."""
+    """A range that begins a line yields all bytes from there on, however it is divided."""
     start = min(start, len(content))
     bounds = sorted({start, len(content), *(cut for cut in cuts if start < cut < len(content))})
     found = [
@@ -136,14 +136,14 @@ def test_what_follows_a_line_that_was_handed_out_unfinished_is_a_line_of_its_own
 
 
 def test_bytes_after_the_limit_are_not_there() -> None:
-    """What was appended after the plan was made is left to the next job, also in the middle of a line."""
+    """Bytes appended after the plan are left to the next job, even within a line."""
     assert [line.data for line in read(b"one\ntwo\nthree\n", limit=6)] == [b"one", b"tw"]
     assert read(b"one\ntwo\n", 4, 8, limit=4) == []
 
 
 @given(content=_CONTENT, size=st.integers(0, 12))
 def test_block_knows_whether_a_line_is_longer(content: bytes, size: int) -> None:
-    """It looks from line end to line end, and finds what a look at each line finds."""
+    """A search from line end to line end finds the same longer lines as a check of each line."""
     assert Block(0, content).has_longer(size) == any(len(each) > size for each in content.split(b"\n"))
 
 
@@ -155,7 +155,7 @@ def test_block_knows_whether_a_line_is_longer(content: bytes, size: int) -> None
 def test_a_hole_before_a_line_is_skipped_wherever_the_file_is_cut(
     written: list[tuple[int, bytes]], read_bytes: int, cut: int
 ) -> None:
-    """NULs at the beginning of a line, four or more, are in no line; each line is in one range, with its own offset."""
+    """Four or more NULs before a line are skipped; each line is in one range, with its own offset."""
     content, expected = b"", []
     for nuls, raw in written:
         text = raw.replace(b"\n", b"").replace(b"\0", b"").replace(b"\r", b"")
@@ -174,7 +174,7 @@ def test_a_hole_before_a_line_is_skipped_wherever_the_file_is_cut(
 
 
 def test_a_byte_order_mark_is_no_part_of_the_first_line() -> None:
-    """It is left out of a block, and of a line in pieces; a file that has nothing else has no line."""
+    """A byte order mark is removed from a block, and from a line in pieces; alone it is no line."""
     mark = codecs.BOM_UTF8
     assert list(without_mark([Block(0, mark + b"a\n"), Block(5, mark)])) == [
         Block(3, b"a\n"),

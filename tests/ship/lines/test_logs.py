@@ -1,4 +1,4 @@
-"""Logs of several lines: each arrives once and whole, by the documented rules, however a file is cut and read."""
+"""Each multi-line log is read once and whole, by the documented rules, however a file is divided."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def single_logs(found: Iterable[Block | Line]) -> list[Line]:
 
 
 def simple_logs(content: bytes) -> list[Line]:
-    """The rules once more, line by line, written as plainly as they read."""
+    """Split logs by the documented rules, line by line."""
     found: list[tuple[int, bytes]] = []
     offset = 0
     for line in content.split(b"\n"):
@@ -62,12 +62,12 @@ def simple_logs(content: bytes) -> list[Line]:
     if last.endswith(b"\n"):
         last = last[:-1].removesuffix(b"\r")
     elif b"\n" not in last and not last and content:
-        return simple  # the empty rest behind the last line end is no line
+        return simple  # The empty rest after the last line end is no line.
     return [*simple, Line(last_offset, 0, last)] if content else simple
 
 
 def joined(pieces: Iterable[Line]) -> list[Line]:
-    """Logs whose pieces are put together."""
+    """Join the pieces of logs."""
     whole: list[Line] = []
     for piece in pieces:
         if piece.part > 1:
@@ -99,7 +99,7 @@ def read_bytes(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) 
 )
 @pytest.mark.usefixtures("read_bytes")
 def test_log_rule(content: bytes, expected: list[bytes]) -> None:
-    """Each documented rule of what a log is holds, at whatever place the file is read in two."""
+    """Each documented rule holds, at whatever offset the file is divided."""
     assert [log.data for log in read(content)] == expected
 
 
@@ -107,7 +107,7 @@ def test_log_rule(content: bytes, expected: list[bytes]) -> None:
 @example(content=b"1\n\n\n2", cuts=[1, 2, 3], chunk=1)
 @example(content=b"x\nx\n1\nx", cuts=[1, 2, 3, 4, 5], chunk=2)
 def test_adjacent_ranges_share_every_log_out_exactly_once(content: bytes, cuts: list[int], chunk: int) -> None:
-    """For any bytes, any cuts and any reads, the ranges together yield the logs that lines one by one come to."""
+    """For any bytes, cuts and reads, the ranges together yield the logs of a simple split."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(lines, "READ_BYTES", chunk)
         edges = [0, *sorted(cut for cut in set(cuts) if 0 < cut < len(content)), len(content)]
@@ -122,7 +122,7 @@ def test_adjacent_ranges_share_every_log_out_exactly_once(content: bytes, cuts: 
     chunk=st.integers(1, 9),
 )
 def test_pieces_of_a_long_log_are_the_log(content: bytes, longest: int, cuts: list[int], chunk: int) -> None:
-    """However a file is read, the same pieces come, none is above the limit, and together they are the log."""
+    """However a file is read, a long log has the same pieces within the limit, which join to the log."""
     edges = [0, *sorted(cut for cut in set(cuts) if 0 < cut < len(content)), len(content)]
     expected = read(content, longest=longest)
     with pytest.MonkeyPatch.context() as patch:
@@ -141,7 +141,7 @@ def test_pieces_of_a_long_log_are_the_log(content: bytes, longest: int, cuts: li
 
 @pytest.mark.usefixtures("read_bytes")
 def test_pattern_sees_the_beginning_of_a_line(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A match further on does not count, and neither does one that needs more than is seen."""
+    """The pattern sees only the start of a line: later matches do not count."""
     monkeypatch.setattr(logs, "SEEN_BYTES", 8)
     late = start_pattern(r".*END$")
     content = b"a\nx END\r\nxxxxxxxx END\nxxxxxEND more\nEND"
@@ -149,14 +149,14 @@ def test_pattern_sees_the_beginning_of_a_line(monkeypatch: pytest.MonkeyPatch) -
 
 
 def test_range_that_follows_a_settled_log_begins_one() -> None:
-    """What is added to a log that was shipped is a log of its own, whatever its first line is."""
+    """Bytes added to a log that was shipped are a log of their own, whatever their first line is."""
     content = b"1 a\n\tat\n\tmore\n2 b\n"
     assert [log.data for log in read(content, 8, begins_log=True)] == [b"\tmore", b"2 b"]
     assert [log.data for log in read(content, 8)] == [b"2 b"]
 
 
 def test_block_of_logs_is_cut_between_logs() -> None:
-    """Its halves are blocks with the same logs, and it counts logs and their bytes."""
+    """A block of logs is divided between logs, and counts logs and their bytes."""
     block, _last = logs_of(io.BytesIO(b"1\n a\r\n2\n3\n4\n"), 0, None, limit=None, max_log_bytes=99, pattern=_START)
     assert isinstance(block, LogBlock)
     assert (block.count, block.text_bytes, block.has_longer(3), block.has_longer(4)) == (3, 6, True, False)
@@ -175,7 +175,7 @@ def test_block_of_logs_is_cut_between_logs() -> None:
     ],
 )
 def test_parser_is_given_the_whole_log(parser: str, pattern: str | None, expected: list[dict[str, str]]) -> None:
-    """A stack trace is part of the message; the offset is that of the log."""
+    """The parser gets the whole log; a stack trace is part of the message, and the offset is that of the log."""
     head = "1 " if parser == "regex" else ""
     content = f"{head}Oct 11 22:14:15 h x\n\tat a\nOct 12 22:14:15 h y\n".encode()
     block, _last = logs_of(
@@ -183,7 +183,7 @@ def test_parser_is_given_the_whole_log(parser: str, pattern: str | None, expecte
     )
     assert isinstance(block, LogBlock)
     batch = BlockColumns(parser, pattern, offset=True).batch(block, Figures())
-    # Without the compiled parsers, fields that were found are a map.
+    # Without native parsers, the found fields are a map.
     assert (FOUND_FIELDS in batch.schema.names) == (parser == "syslog" and split_syslog is None)
     rows = [row | dict(row.pop(FOUND_FIELDS, None) or []) for row in batch.to_pylist()]
     assert [row["__file_offset__"] for row in rows] == [0, content.index(b"Oct 12")]
@@ -193,13 +193,13 @@ def test_parser_is_given_the_whole_log(parser: str, pattern: str | None, expecte
 
 @pytest.mark.parametrize(("pattern", "said"), [("(", "is not a regular expression"), ("a*", "matches an empty line")])
 def test_bad_pattern_is_refused(pattern: str, said: str) -> None:
-    """It is named, with what is wrong with it."""
+    """An invalid pattern is refused with the reason."""
     with pytest.raises(InputError, match=said):
         start_pattern(pattern)
 
 
 def test_line_at_which_the_pattern_runs_away_begins_no_log(quick_limit: None, caplog: pytest.LogCaptureFixture) -> None:
-    """The search ends, and is told; the logs before and behind go on."""
+    """A line whose search exceeds the limit begins no log, and a warning is logged."""
     content = f"aa\n{ENDLESS}\naa\n".encode()
     start = start_pattern(RUNAWAY)
     (block, last) = logs_of(io.BytesIO(content), 0, None, limit=None, max_log_bytes=999, pattern=start)
@@ -211,7 +211,7 @@ def test_line_at_which_the_pattern_runs_away_begins_no_log(quick_limit: None, ca
 @given(content=_CONTENT, size=st.integers(0, 200), at_line=st.booleans())
 @example(content=b"1\n2\n3", size=200, at_line=True)
 def test_last_start_line_of_a_file_that_grows_is_found(content: bytes, size: int, at_line: bool) -> None:
-    """From its end backwards the same lines are start lines; one without an end may still change."""
+    """The last start line is found from the end backwards; an unfinished line may still change."""
     data = content[:size]
     rest = data if at_line else data.partition(b"\n")[2]
     ended = rest[: rest.rfind(b"\n") + 1]

@@ -1,4 +1,4 @@
-"""Parsers: what each format's lines become, and that no line whatever makes one raise or take long."""
+"""Parsers yield the fields of each format, and no line makes one raise or take long."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ COMBINED = (
 
 
 def test_common_access_log_gives_its_fields_without_the_missing_ones() -> None:
-    """The common format's fields are found, the request is taken apart, and ``-`` leaves a field out."""
+    """The fields of the common format and of the request are found, and ``-`` is left out."""
     line = '127.0.0.1 - - [10/Oct/2000:13:55:36 -0700] "GET /apache_pb.gif HTTP/1.0" 200 -'
     assert make_parser("apache")(line) == {
         "remote_addr": "127.0.0.1",
@@ -36,7 +36,7 @@ def test_common_access_log_gives_its_fields_without_the_missing_ones() -> None:
 
 
 def test_combined_access_log_has_referer_and_user_agent() -> None:
-    """Escaped quotes do not end a field; what stands after the known fields is kept."""
+    """Escaped quotes do not end a field, and the text after the known fields is kept."""
     fields = make_parser("apache")(COMBINED + " 0.003")
     assert fields is not None
     assert fields["referer"] == "http://example.com/start"
@@ -46,14 +46,14 @@ def test_combined_access_log_has_referer_and_user_agent() -> None:
 
 
 def test_virtual_host_in_front_is_a_field() -> None:
-    """The Debian default format, with host and port first, is an access log too."""
+    """An access log may begin with a virtual host and a port, as in Debian's default format."""
     fields = make_parser("apache")("example.org:443 " + COMBINED)
     assert fields is not None
     assert (fields["vhost"], fields["remote_addr"]) == ("example.org:443", "203.0.113.7")
 
 
 def test_a_request_that_is_garbage_keeps_the_line_parsed() -> None:
-    """A TLS hello in the request field gives no method, but the other fields."""
+    """A TLS hello in the request field yields the other fields, without a method."""
     fields = make_parser("apache")('1.2.3.4 - - [10/Oct/2000:13:55:36 -0700] "\\x16\\x03\\x01" 400 226')
     assert fields is not None
     assert fields["request"] == "\\x16\\x03\\x01"
@@ -98,7 +98,7 @@ def test_a_request_that_is_garbage_keeps_the_line_parsed() -> None:
     ],
 )
 def test_apache_error_log(line: str, expected: dict[str, str]) -> None:
-    """Error logs of both generations give time, level, client and message."""
+    """Error logs of Apache 2.2 and 2.4 have time, level, client and message."""
     assert make_parser("apache")(line) == expected
 
 
@@ -170,7 +170,7 @@ _REFUSED = (
     ],
 )
 def test_nginx_error_log(parser: str, line: str, expected: dict[str, str]) -> None:
-    """The fields, and what nginx puts behind the message; what a client sent there is not taken for it."""
+    """The fields after nginx's message are found; text from the client does not imitate them."""
     assert make_parser(parser)(line) == expected
 
 
@@ -178,7 +178,7 @@ def test_nginx_error_log(parser: str, line: str, expected: dict[str, str]) -> No
     "line", ["2026/01/31 12:00:00 [error] no process", "2026/01/31 12:00:00 error", "1234/", "2026/"]
 )
 def test_what_only_begins_like_nginx_is_none(line: str) -> None:
-    """Such as the lines of Go's ``log``."""
+    """A line that only begins like nginx's error log, such as one of Go's ``log``, is not parsed."""
     assert make_parser("auto")(line) is None
 
 
@@ -241,7 +241,7 @@ def test_what_only_begins_like_nginx_is_none(line: str) -> None:
     ],
 )
 def test_syslog(line: str, expected: dict[str, str] | None) -> None:
-    """Both RFCs, and files without a priority, give time, host, program, pid and message."""
+    """Both RFCs, and files without a priority, have time, host, program, pid and message."""
     assert make_parser("syslog")(line) == expected
 
 
@@ -264,12 +264,12 @@ def test_syslog(line: str, expected: dict[str, str] | None) -> None:
     ],
 )
 def test_json(line: str, expected: dict[str, str] | None) -> None:
-    """Top-level keys of an object become fields; anything else is not parsed."""
+    """Top-level keys of an object become fields; any other line is not parsed."""
     assert make_parser("json")(line) == expected
 
 
 def test_regex_groups_become_fields() -> None:
-    """Named groups that took part in the match are the fields; the whole line must match."""
+    """Named groups with a match are the fields; the whole line must match."""
     parse = make_parser("regex", r"(?P<level>[A-Z]+) (?:\[(?P<thread>\w+)\] )?(?P<message>.*)")
     assert parse("INFO ready") == {"level": "INFO", "message": "ready"}
     assert parse("WARN [main] slow") == {"level": "WARN", "thread": "main", "message": "slow"}
@@ -287,7 +287,7 @@ def test_regex_groups_become_fields() -> None:
     ],
 )
 def test_bad_choice_of_parser_says_what_to_do(name: str, pattern: str | None, said: str) -> None:
-    """A parser that cannot be made is an error before anything is read."""
+    """An invalid parser or pattern is an error before anything is read."""
     with pytest.raises(InputError, match=said.replace("(", r"\(")):
         make_parser(name, pattern)
 
@@ -304,7 +304,7 @@ def test_bad_choice_of_parser_says_what_to_do(name: str, pattern: str | None, sa
     ],
 )
 def test_auto_finds_the_format_of_each_line(line: str, field: str) -> None:
-    """Lines of every format may stand in one file: each is taken apart by its own rules."""
+    """``auto`` detects the format of each line in a mixed file."""
     fields = make_parser("auto")(line)
     assert fields is not None
     assert field in fields
@@ -321,7 +321,7 @@ def test_auto_finds_the_format_of_each_line(line: str, field: str) -> None:
     ],
 )
 def test_auto_leaves_lines_of_no_format_to_text(line: str) -> None:
-    """A stack trace's lines, prose with an equals sign, and lines of log4j are of no format."""
+    """Lines of a stack trace, prose with an equals sign, and lines of log4j have no format."""
     assert make_parser("auto")(line) is None
 
 
@@ -346,7 +346,7 @@ def test_auto_leaves_lines_of_no_format_to_text(line: str) -> None:
     ],
 )
 def test_logfmt(line: str, expected: dict[str, str] | None) -> None:
-    """Words with values become fields, later ones without are flags; anything else is not parsed."""
+    """Words with values become fields, later words without are flags; any other line is not parsed."""
     assert make_parser("logfmt")(line) == expected
 
 
@@ -364,12 +364,12 @@ def test_logfmt(line: str, expected: dict[str, str] | None) -> None:
     ],
 )
 def test_delimited(line: str, expected: dict[str, str] | None) -> None:
-    """A value for each column, as RFC 4180 quotes them; a line with another number of values is not parsed."""
+    """A line has a value for each column, quoted as in RFC 4180; another number of values is not parsed."""
     assert make_parser("delimited", None, Values(",", ("a", "b", "c")))(line) == expected
 
 
 def test_header_names_columns_such_as_records_can_have() -> None:
-    """A byte order mark is none of a name; names that are taken, reserved or missing are changed, too long ones not."""
+    """Header names have no byte order mark; repeated, reserved and missing ones are changed, long ones refused."""
     assert header_names('\ufeffa;"b ;"" c";a;;__time__;'.encode(), ";") == ("a", 'b ;" c', "a_", "_", "__time___", "__")
     assert header_names(b'a,"b', ",") == ()
     assert header_names(b"a" * (MAX_NAME_BYTES + 1), ",") == ()
@@ -377,14 +377,14 @@ def test_header_names_columns_such_as_records_can_have() -> None:
 
 @pytest.mark.parametrize("given", ["", ",,", '"', "\n", "é"])
 def test_bad_delimiter_is_refused(given: str) -> None:
-    """The message says what one is."""
+    """An invalid delimiter is refused with the rule."""
     with pytest.raises(InputError, match="must be one ASCII character"):
         checked_delimiter(given)
 
 
 @pytest.mark.parametrize("given", ["tab", "\\t", "\t"])
 def test_tab_has_a_name(given: str) -> None:
-    """It is hard to type in a shell."""
+    """A tab can be written by name, as it is hard to type in a shell."""
     assert checked_delimiter(given) == "\t"
 
 
@@ -425,7 +425,7 @@ def test_no_line_makes_a_parser_raise(name: str, line: str) -> None:
 )
 @pytest.mark.parametrize("name", _NAMED)
 def test_no_line_makes_a_parser_slow(name: str, start: str, unit: str) -> None:
-    """A long hostile line costs time in proportion to its length: 200 kB within a second."""
+    """A long hostile line takes linear time: 200 kB within a second."""
     line = start + unit * (200_000 // len(unit))
     parse = make_parser(name, None, Values(",", ("a", "b")))
     began = time.thread_time()

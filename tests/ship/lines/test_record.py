@@ -1,4 +1,4 @@
-"""Records: what a line becomes, and that its bytes can always be had back."""
+"""The record of a line always allows to restore its bytes."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _TEXT = make_parser("text")
 
 
 def fields_of(line: Line, parser: Parser) -> dict[str, str]:
-    """The fields that are sent for a line."""
+    """Return the fields that are sent for a line."""
     return to_record(line, parser).fields(line, offset=True)
 
 
@@ -31,31 +31,31 @@ def test_line_is_kept_beside_its_fields() -> None:
 
 
 def test_line_of_another_format_is_shipped_as_text() -> None:
-    """A line the parser does not know has the fields of every line, and is counted as not parsed."""
+    """A line of another format is shipped as text, and counted as not parsed."""
     line = Line(0, 0, b"not json")
     assert fields_of(line, _JSON) == {"content": "not json", "__file_offset__": "0"}
     assert not to_record(line, _JSON).parsed
 
 
 def test_parser_text_leaves_no_line_unparsed() -> None:
-    """With the parser ``text`` every line is as parsed as it was asked to be."""
+    """With the parser ``text``, no line counts as unparsed."""
     assert to_record(Line(0, 0, b"anything"), _TEXT).parsed
 
 
 def test_empty_line_is_a_record_with_empty_content() -> None:
-    """An empty line is shipped: the number of records is the number of lines."""
+    """An empty line is shipped, so the number of records is the number of lines."""
     assert fields_of(Line(3, 0, b""), _TEXT)["content"] == ""
 
 
 def test_invalid_utf8_is_shown_escaped_and_kept_exactly() -> None:
-    r"""Bytes that are not UTF-8 appear as \xNN, and the line's exact bytes travel beside it."""
+    r"""Bytes that are not UTF-8 appear as \xNN, and the exact bytes are in ``content_base64``."""
     fields = fields_of(Line(0, 0, b"caf\xe9 \xc3\xa9"), _TEXT)
     assert fields["content"] == "caf\\xe9 é"
     assert content_bytes(fields) == b"caf\xe9 \xc3\xa9"
 
 
 def test_line_that_contains_an_escape_is_not_mistaken_for_one() -> None:
-    r"""A line that literally says \xe9 is valid text and comes back as it was."""
+    r"""A line that contains the text \xe9 is valid, and is restored unchanged."""
     fields = fields_of(Line(0, 0, b"caf\\xe9"), _TEXT)
     assert "content_base64" not in fields
     assert content_bytes(fields) == b"caf\\xe9"
@@ -63,14 +63,14 @@ def test_line_that_contains_an_escape_is_not_mistaken_for_one() -> None:
 
 @given(data=st.binary(max_size=100))
 def test_bytes_of_any_line_can_be_had_back(data: bytes) -> None:
-    """For any bytes the record gives them back, and every field can be encoded as UTF-8."""
+    """For any bytes, the record restores them, and every field can be encoded as UTF-8."""
     fields = fields_of(Line(0, 0, data), make_parser("auto"))
     assert content_bytes(fields) == data
     assert "".join(fields.values()).encode()
 
 
 def test_reserved_names_get_an_underscore() -> None:
-    """A parsed field never replaces one of the job's or LogHub's, nor another parsed one."""
+    """A parsed field never replaces one of the job, of LogHub, or another parsed one."""
     line = b'{"content":"c","content_":"d","__file_offset__":"p","__time__":1,"__tag__:x":"t","":"e"}'
     fields = fields_of(Line(0, 0, line), _JSON)
     assert fields["content"] == line.decode()
@@ -86,12 +86,12 @@ def test_reserved_names_get_an_underscore() -> None:
 
 
 def test_half_a_surrogate_pair_does_not_stop_the_line() -> None:
-    r"""JSON may spell \ud800, which no UTF-8 can carry: it is shown escaped."""
+    r"""A lone surrogate in JSON, which UTF-8 cannot encode, is escaped."""
     assert fields_of(Line(0, 0, b'{"a":"\\ud800"}'), _JSON)["a"] == "\\ud800"
 
 
 def test_field_name_longer_than_loghub_takes_makes_the_line_text() -> None:
-    """A name over the limit would have the whole batch refused; the line goes as text and is counted."""
+    """A field name over the limit makes the line text, instead of failing its batch."""
     line = b'{"' + b"k" * (MAX_NAME_BYTES + 1) + b'":1}'
     record = to_record(Line(0, 0, line), _JSON)
     assert not record.parsed
@@ -99,7 +99,7 @@ def test_field_name_longer_than_loghub_takes_makes_the_line_text() -> None:
 
 
 def test_piece_of_a_long_line_is_not_parsed() -> None:
-    """A piece says which one it is and is shipped as text, even if it looks like a whole."""
+    """A piece of a long line is shipped as text, with its number, and not parsed."""
     line = Line(0, 2, b'{"a":1}')
     assert fields_of(line, _JSON)["line_part"] == "2"
     assert "a" not in fields_of(line, _JSON)

@@ -1,4 +1,4 @@
-"""The time that a line tells: with date, year and zone, or not at all."""
+"""The time of a line is used only with date, year and zone."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ NOON = 1_706_702_400_000_000_000
     ],
 )
 def test_time_with_a_zone_is_known(text: str) -> None:
-    """ISO 8601, and as access logs write it."""
+    """Times with a zone are read, of ISO 8601 and of access logs."""
     assert LineTimes().reader()(text) == NOON
 
 
@@ -51,12 +51,12 @@ def test_time_with_a_zone_is_known(text: str) -> None:
     ],
 )
 def test_time_without_a_zone_or_out_of_range_is_none(text: str) -> None:
-    """Nothing is guessed, and nothing is taken that LogHub has no number for."""
+    """A time without a zone, or out of LogHub's range, is ignored."""
     assert LineTimes().reader()(text) is None
 
 
 def test_lines_of_a_block_have_their_own_times() -> None:
-    """Those in columns, those parsed one by one, and null for those that tell none."""
+    """The lines of a block have their own times, in columns and parsed one by one; other lines are null."""
     access = '192.0.2.1 - - [31/Jan/2024:12:00:00 +0000] "GET / HTTP/1.1" 200 -'
     lines = [access, '{"timestamp":"2024-01-31T12:00:00.5Z"}', "text", access.replace("12:", "13:", 1)]
     block = Block(0, "\n".join(lines).encode())
@@ -66,7 +66,7 @@ def test_lines_of_a_block_have_their_own_times() -> None:
 
 
 def test_first_field_that_a_line_has_counts() -> None:
-    """Each line by itself, whatever the others have; a time that cannot be read is none."""
+    """The first time field of each line is used; an unreadable time is none."""
     lines = ['{"timestamp":"2024-01-31T12:00:00Z"}', '{"time":"x","timestamp":"2024-01-31T12:00:00Z"}'] * 3
     batch = BlockColumns("json", None, offset=False, times=LineTimes()).batch(
         Block(0, "\n".join(lines).encode()), Figures()
@@ -87,7 +87,7 @@ def test_first_field_that_a_line_has_counts() -> None:
     ],
 )
 def test_named_zone_is_that_of_times_without_one(text: str, zone: str) -> None:
-    """A time that names its own zone keeps it."""
+    """The user's zone applies to times without one; others keep their zone."""
     times = LineTimes(zone)
     times.check()
     assert times.reader()(text) == NOON
@@ -105,7 +105,7 @@ def test_named_zone_is_that_of_times_without_one(text: str, zone: str) -> None:
     ],
 )
 def test_time_without_a_year_is_the_last_that_is_not_ahead(now: str, text: str, moment: datetime) -> None:
-    """Of syslog, with a zone that is named; a clock may be ahead by a day."""
+    """A time without a year is the latest one that is not in the future, with a tolerance of a day."""
     with freeze_time(now):
         assert LineTimes("+00:00").reader()(text) == int(moment.timestamp()) * 10**9
     line_times._reader.cache_clear()
@@ -124,7 +124,7 @@ def test_time_without_a_year_is_the_last_that_is_not_ahead(now: str, text: str, 
     ],
 )
 def test_named_format_is_the_only_one(text: str, zone: str | None, form: str) -> None:
-    """What is in another form tells no time."""
+    """With the user's format, times of other forms are ignored."""
     times = LineTimes(zone, form)
     times.check()
     read = times.reader()
@@ -145,7 +145,7 @@ def test_named_format_is_the_only_one(text: str, zone: str | None, form: str) ->
     ],
 )
 def test_nine_digits_after_the_second_are_kept(text: str, form: str | None) -> None:
-    """A time to the nanosecond stays one, in a column and of a single line, whatever form tells it."""
+    """Nine digits after the second are kept, in a column and for a single line, in every form."""
     times = LineTimes("UTC", form)
     line = json.dumps({"time": text}).encode()
     batch = BlockColumns("json", None, offset=False, times=times).batch(Block(0, line), Figures())
@@ -165,13 +165,13 @@ def test_nine_digits_after_the_second_are_kept(text: str, form: str | None) -> N
     ],
 )
 def test_zone_or_format_that_is_none_is_refused(zone: str | None, form: str | None, said: str) -> None:
-    """Before anything is read, with what is wrong."""
+    """An invalid zone or format is refused before anything is read."""
     with pytest.raises(InputError, match=re.escape(said)):
         LineTimes(zone, form).check()
 
 
 def test_columns_and_single_lines_tell_the_same() -> None:
-    """By the options of the command: a block that is text, and a line that is not."""
+    """Columns and single lines yield the same times."""
     options = ["--line-time-zone=Asia/Shanghai", "--line-time-format=%d.%m.%Y %H:%M", "--access-key-id=a"]
     target = ["--endpoint=http://e", "--project=project", "--logstore=store", "--access-key-secret=b"]
     job = job_of(parse_ship(["x.log", *options, *target, "--parser=json"]), {})

@@ -1,8 +1,8 @@
-"""Files of stores as they are: Hadoop's own file system, by WebHDFS and by its own protocol; OSS by its own client;
-Azure's by Microsoft's emulator.
+"""Files of real stores: Hadoop by WebHDFS and by its own protocol, OSS by its own client, Azure by Microsoft's
+emulator.
 
-A part of ``make soak``: it takes a JDK with Maven, npm, and what these and pip download into ``.bench``; minutes, the
-first time.
+A part of ``make soak``. It needs a JDK with Maven, npm, and packages that these and pip download into ``.bench``; the
+first run takes minutes.
 """
 
 import gzip
@@ -54,7 +54,7 @@ _COMMAND = "import sys; sys.path.append(sys.argv.pop(1)); from producer.cli impo
 
 
 def _installed(name: str, *packages: str) -> Path:
-    """A folder with packages from the index, made once."""
+    """Return a folder with packages from the index, made once."""
     target = FOLDER / f"stores-{name}"
     with locked(FOLDER), once(target, " ".join(packages).encode()) as needed:
         if needed:
@@ -65,7 +65,7 @@ def _installed(name: str, *packages: str) -> Path:
 
 @pytest.fixture
 def ship(server: LogHubServer) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Runs ``producer ship`` into the server."""
+    """Return a function that runs ``producer ship`` into the server."""
 
     def run(address: str, packages: Path, **environment: str) -> subprocess.CompletedProcess[str]:
         arguments = ["ship", *ship_arguments(server, address, "--engine=local", "--workers=2", "--parser=text")]
@@ -77,7 +77,7 @@ def ship(server: LogHubServer) -> Callable[..., subprocess.CompletedProcess[str]
 
 @pytest.fixture(scope="module")
 def hadoop(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[str, str]]:
-    """A name node with the files: where it is asked by RPC, and by HTTP."""
+    """Start a name node with the files, and yield its RPC and HTTP addresses."""
     if shutil.which("mvn") is None:
         pytest.skip("`mvn` was not found: Hadoop was not tried")
     jars = FOLDER / "hadoop"
@@ -102,7 +102,7 @@ def _read_line(java: subprocess.Popen[bytes]) -> str:
 
 
 def _put(url: str, data: bytes) -> None:
-    """Write a file: the name node says which data node takes it."""
+    """Write a file to the data node that the name node selects."""
     asked = {"op": "CREATE", "user.name": "root", "overwrite": "true"}
     where = requests.put(url, params=asked, allow_redirects=False, timeout=60).headers["Location"]
     requests.put(where, data=data, timeout=60).raise_for_status()
@@ -111,7 +111,7 @@ def _put(url: str, data: bytes) -> None:
 def test_hadoop_is_read_by_webhdfs(
     hadoop: tuple[str, str], server: LogHubServer, ship: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
-    """Below a directory, in ranges, and compressed; a file that is not there is said."""
+    """Files are read by WebHDFS from directories, in ranges and compressed; a missing file is reported."""
     _, http = hadoop
     done = ship(f"webhdfs://root@{http}/app", Path("/none"))
     assert done.returncode == 0, done.stderr
@@ -124,7 +124,7 @@ def test_hadoop_is_read_by_webhdfs(
 def test_hadoop_is_read_by_its_own_protocol(
     hadoop: tuple[str, str], server: LogHubServer, ship: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
-    """By the package hdfs-native, without Hadoop's own libraries."""
+    """Files are read by the package hdfs-native, without Hadoop's own libraries."""
     rpc, _ = hadoop
     packages = _installed("hadoop", "hdfs-native")
     done = ship(f"hdfs://{rpc}/app", packages)
@@ -138,7 +138,7 @@ def test_hadoop_is_read_by_its_own_protocol(
 def test_oss_is_read_by_its_own_client(
     server: LogHubServer, ship: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
-    """ossfs, from an endpoint on this machine: below a prefix, by a glob, in ranges; what is wrong is said."""
+    """ossfs reads below a prefix, by a glob and in ranges; errors are reported."""
     packages = _installed("oss", "ossfs")
     with oss_server("logs", FILES) as url:
         told = {"FSSPEC_OSS_KEY": OSS_KEY, "FSSPEC_OSS_SECRET": OSS_SECRET, "FSSPEC_OSS_ENDPOINT": url}
@@ -160,7 +160,7 @@ def test_oss_is_read_by_its_own_client(
 
 @pytest.fixture(scope="module")
 def azure() -> Iterator[tuple[str, Any]]:
-    """A container with the files: how it is asked, and a client of it."""
+    """Make a container with the files, and yield its environment and a client."""
     npm, node = shutil.which("npm"), shutil.which("node")
     if npm is None or node is None:
         pytest.skip("`npm` was not found: Azure was not tried")
@@ -196,7 +196,7 @@ def _container(asked: str) -> Any:
 def test_azure_is_read_by_its_own_client(
     azure: tuple[str, Any], server: LogHubServer, ship: Callable[..., subprocess.CompletedProcess[str]]
 ) -> None:
-    """adlfs: below a prefix, by a glob, in ranges, by each scheme and means; what is wrong is said within seconds."""
+    """adlfs reads below a prefix, by a glob and in ranges, with each scheme; errors are reported within seconds."""
     asked, _ = azure
     packages = _installed("azure", "adlfs")
     told = {"AZURE_STORAGE_CONNECTION_STRING": asked}
@@ -216,7 +216,7 @@ def test_azure_is_read_by_its_own_client(
     ):
         began = time.monotonic()
         done = ship(f"abfs://{path}", packages, **environment)
-        assert time.monotonic() - began < 60, path  # the client's own retries take four minutes
+        assert time.monotonic() - began < 60, path  # The client's own retries take four minutes.
         assert done.returncode == 2
         assert said in " ".join(done.stderr.split())
         assert AZURE_KEY.swapcase() not in done.stderr
@@ -225,7 +225,7 @@ def test_azure_is_read_by_its_own_client(
 
 @pytest.fixture
 def here(azure: tuple[str, Any], monkeypatch: pytest.MonkeyPatch) -> Iterator[Any]:
-    """The container, which this process reads, too."""
+    """Return the container, readable in this process, too."""
     asked, container = azure
     monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", asked)
     choose._files.cache_clear()
@@ -234,7 +234,7 @@ def here(azure: tuple[str, Any], monkeypatch: pytest.MonkeyPatch) -> Iterator[An
 
 
 def test_change_of_a_blob_is_seen_while_it_is_read(here: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """By its ETag: the size may be the same."""
+    """A changed blob of the same size is detected by its ETag."""
     monkeypatch.setattr(store, "_BLOCK_BYTES", 30_000)
     here.upload_blob("changing.log", FILES["app/a.log"])
     (file,) = find_files(["abfs://logs/changing.log"]).files
@@ -249,7 +249,7 @@ def test_change_of_a_blob_is_seen_while_it_is_read(here: Any, monkeypatch: pytes
 
 
 def test_blob_with_an_encoding_is_read_as_it_is_stored(here: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Azure's client would decompress what it gets: a part of a gzip file, which then is neither."""
+    """A blob with a content encoding is read as stored: decompressing a part of a gzip file would damage it."""
     from azure.storage.blob import ContentSettings
 
     monkeypatch.setattr(store, "_BLOCK_BYTES", 30_000)
@@ -259,7 +259,7 @@ def test_blob_with_an_encoding_is_read_as_it_is_stored(here: Any, monkeypatch: p
 
 
 def test_odd_names_of_blobs_are_found_and_read(here: Any) -> None:
-    """A glob that ends with ``?``, and names with the signs that addresses give a meaning."""
+    """A glob that ends with ``?``, and names with special characters of addresses, find their blobs."""
     names = ("a b", "p%41", "h#x", "q?y", "é", "plus+", "br[1]")
     for name in names:
         here.upload_blob(f"odd/{name}.log", f"{name}\n".encode())

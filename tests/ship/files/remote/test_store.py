@@ -1,4 +1,4 @@
-"""Files of an object store, by an S3 endpoint on this machine."""
+"""Files of an object store, from an S3 endpoint on this machine."""
 
 import bz2
 import gzip
@@ -46,7 +46,7 @@ def endpoint() -> Iterator[str]:
 
 @pytest.fixture
 def s3(endpoint: str, monkeypatch: pytest.MonkeyPatch) -> Any:
-    """A client of the endpoint, with an empty bucket; the environment is that of a user."""
+    """Return a client of the endpoint, with an empty bucket and the environment of a user."""
     for name in ("AWS_PROFILE", "AWS_SESSION_TOKEN", "AWS_DEFAULT_PROFILE"):
         monkeypatch.delenv(name, raising=False)
     for name, value in environment(endpoint).items():
@@ -76,7 +76,7 @@ def put(s3: Any, **objects: bytes) -> None:
 
 
 def test_objects_below_a_prefix_are_found_and_read_in_ranges(s3: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Each line once, also where a block ends before its range does."""
+    """Objects below a prefix are read in ranges, each line once, even if a block ends before its range."""
     monkeypatch.setattr(store, "_BLOCK_BYTES", 30_000)
     put(s3, app__a=TEXT, app__2024__b=b"b\n", app__binary=b"\0", app__empty=b"", other__c=b"c\n")
     for path in (f"s3://{BUCKET}/app", f"s3://{BUCKET}/app/"):
@@ -90,7 +90,7 @@ def test_objects_below_a_prefix_are_found_and_read_in_ranges(s3: Any, monkeypatc
 
 
 def test_object_that_is_replaced_is_said(s3: Any) -> None:
-    """By its ETag: the size may be the same."""
+    """A replaced object of the same size is detected by its ETag."""
     put(s3, a=TEXT)
     (file,) = find_files([f"s3://{BUCKET}/a"]).files
     assert "etag=" in file.version
@@ -103,7 +103,7 @@ def test_object_that_is_replaced_is_said(s3: Any) -> None:
 
 
 def test_bucket_or_object_that_is_not_there_is_said(s3: Any) -> None:
-    """Within seconds."""
+    """A missing bucket or object is reported within seconds."""
     began = time.monotonic()
     for path in ("s3://nobody/a.log", f"s3://{BUCKET}/no/such", "s3://nobody/*.log"):
         with pytest.raises(InputError, match=r"not found|no file matches"):
@@ -112,7 +112,7 @@ def test_bucket_or_object_that_is_not_there_is_said(s3: Any) -> None:
 
 
 def test_wrong_credentials_are_said_and_not_shown(s3: Any, endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """In words, within seconds, without the secret."""
+    """Rejected credentials are reported within seconds, without the secret."""
     put(s3, a=TEXT)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "another-secret-key")
     choose._files.cache_clear()
@@ -130,14 +130,14 @@ def test_wrong_credentials_are_said_and_not_shown(s3: Any, endpoint: str, monkey
 
 
 def set_authentication(endpoint: str, after: str) -> None:
-    """Have the endpoint check who asks, after so many requests."""
+    """Make the endpoint check credentials after a number of requests."""
     headers = {"Content-Type": "text/plain"}
     request = urllib.request.Request(f"{endpoint}/moto-api/reset-auth", after.encode(), headers, method="POST")
     urllib.request.urlopen(request).close()
 
 
 def test_nobody_at_the_endpoint_is_said_within_seconds(s3: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nobody waits for minutes to hear it."""
+    """An unreachable endpoint is reported within seconds."""
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     choose._files.cache_clear()
     began = time.monotonic()
@@ -159,7 +159,7 @@ def test_nobody_at_the_endpoint_is_said_within_seconds(s3: Any, monkeypatch: pyt
 def test_missing_package_is_named_with_how_to_install_it(
     path: str, install: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In the words of pip."""
+    """The error for a missing package has the pip command that installs it."""
     choose._files.cache_clear()
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(InputError, match=r"which is not installed: (PRODUCER_BUILD=pure )?pip install ") as raised:
@@ -168,7 +168,9 @@ def test_missing_package_is_named_with_how_to_install_it(
 
 
 def test_hadoop_is_asked_at_the_host_of_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
-    """webhdfs://HOST:PORT/path: below a directory, by a glob, in ranges, and compressed; without a host it is said."""
+    """WebHDFS uses the host of the address: below a directory, by a glob, in ranges and compressed; no host is an
+    error.
+    """
     monkeypatch.setattr(store, "_BLOCK_BYTES", 30_000)
     packed = {suffix: pack(b"packed\n") for suffix, pack in PACKERS.items()}
     files = {
@@ -190,7 +192,7 @@ def test_hadoop_is_asked_at_the_host_of_the_address(monkeypatch: pytest.MonkeyPa
 
 
 def test_question_mark_in_a_path_of_hadoop_is_no_query(monkeypatch: pytest.MonkeyPatch) -> None:
-    """fsspec drops what follows one in an address: a glob missed its files, and a name was another file's."""
+    """A ``?`` in a path of Hadoop is part of the name; fsspec would drop the text after it."""
     files = {"/app/a": b"another\n", "/app/a1.log": b"1\n", "/app/a?b.log": b"odd\n", "/app/a#c.log": b"odd\n"}
     choose._files.cache_clear()
     with webhdfs_server(files) as url:
@@ -202,7 +204,7 @@ def test_question_mark_in_a_path_of_hadoop_is_no_query(monkeypatch: pytest.Monke
 
 
 def test_name_that_a_package_would_shorten_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It would read another file, and say that it was this one."""
+    """A name that a package would shorten is refused, as the package would read another file."""
 
     class Shortening(fsspec.get_filesystem_class("memory")):  # type: ignore[misc]  # its class is found at run time
         protocol = "hdfs"
@@ -224,7 +226,7 @@ def test_name_that_a_package_would_shorten_is_refused(monkeypatch: pytest.Monkey
 
 
 def test_name_with_wildcards_that_is_there_is_that_file(s3: Any) -> None:
-    """As on a disk."""
+    """A name with wildcards that exists is that file, as on a disk."""
     put(s3, **{"app__b[1].log": b"1\n", "app__b1.log": b"2\n"})
     assert [file.path for file in find_files([f"s3://{BUCKET}/app/b[1].log"]).files] == [f"s3://{BUCKET}/app/b[1].log"]
     for pattern in ("b[0-9].log", "b?.log"):
@@ -234,7 +236,7 @@ def test_name_with_wildcards_that_is_there_is_that_file(s3: Any) -> None:
 
 
 def test_hadoops_own_protocol_without_its_libraries_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not the paths at which a library was looked for."""
+    """Without Hadoop's libraries the error names the package, not the paths searched for a library."""
     monkeypatch.setenv("ARROW_LIBHDFS_DIR", "/none")
     monkeypatch.setenv("JAVA_HOME", "/none")
     choose._files.cache_clear()
@@ -243,13 +245,13 @@ def test_hadoops_own_protocol_without_its_libraries_names_the_package(monkeypatc
 
 
 def test_time_of_a_file_is_its_version_in_each_spelling() -> None:
-    """Of Hadoop's three packages: without one --exactly-once would be refused, and a change not be seen."""
+    """The modification time of Hadoop's three packages is a version; without one, changes are not detected."""
     for name in ("modificationTime", "modification_time", "mtime"):
         assert version_of({"name": "/a", "size": 1, name: 7}) == f"{name.lower()}=7"
 
 
 class Accounts(fsspec.get_filesystem_class("memory")):  # type: ignore[misc]  # its class is found at run time
-    """What adlfs makes of addresses: an account is an option, and no part of a path."""
+    """A file system like adlfs: the account is an option, and no part of a path."""
 
     protocol = ("abfss", "az")
     asked: ClassVar[list[str]] = []
@@ -273,7 +275,7 @@ class Accounts(fsspec.get_filesystem_class("memory")):  # type: ignore[misc]  # 
 
 
 class Oss(fsspec.get_filesystem_class("memory")):  # type: ignore[misc]  # its class is found at run time
-    """What ossfs does: a size from a cache of listings, without which it fails, and a byte behind each range."""
+    """A file system like ossfs: sizes come from a cache of listings, and each range is a byte too long."""
 
     protocol = "oss"
     store: ClassVar[dict[str, Any]] = {}
@@ -298,7 +300,7 @@ class Oss(fsspec.get_filesystem_class("memory")):  # type: ignore[misc]  # its c
 
 
 def test_change_of_an_oss_file_is_seen_and_its_ranges_end_where_they_should(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever the package remembers of a listing; `make soak` asks the package itself."""
+    """Changes of an OSS file are detected despite the cache, and its ranges end correctly."""
     fsspec.register_implementation("oss", Oss, clobber=True)
     monkeypatch.setitem(store.STORES, "oss", ("fsspec", ""))
     choose._files.cache_clear()
@@ -311,7 +313,7 @@ def test_change_of_an_oss_file_is_seen_and_its_ranges_end_where_they_should(monk
 
 
 def test_found_address_keeps_its_account(monkeypatch: pytest.MonkeyPatch) -> None:
-    """container@account: a walk and a glob spell it as the user did, and the account is the one that is asked."""
+    """A found address keeps its account (``container@account``), as the user wrote it."""
     fsspec.register_implementation("abfss", Accounts, clobber=True)
     fsspec.register_implementation("az", Accounts, clobber=True)
     monkeypatch.setitem(store.STORES, "abfss", ("fsspec", ""))
@@ -325,7 +327,7 @@ def test_found_address_keeps_its_account(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_found_address_has_the_scheme_that_the_user_wrote(s3: Any) -> None:
-    """A prefix and a glob spell an address as the file itself is named, also by another name of the same store."""
+    """A found address has the scheme that the user wrote, even for a synonym of the store."""
     put(s3, app__a=b"a\n")
     for scheme in ("s3", "s3a"):
         address = f"{scheme}://{BUCKET}/app/a"

@@ -1,4 +1,4 @@
-"""Files of web servers: ranges where the server knows them, whole files where not, and reasons in words."""
+"""Files of web servers: ranges if the server supports them, else whole files; errors in plain words."""
 
 import base64
 import gzip
@@ -49,7 +49,7 @@ def plain(folder: Path) -> Iterator[str]:
 
 
 def read(found: Found, partition_bytes: int = 50_000) -> dict[str, bytes]:
-    """What is read of files in ranges, by path."""
+    """Return the content of files, read in ranges, by path."""
     return {
         file.path: b"".join(
             lines.data
@@ -62,7 +62,7 @@ def read(found: Found, partition_bytes: int = 50_000) -> dict[str, bytes]:
 
 
 def test_file_is_read_in_ranges(ranged: str) -> None:
-    """Each line of it once, wherever it is cut; also a compressed one."""
+    """A file is read in ranges, each line once, also a compressed one."""
     found = find_files([f"{ranged}/logs/a.log", f"{ranged}/logs/b.log.gz", f"{ranged}/logs/empty.log"])
     assert [(file.ranged, file.compression, file.size > 0) for file in found.files] == [
         (True, None, True),
@@ -73,7 +73,7 @@ def test_file_is_read_in_ranges(ranged: str) -> None:
 
 
 def test_server_without_ranges_sends_a_file_as_a_whole(plain: str) -> None:
-    """Such a file is one range, and comes once."""
+    """A file of a server without ranges is one range, and is read once."""
     found = find_files([f"{plain}/logs/a.log"])
     (file,) = found.files
     assert (file.ranged, file.size) == (False, len(TEXT))
@@ -82,7 +82,7 @@ def test_server_without_ranges_sends_a_file_as_a_whole(plain: str) -> None:
 
 
 def test_directory_that_a_server_lists_stands_for_the_files_below(plain: str) -> None:
-    """Without hidden and binary ones, which are told."""
+    """A listed directory yields the files below it; hidden and binary ones are reported."""
     found = find_files([f"{plain}/logs/"])
     assert [file.path.removeprefix(plain) for file in found.files] == [
         "/logs/a.log",
@@ -98,7 +98,7 @@ def test_directory_that_a_server_lists_stands_for_the_files_below(plain: str) ->
 
 
 def test_glob_is_looked_for_in_pages_of_links(plain: str) -> None:
-    """One star is of a folder, two cross them; what matches nothing is an error."""
+    """In a glob, one star stays in a folder, and two cross folders; no match is an error."""
     names = [file.path.rpartition("/")[2] for file in find_files([f"{plain}/logs/*.log"]).files]
     assert names == ["a.log", "empty.log"]
     assert len(find_files([f"{plain}/**/*.log"], exclude=["empty*"]).files) == 2
@@ -107,7 +107,7 @@ def test_glob_is_looked_for_in_pages_of_links(plain: str) -> None:
 
 
 def test_file_that_changes_while_it_is_read_is_said(folder: Path, ranged: str) -> None:
-    """Lines of two files would stand in one: the range fails, and the message says what it was and is."""
+    """A file that changes while it is read fails its range, and the error has the old and new version."""
     (file,) = find_files([f"{ranged}/logs/a.log"]).files
     reading = read_split(Split(file, 0, file.size), 10_000)
     next(reading)
@@ -123,7 +123,7 @@ def test_file_that_changes_while_it_is_read_is_said(folder: Path, ranged: str) -
 
 
 def test_address_is_shown_without_its_secrets(folder: Path, ranged: str) -> None:
-    """Password and signature are needed to read it, and stand in no path, tag or message."""
+    """Passwords and signatures are in no path, tag or message."""
     secret = ranged.replace("http://", "http://user:hunter2@")
     found = find_files([f"{secret}/logs/a.log?X-Amz-Signature=abcdef", f"{secret}/logs/a.log?X-Amz-Signature=ghi"])
     assert len(found.files) == 2
@@ -139,14 +139,14 @@ def test_address_is_shown_without_its_secrets(folder: Path, ranged: str) -> None
 
 
 def test_key_in_a_connection_string_is_not_shown(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Azure's environment variable has it among what is no secret."""
+    """The key in a connection string of Azure is not shown."""
     monkeypatch.setenv("AZURE_STORAGE_CONNECTION_STRING", "AccountName=mine;AccountKey=c2VjcmV0LXNlY3JldA==;X=y")
     said = address.without_secrets("bad: AccountKey=c2VjcmV0LXNlY3JldA== of mine", "abfs://logs/a")
     assert said == "bad: AccountKey=… of mine"
 
 
 def test_a_stores_address_is_shown_without_its_password() -> None:
-    """Users and hosts stay, and what only looks like one: a bucket's container, an at sign in a key."""
+    """The address of a store is shown without its password, but with users, hosts and an at sign in a key."""
     assert address.shown("webhdfs://me:hunter2@name.node:9870/logs/a.log") == "webhdfs://name.node:9870/logs/a.log"
     for plain in ("abfs://container@account.dfs/a:b.log", "s3://bucket/me:word@home.log", "hdfs://me@node/a"):
         assert address.shown(plain) == plain
@@ -163,7 +163,7 @@ def test_a_stores_address_is_shown_without_its_password() -> None:
     ],
 )
 def test_what_a_server_refuses_is_said_in_words(status: int, headers: dict[str, str], said: str) -> None:
-    """The status, and what to do."""
+    """The error of a refused request has the status and the remedy."""
     with answering(status, headers) as url:
         with pytest.raises(InputError) as raised:
             find_files([f"{url}/a.log"])
@@ -171,7 +171,7 @@ def test_what_a_server_refuses_is_said_in_words(status: int, headers: dict[str, 
 
 
 def test_credentials_of_a_web_server_come_from_netrc(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As documented: nothing secret has to stand in the address."""
+    """The credentials of a web server are read from ~/.netrc."""
     (tmp_path / "netrc").write_text("machine 127.0.0.1 login me password hunter2\n")
     wants = f"Basic {base64.b64encode(b'me:hunter2').decode()}"
     with answering(200, {"Content-Length": "5"}, b"line\n", wants=wants) as url:
@@ -190,7 +190,7 @@ def test_credentials_of_a_web_server_come_from_netrc(tmp_path: Path, monkeypatch
 def test_a_proxy_that_refuses_is_told_as_the_proxy(
     scheme: str, status: int, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Not as a server that is not there, or one that wants a password of its own."""
+    """A refusal by the proxy is reported as such, not as one by the server."""
     with answering(status, {"Content-Length": "0"}) as url:
         monkeypatch.setenv(f"{scheme}_proxy", url.replace("//", "//me:hidden@"))
         monkeypatch.setenv("no_proxy", "")
@@ -200,12 +200,12 @@ def test_a_proxy_that_refuses_is_told_as_the_proxy(
     assert "the proxy of the environment" in str(raised.value) or (scheme, status) == (
         "http",
         502,
-    )  # perhaps not its own
+    )  # The fault may not be its own.
     assert "hidden" not in str(raised.value)
 
 
 def test_nobody_at_the_address_is_said_at_once() -> None:
-    """Within seconds, and without a trace of the library."""
+    """An unreachable address is reported within seconds, without a trace of the library."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
     began = time.monotonic()
@@ -215,7 +215,7 @@ def test_nobody_at_the_address_is_said_at_once() -> None:
 
 
 def test_connection_that_ends_early_is_an_error() -> None:
-    """What was not sent is not taken for the end of the file."""
+    """A connection that ends early is an error, not the end of the file."""
     with answering(200, {"Content-Length": "20000"}, b"line\n" * 2000) as url:
         (file,) = find_files([f"{url}/a.log"]).files
         with pytest.raises(RemoteError, match="the connection ended before the file did"):
