@@ -1,7 +1,7 @@
 """A budget that all requests share: bytes of memory, or concurrent searches.
 
-A request for more units than are free queues, first in first out, so that small requests cannot starve a large one. The
-length of the queue and the wait are bounded. All of it runs on one event loop and needs no lock.
+A request that needs more units than are free waits in a queue, first in first out. So small requests cannot starve a
+large one. The length of the queue and the wait are bounded. All of it runs on one event loop and needs no lock.
 """
 
 from __future__ import annotations

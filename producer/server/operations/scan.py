@@ -1,7 +1,7 @@
 """GetLogs in scan mode: the logs that match the keywords, filtered by SPL.
 
 Its offsets count the logs that match the keywords, before the pipeline. The answer has the range of offsets scanned,
-and True if there are no more logs. A client continues from either end, forward or back.
+and says whether more logs follow. A client continues from either end, forward or back.
 """
 
 from __future__ import annotations

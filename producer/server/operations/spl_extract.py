@@ -275,7 +275,7 @@ def _items(text: str, signs: str) -> Iterator[int]:
         raise ValueError("another kind of value")
     end = _DECODER.raw_decode(text, at)[1]
     if _skip(text, end) < len(text):
-        raise ValueError("something stands behind it")
+        raise ValueError("more text follows the value")
     at = _skip(text, at + 1)
     while at < end - 1:
         yield at

@@ -1,8 +1,8 @@
 """Consumer groups: owners of a logstore's shards, and a checkpoint for each shard.
 
 A consumer's heartbeat lists the shards that it reads, and the answer lists the shards assigned to it. A consumer
-without a heartbeat for the group's timeout loses its shards. Shards are spread evenly, so that the numbers of two
-consumers differ by at most one.
+without a heartbeat for the group's timeout loses its shards. Shards are spread evenly: no consumer has two more than
+another.
 
 A consumer with too many shards gets an answer without them. They are assigned to another consumer only when the first
 one no longer lists them, so no shard has two readers. In a group that reads in order, shards from a split or merge stay
@@ -84,7 +84,8 @@ class ConsumerGroups:
             if group.name in names:
                 raise ApiError("ConsumerGroupAlreadyExist", f"consumer group {group.name} already exists")
             if len(names) >= MAX_GROUPS:
-                raise ApiError("ParameterInvalid", f"the logstore has {MAX_GROUPS} consumer groups, which are the most")
+                message = f"the logstore has {MAX_GROUPS} consumer groups, the limit: delete one first"
+                raise ApiError("ParameterInvalid", message)
             connection.execute(
                 "INSERT INTO consumer_groups (logstore, name, timeout, in_order) VALUES (?, ?, ?, ?)",
                 (logstore, group.name, group.timeout, group.in_order),
