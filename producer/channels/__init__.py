@@ -1,4 +1,4 @@
-"""Channels: where events wait, inside a transaction, from those who put to those who take."""
+"""Channels: transactional buffers for events between putting and taking threads."""
 
 from ..model.interfaces import Event, Stored
 from .file.channel import FileChannel

@@ -1,4 +1,4 @@
-"""What a channel counts: Flume's counters, and rates over about the last minute."""
+"""Counters: the counts of a channel, named as in Flume, and rates over about the last minute."""
 
 from __future__ import annotations
 
@@ -6,12 +6,12 @@ from ..runtime.clock import Clock
 
 #: The span of a rate, seconds.
 RATE_SPAN = 60.0
-#: What a rate is taken over at the very beginning, seconds: less would say nothing.
+#: The shortest span of a rate, seconds.
 LEAST_SPAN = 1.0
 
 
 class Rate:
-    """Events a second over the last one to two spans, or since the beginning where that is less."""
+    """Events per second over the last one to two spans, or since the start if that is less."""
 
     __slots__ = ("_before", "_clock", "_count", "_start", "_start_before")
 
@@ -21,7 +21,7 @@ class Rate:
         self._count = self._before = 0
 
     def add(self, amount: int, now: float) -> None:
-        """Count ``amount`` events at the moment ``now``."""
+        """Count ``amount`` events at the time ``now``."""
         if now - self._start >= RATE_SPAN:
             self._turn(now)
         self._count += amount
@@ -34,14 +34,14 @@ class Rate:
             self._start, self._count = now if idle else self._start + RATE_SPAN, 0
 
     def per_second(self) -> float:
-        """The rate at this moment."""
+        """Return the current rate."""
         now = self._clock.monotonic()
         self._turn(now)
         return (self._before + self._count) / max(now - self._start_before, LEAST_SPAN)
 
 
 class ChannelCounters:
-    """The sums of one channel; guarded by the channel's lock."""
+    """Counts of one channel; guarded by the channel's lock."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -51,9 +51,11 @@ class ChannelCounters:
         self._last_take: float | None = None
 
     def committed(self, puts: int, takes: int, now: float | None = None) -> None:
-        """Count a commit of so many events.
+        """Count a commit.
 
-        :param now: monotonic seconds; None to ask the clock.
+        :param puts: number of events put.
+        :param takes: number of events taken.
+        :param now: monotonic seconds; None to read the clock.
         """
         if now is None:
             now = self._clock.monotonic()
@@ -67,5 +69,5 @@ class ChannelCounters:
 
     @property
     def last_take_age(self) -> float | None:
-        """Seconds since the last committed take; None if there was none."""
+        """Return the seconds since the last committed take; None if there was none."""
         return None if self._last_take is None else self._clock.monotonic() - self._last_take

@@ -1,8 +1,7 @@
-"""The limits of a memory channel, and what an event counts for.
+"""Limits: the capacity of a memory channel, and the size at which an event counts.
 
-An event counts for its headers and its body, in UTF-8 and without Python's overhead, and for no less than its body and
-the share that ``byte_capacity_buffer_percentage`` sets aside for headers: with 20 %, bodies alone fill at most 80 % of
-``byte_capacity``.
+An event counts its headers and body in UTF-8, without Python's overhead. It counts at least its body plus the share of
+``byte_capacity_buffer_percentage`` for headers. So with 20 %, bodies alone fill at most 80 % of ``byte_capacity``.
 """
 
 from __future__ import annotations
@@ -15,20 +14,20 @@ from ..model.errors import ConfigError, InvalidArgumentError
 from ..model.interfaces import Event
 from ..model.options import check_all, option
 
-#: Puts, and takes, of one transaction; as of Flume's file channel.
+#: Default limit on the puts, or takes, of one transaction, as in Flume's file channel.
 TRANSACTION_CAPACITY = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Limits:
-    """Checked at construction.
+    """Limits of a memory channel, checked at construction.
 
-    :ivar capacity: events.
-    :ivar transaction_capacity: puts, and takes, of one transaction.
+    :ivar capacity: number of events.
+    :ivar transaction_capacity: number of puts, or takes, of one transaction.
     :ivar byte_capacity: bytes; None or 0 for no limit.
-    :ivar keep_alive: seconds.
+    :ivar keep_alive: default wait in seconds.
     :ivar byte_capacity_buffer_percentage: the share of ``byte_capacity`` for headers.
-    :ivar admit_larger: what has more bytes than ``byte_capacity`` is let in alone, and not refused.
+    :ivar admit_larger: True to admit a transaction larger than ``byte_capacity`` when the channel is empty.
     """
 
     capacity: int = option(least=1, unit="events")
@@ -45,15 +44,15 @@ class Limits:
             raise ConfigError("transaction_capacity", rule, self.transaction_capacity)
 
     def hold(self, events: int, size: int) -> bool:
-        """Whether so many events, of so many bytes, are within the limits."""
+        """True if this many events and bytes are within the limits."""
         return events <= self.capacity and (not self.byte_capacity or size <= self.byte_capacity)
 
     def could_hold(self, events: int, size: int) -> bool:
-        """Whether so much would be let in if nothing else were there."""
+        """True if they would fit into an empty channel."""
         return self.hold(events, 0 if self.admit_larger else size)
 
     def allow(self, used: int, events: int, used_bytes: int, size: int) -> bool:
-        """Whether so much may be added to what is in use; what does not grow is not asked about."""
+        """True if they may be added to what is in use; a count that does not grow is not checked."""
         if events > 0 and used + events > self.capacity:
             return False
         most = self.byte_capacity
@@ -66,9 +65,9 @@ def default_transaction_capacity(capacity: object) -> int:
 
 
 def event_sizes(events: Iterable[Event], buffer_percentage: int) -> list[int]:
-    """What each event counts for, bytes. Headers that those in a row share are measured once.
+    """Return the size of each event, bytes. Headers shared by consecutive events are measured once.
 
-    :raises InvalidArgumentError: not an event, or not made of text and bytes.
+    :raises InvalidArgumentError: not an event, or not of text and bytes.
     """
     sizes, share, headers, more = [], 100 - buffer_percentage, None, 0
     try:
@@ -83,14 +82,14 @@ def event_sizes(events: Iterable[Event], buffer_percentage: int) -> list[int]:
             real, least = size + more, -(-100 * size // share)
             sizes.append(real if real > least else least)
     except (AttributeError, TypeError) as error:
-        raise InvalidArgumentError(f"put: takes Events, of text as headers and bytes as body: {error}") from error
+        raise InvalidArgumentError(f"put: needs Events with text headers and a bytes body: {error}") from error
     return sizes
 
 
 def event_size(event: Event, buffer_percentage: int) -> int:
-    """What one event counts for, bytes.
+    """Return the size of one event, bytes.
 
-    :raises InvalidArgumentError: as :func:`event_sizes`.
+    :raises InvalidArgumentError: not an event, or not of text and bytes.
     """
     try:
         headers, body = event.headers, event.body
@@ -103,7 +102,7 @@ def event_size(event: Event, buffer_percentage: int) -> int:
             return size if size > least else least
     except (AttributeError, TypeError):
         pass
-    return event_sizes((event,), buffer_percentage)[0]  # which says what is wrong
+    return event_sizes((event,), buffer_percentage)[0]  # raises the error
 
 
 def _headers_size(headers: Mapping[str, str | None]) -> int:
@@ -116,7 +115,7 @@ def _headers_size(headers: Mapping[str, str | None]) -> int:
 
 
 def first_within(sizes: Iterable[int], most: int) -> int:
-    """How many of the first are at most ``most`` together: at least one."""
+    """Return how many of the first sizes add up to at most ``most``; at least one."""
     total = number = 0
     for size in sizes:
         total += size

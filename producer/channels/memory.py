@@ -1,18 +1,17 @@
-"""MemoryChannel: events in the memory of the process, at full speed; what it holds dies with the process.
+"""MemoryChannel: events in the memory of the process, at full speed; they are lost with the process.
 
-**Order.** A commit numbers its puts; the queue is always sorted by these numbers. Takes leave at the head, and a
-rollback puts them back where their numbers belong, so that any number of rollbacks, in any order, restores the first
-order.
+**Order.** A commit numbers its puts, and the queue is always sorted by these numbers. Takes leave at the head. A
+rollback returns events to their places by number, so that any sequence of rollbacks restores the original order.
 
-**Room** is taken at commit, for what the transaction adds in the balance: puts less takes, in events and in bytes. The
-events in use are those queued and those taken, so that this number cannot drift; the bytes change in the same breath.
-What an event counts for is said in :mod:`.limits`; it gives back what it counted for at its put.
+**Capacity** is taken at commit, for the net change of the transaction: puts less takes, in events and in bytes. The
+events in use are those queued plus those taken, so that this count cannot drift; the bytes change together with them.
+:mod:`.limits` defines the size of an event; it releases the size that it counted at its put.
 
-**Waiting** is described in :mod:`.turns`.
+**Waiting** calls queue as described in :mod:`.turns`.
 
-**Fork.** In a child the channel is empty and works; the parent's events, and its transactions, stay the parent's.
+**Fork.** In a child the channel is empty and works. The parent keeps its events and transactions.
 
-The file is long because everything that one lock guards stands in it.
+The file is long because it holds everything that one lock guards.
 """
 
 from __future__ import annotations
@@ -46,71 +45,69 @@ from .turns import Turns
 
 _log = get_logger("loghub.channels.memory")
 
-#: Events. Flume's 100 is known to be too small: a few batches that are late, and commits fail.
+#: Default capacity, events. Flume's 100 is too small: commits fail as soon as a few batches are late.
 CAPACITY = 100_000
-#: Bytes, as ``total_size_in_bytes`` of a producer. Flume takes 80 % of the Java heap, but Python's heap has no bound.
+#: Default, bytes, as a producer's ``total_size_in_bytes``. Flume uses 80 % of the Java heap; Python has no heap limit.
 BYTE_CAPACITY = 100 * 1024 * 1024
-#: The empty places before the head are removed when they are at least so many, and half of all.
+#: Empty places before the head are removed when they are at least this many, and half of all.
 _EMPTY_PLACES = 1024
 
-#: Sequence number, bytes that it counts for, the event as it was put, and the monotonic time of its commit.
+#: Sequence number, size in bytes, the event as put, and the monotonic time of its commit.
 _Entry = tuple[int, int, Event, float]
 
 _numbers = itertools.count(1)
 
 
 class MemoryTransaction(BaseTransaction):
-    """See :class:`~producer.model.interfaces.Transaction`; several threads may use one at once.
+    """A transaction of a memory channel; several threads may use it at once.
 
-    One that is dropped while it is open is rolled back at the next use of its channel.
+    One that is dropped while open is rolled back at the next use of its channel.
 
-    :ivar epoch: how many forks the channel had seen at its beginning.
-    :ivar ended: it was committed or rolled back; guarded, like what follows, by the channel's lock.
-    :ivar committed: it was committed.
+    :ivar epoch: number of forks that the channel had seen when it was made.
+    :ivar ended: True if committed or rolled back; guarded, like the next one, by the channel's lock.
+    :ivar committed: True if committed.
     """
 
-    ended = True  # for a finalizer, if the constructor was interrupted
+    ended = True  # for __del__, if the constructor was interrupted
 
     def __init__(self, channel: MemoryChannel, epoch: int) -> None:
-        self._channel_name, self._state_lock = channel._name, threading.Lock()  # as its base does, without the call
+        self._channel_name, self._state_lock = channel._name, threading.Lock()  # the base's constructor, inlined
         self._channel = channel
         self.epoch = epoch
         self.puts: list[Event] = []
-        self.sizes: list[int] = []  # what each of the puts counts for
+        self.sizes: list[int] = []  # size of each put
         self.taken: dict[int, _Entry] = {}
         self.taken_bytes = 0
         self.ended = self.committed = False
 
     def end(self) -> None:
-        """End it, and let go of what it holds."""
+        """End it, and release what it holds."""
         self.ended = True
         self.puts, self.sizes, self.taken, self.taken_bytes = [], [], {}, 0
 
     @property
     def put_bytes(self) -> int:
-        """What its puts count for."""
+        """Return the size of its puts."""
         return sum(self.sizes)
 
     @property
     def balance(self) -> tuple[int, int]:
-        """Events, and bytes, that its commit adds to the channel: puts less takes."""
+        """Return the events and bytes that its commit adds to the channel: puts less takes."""
         return len(self.puts) - len(self.taken), self.put_bytes - self.taken_bytes
 
     def put(self, event: Event) -> None:
-        """See :class:`~producer.model.interfaces.Transaction`."""
         if self.state is not OPEN:
             raise self._wrong_order("put")
         self._channel._put_one(self, event)
 
     def put_many(self, events: Iterable[Event]) -> None:
-        """See :class:`~producer.model.interfaces.Transaction`."""
         if isinstance(events, list | tuple) and len(events) == 1:
             self.put(events[0])
         else:
             super().put_many(events)
 
     def wrong_order(self, call: str) -> TransactionStateError:
-        """The error of a call that came after the end."""
+        """Build the error of a call after the end."""
         return self._wrong_order(call)
 
     def _do_put(self, events: Sequence[Event]) -> None:
@@ -126,7 +123,6 @@ class MemoryTransaction(BaseTransaction):
         self._channel._give_back(self, events)
 
     def commit(self, timeout: float | None = None) -> Stored:
-        """See :class:`~producer.model.interfaces.Transaction`."""
         if self._channel._commit_at_once(self, COMPLETED):
             return Stored.MEMORY
         return super().commit(timeout)
@@ -140,9 +136,9 @@ class MemoryTransaction(BaseTransaction):
         return Stored.MEMORY
 
     def rollback(self) -> None:
-        """See :class:`~producer.model.interfaces.Transaction`; it ends a commit that waits in another thread.
+        """Undo the puts and takes; a commit that waits in another thread ends.
 
-        :raises TransactionStateError: it was committed, as by another thread that was faster.
+        :raises TransactionStateError: it was committed, for instance by another thread.
         """
         self._move(COMPLETED, "rollback")
         self._do_rollback()
@@ -156,25 +152,24 @@ class MemoryTransaction(BaseTransaction):
 
 
 class MemoryChannel:
-    """Events in a list, and the rules by which transactions change it; a :class:`~producer.model.interfaces.Channel`.
+    """A channel in memory. Implements :class:`~producer.model.interfaces.Channel`.
 
     Pickling carries the configuration; the copy is empty.
 
-    :param capacity: events, queued and taken ones together.
-    :param transaction_capacity: puts, and takes, that one transaction holds; at most ``capacity``. None is 10,000,
+    :param capacity: the number of events, queued and taken ones together.
+    :param transaction_capacity: limit on the puts, or takes, of one transaction, at most ``capacity``; None for 10,000,
         or ``capacity`` if that is less. A ``take`` of more returns as many as the transaction can hold.
-    :param byte_capacity: bytes, counted as :mod:`.limits` says; None or 0 for no limit.
-    :param admit_larger: a transaction that puts more bytes than ``byte_capacity`` is let in when nothing else is there,
-        and not refused.
-    :param byte_capacity_buffer_percentage: the share of them that is set aside for headers, 0 to 99.
-    :param keep_alive: seconds that a commit waits for room, a take for events and a resize for takes, unless the call
-        says otherwise.
-    :param name: for messages and statistics; by default ``memory-`` and a number.
-    :param clock: the time; the system's by default.
-    :raises ConfigError: a value out of range.
+    :param byte_capacity: limit in bytes, counted as :mod:`.limits` says; None or 0 for no limit.
+    :param byte_capacity_buffer_percentage: the share of ``byte_capacity`` for headers, 0 to 99.
+    :param keep_alive: default wait in seconds, of a commit for capacity, a take for events and a resize for takes.
+    :param admit_larger: True to admit a transaction larger than ``byte_capacity`` when the channel is empty, instead of
+        refusing it.
+    :param name: the name in messages and statistics; by default ``memory-`` and a number.
+    :param clock: the source of time; the system's by default.
+    :raises ConfigError: an option is invalid.
     """
 
-    #: See :class:`~producer.model.interfaces.Channel`.
+    #: False: :meth:`close` loses the events.
     survives_close = False
 
     def __init__(
@@ -209,9 +204,9 @@ class MemoryChannel:
         watch_fork(self, Stage.CHANNELS)
 
     def _start_empty(self) -> None:
-        # Guards all that changes, here and in the transactions; not held while a thread waits.
+        # Guards all mutable state, here and in the transactions; no waiting thread holds it.
         self._lock = OwnedLock()
-        self._queue: list[Any] = []  # of _Entry; the places before _head are empty
+        self._queue: list[Any] = []  # of _Entry; places before _head are empty
         self._head = 0
         self._taken = 0
         self._bytes = 0
@@ -219,46 +214,46 @@ class MemoryChannel:
         self._counters = ChannelCounters(self._clock)
         self._turns = Turns(self._clock, self._lock, self._tidy)
         self._rooms, self._takers = self._turns.rooms, self._turns.takers
-        self._orphans: deque[MemoryTransaction] = deque()  # appended to without the lock
+        self._orphans: deque[MemoryTransaction] = deque()  # dropped transactions; appended without the lock
 
     @property
     def name(self) -> str:
-        """For messages and statistics."""
+        """Return the name for messages and statistics."""
         return self._name
 
     @property
     def transaction_capacity(self) -> int:
-        """Puts, and takes, that one transaction holds."""
+        """Return the limit on the puts, or takes, of one transaction."""
         return self._limits.transaction_capacity
 
     @property
     def keep_alive(self) -> float:
-        """Seconds that calls wait unless they say otherwise."""
+        """Return the default wait in seconds."""
         return self._limits.keep_alive
 
     @property
     def synced_sequence(self) -> int:
-        """Always -1: nothing is on a disk."""
+        """Return -1: nothing is on a disk."""
         return -1
 
     def transaction(self) -> MemoryTransaction:
-        """A new transaction.
+        """Return a new transaction.
 
         :raises ChannelClosedError: the channel is closed.
         """
         if self._closed:
-            self._must_be_open()
+            self._check_open()
         return MemoryTransaction(self, self._epoch)
 
     def sync(self, timeout: float | None = None) -> None:  # noqa: ARG002  # the protocol's
-        """Return at once: memory cannot be made any safer.
+        """Return at once: memory cannot be synced.
 
         :raises ChannelClosedError: the channel is closed.
         """
-        self._must_be_open()
+        self._check_open()
 
     def _number_from(self, first: int) -> None:
-        """Give the next put the sequence number ``first``, or the one that it would have had if that is higher."""
+        """Number the next put at least ``first``."""
         with self._lock:
             self._first = first
             self._next = max(self._next, first)
@@ -271,15 +266,16 @@ class MemoryChannel:
         transaction_capacity: int | None = None,
         keep_alive: float | None = None,
     ) -> bool:
-        """Change limits while the channel is in use: all that are given, or none. Nothing that is stored is lost.
+        """Change limits while the channel is in use: all given ones, or none. No event is lost.
 
-        If more is stored than the new limits allow, it waits for takes, up to ``keep_alive`` (the new one); commits
-        that come meanwhile and want room wait behind it.
+        If the channel holds more than the new limits allow, the call waits for takes, up to the new ``keep_alive``.
+        Commits that need capacity meanwhile wait behind it.
 
-        :param capacity: as in the constructor, and so are the others; None leaves a limit as it is.
-        :param byte_capacity: 0 for no limit.
-        :returns: False if too much was stored for all that time: nothing was changed, and the log says why.
-        :raises ConfigError: a value out of range.
+        :param capacity: the new value, as in the constructor; None leaves a limit unchanged. The same holds for the
+            others.
+        :param byte_capacity: bytes; 0 for no limit.
+        :returns: False if the channel held too much for all that time: nothing was changed, and the log says why.
+        :raises ConfigError: a value is invalid.
         :raises ChannelClosedError: the channel is closed.
         """
         given = {"capacity": capacity, "transaction_capacity": transaction_capacity, "keep_alive": keep_alive}
@@ -288,7 +284,7 @@ class MemoryChannel:
             changed["byte_capacity"] = byte_capacity or None
         limits = dataclasses.replace(self._limits, **changed)
         with self._lock:
-            self._must_be_open()
+            self._check_open()
         resized, held = False, (0, 0)
 
         def attempt() -> bool:
@@ -300,12 +296,12 @@ class MemoryChannel:
 
         self._turns.perform(attempt, self._rooms, limits.keep_alive, queues=False)
         if not resized:
-            self._must_be_open()
-            self._say_not_resized(limits, *held)
+            self._check_open()
+            self._log_not_resized(limits, *held)
         return resized
 
     def stats(self) -> ChannelStats:
-        """What the channel holds and has done; in a child, since the fork."""
+        """Return what the channel holds and has done; in a child, since the fork."""
         with self._lock:
             self._turns.serve()
             counters, size, limits = self._counters, self._size, self._limits
@@ -340,10 +336,10 @@ class MemoryChannel:
         self.close()
 
     def close(self) -> None:
-        """Give up the channel and what it holds; who waits gets ChannelClosedError. May be called again.
+        """Close the channel and discard its events. Waiting calls raise ChannelClosedError. May be called again.
 
-        Of transactions still open only ``rollback`` and ``close`` can be called. How many committed events are lost is
-        logged, once.
+        Open transactions only permit ``rollback`` and ``close`` then. The number of committed events lost is logged
+        once.
         """
         with self._lock:
             lost = self._used
@@ -355,7 +351,6 @@ class MemoryChannel:
             _log.warning("channel %s: closed with %s lost", self._name, what)
 
     def _renew_in_child(self) -> None:
-        """See :class:`~producer.runtime.forks.Forkable`."""
         self._epoch += 1
         self._start_empty()
 
@@ -367,12 +362,12 @@ class MemoryChannel:
     def __repr__(self) -> str:
         return f"<MemoryChannel {self._name}: {self._used} of {counted(self._limits.capacity, 'event')}>"
 
-    # What transactions ask for.
+    # Called by transactions.
 
     def _put(self, transaction: MemoryTransaction, events: Sequence[Event]) -> None:
         sizes = event_sizes(events, self._buffer_percentage)
         with self._lock:
-            self._must_be_usable(transaction, "put")
+            self._check_usable(transaction, "put")
             self._counters.put_attempts += len(sizes)
             if len(transaction.puts) + len(sizes) > self._limits.transaction_capacity:
                 raise TransactionFullError(self._name, "puts", self._limits.transaction_capacity)
@@ -380,12 +375,12 @@ class MemoryChannel:
             transaction.puts += events
 
     def _put_one(self, transaction: MemoryTransaction, event: Event) -> None:
-        """As :meth:`_put`, faster."""
+        """Put one event, faster than :meth:`_put`."""
         size = event_size(event, self._buffer_percentage)
         with self._lock:
             puts = transaction.puts
             if self._closed or transaction.ended or transaction.epoch != self._epoch:
-                self._must_be_usable(transaction, "put")
+                self._check_usable(transaction, "put")
             self._counters.put_attempts += 1
             if len(puts) >= self._limits.transaction_capacity:
                 raise TransactionFullError(self._name, "puts", self._limits.transaction_capacity)
@@ -399,9 +394,9 @@ class MemoryChannel:
             if self._orphans:
                 self._turns.serve()
             if self._closed or transaction.ended or transaction.epoch != self._epoch:
-                self._must_be_usable(transaction, "take")
+                self._check_usable(transaction, "take")
             self._counters.take_attempts += 1
-            self._must_hold_another(transaction)
+            self._check_not_full(transaction)
             entries = [] if self._takers else self._take_now(transaction, count, max_bytes)
         if not entries:
             entries = self._take_in_turn(transaction, count, max_bytes, timeout)
@@ -421,13 +416,13 @@ class MemoryChannel:
             return bool(entries) or transaction.ended or self._is_full(transaction)
 
         self._turns.perform(attempt, self._takers, self._limits.keep_alive if timeout is None else timeout)
-        if not entries:  # perhaps closed, or ended or filled by another thread
+        if not entries:  # the channel may be closed, or another thread ended or filled the transaction
             with self._lock:
-                self._must_be_usable(transaction, "take")
-                self._must_hold_another(transaction)
+                self._check_usable(transaction, "take")
+                self._check_not_full(transaction)
         return entries
 
-    def _must_hold_another(self, transaction: MemoryTransaction) -> None:
+    def _check_not_full(self, transaction: MemoryTransaction) -> None:
         if self._is_full(transaction):
             raise TransactionFullError(self._name, "takes", self._limits.transaction_capacity)
 
@@ -436,9 +431,9 @@ class MemoryChannel:
 
     def _acknowledge(self, transaction: MemoryTransaction, events: Sequence[Event]) -> None:
         with self._lock:
-            self._must_be_usable(transaction, "acknowledge")
+            self._check_usable(transaction, "acknowledge")
             entries = self._find(transaction.taken, events)
-            size = self._let_go(transaction, entries)
+            size = self._remove_taken(transaction, entries)
             self._taken -= len(entries)
             self._bytes -= size
             self._counters.committed(0, len(entries))
@@ -446,24 +441,24 @@ class MemoryChannel:
 
     def _give_back(self, transaction: MemoryTransaction, events: Sequence[Event]) -> None:
         with self._lock:
-            self._must_be_usable(transaction, "give_back")
+            self._check_usable(transaction, "give_back")
             known = {event.sequence for event in events}
             self._put_back(transaction, list(filter(lambda entry: entry[0] in known, transaction.taken.values())))
             self._turns.serve()
 
     def _find(self, taken: dict[int, _Entry], events: Sequence[Event]) -> list[_Entry]:
-        """The entries of ``events``, each of which must be among ``taken`` and be named once."""
+        """Return the entries of ``events``, each of which must be in ``taken`` and be named once."""
         entries = [taken.get(event.sequence, _NOTHING) for event in events if event.sequence is not None]
         if len({entry[0] for entry in entries}) < len(events) or _NOTHING in entries:
             message = (
                 f"acknowledge: of {counted(len(events), 'event')}, some were not taken in this transaction, were "
-                "acknowledged before, or are in the list twice; none of them was acknowledged now"
+                "acknowledged before, or are in the list twice: none of them was acknowledged"
             )
             raise ChannelError(self._name, message)
         return entries
 
     def _commit_at_once(self, transaction: MemoryTransaction, state: TransactionState) -> bool:
-        """Commit if no other call waits for what it changes; True if it did. The transaction is in ``state`` then."""
+        """Commit, unless another call waits or there is no capacity; True if committed, in ``state`` then."""
         with self._lock:
             if self._orphans:
                 self._turns.serve()
@@ -477,18 +472,18 @@ class MemoryChannel:
             return done or transaction.state is not OPEN or not self._limits.could_hold(*transaction.balance)
 
         with self._lock:
-            self._must_be_of_now(transaction)
+            self._check_epoch(transaction)
             events, size = transaction.balance
         started = self._clock.monotonic()
         wait = self._limits.keep_alive if timeout is None else timeout
         self._turns.perform(attempt, self._rooms, wait, queues=events > 0 or size > 0)
         if not transaction.committed:
-            self._must_be_open()
-            raise self._why_not(transaction, self._clock.monotonic() - started)
+            self._check_open()
+            raise self._commit_error(transaction, self._clock.monotonic() - started)
 
-    def _why_not(self, transaction: MemoryTransaction, waited: float) -> ChannelError:
+    def _commit_error(self, transaction: MemoryTransaction, waited: float) -> ChannelError:
         with self._lock:
-            if transaction.ended or transaction.state is not OPEN:  # by another thread, meanwhile
+            if transaction.ended or transaction.state is not OPEN:  # ended by another thread
                 return transaction.wrong_order("commit")
             self._counters.put_errors += 1
             wanted, wanted_bytes = transaction.balance
@@ -513,11 +508,11 @@ class MemoryChannel:
             self._turns.serve()
 
     def _orphan(self, transaction: MemoryTransaction) -> None:
-        """Have it rolled back soon. Garbage is collected anywhere, also where this thread holds the lock."""
+        """Schedule a rollback. The garbage collector calls it at any point, even while this thread holds the lock."""
         self._orphans.append(transaction)
         self._turns.look_again()
 
-    # What changes the channel; all with the lock.
+    # Changes of the channel, all with the lock held.
 
     def _take_now(self, transaction: MemoryTransaction, count: int, max_bytes: int | None) -> list[_Entry]:
         if self._head >= _EMPTY_PLACES and 2 * self._head >= len(self._queue):
@@ -542,8 +537,8 @@ class MemoryChannel:
         return entries
 
     def _commit_now(self, transaction: MemoryTransaction, state: TransactionState) -> bool:
-        """Commit if there is room; True if it did."""
-        if transaction.ended or transaction.state is not OPEN:  # another thread rolls it back
+        """Commit if there is capacity; True if committed."""
+        if transaction.ended or transaction.state is not OPEN:  # another thread is rolling it back
             return False
         puts, takes, limits = len(transaction.puts), len(transaction.taken), self._limits
         size = transaction.put_bytes - transaction.taken_bytes
@@ -563,25 +558,25 @@ class MemoryChannel:
         return True
 
     def _roll_back(self, transaction: MemoryTransaction) -> None:
-        """Put its takes back. Those of before a close or a fork are gone."""
+        """Return its takes to the queue, unless a close or a fork has discarded them."""
         if transaction.epoch == self._epoch and not self._closed:
             self._put_back(transaction, list(transaction.taken.values()))
         transaction.end()
 
     def _put_back(self, transaction: MemoryTransaction, back: list[_Entry]) -> None:
-        """Put some of what it has taken back to where their numbers belong."""
+        """Return some of its takes to their places by number."""
         if not back:
             return
         head, queue = self._head, self._queue
         end = bisect_left(queue, max(back), head)
         queue = [*sorted(back + queue[head:end]), *queue[end:]]
-        self._let_go(transaction, back)
+        self._remove_taken(transaction, back)
         self._queue, self._head = queue, 0
         self._taken -= len(back)
 
     @staticmethod
-    def _let_go(transaction: MemoryTransaction, entries: list[_Entry]) -> int:
-        """Take entries from what a transaction has taken; their bytes."""
+    def _remove_taken(transaction: MemoryTransaction, entries: list[_Entry]) -> int:
+        """Remove entries from a transaction's takes; return their bytes."""
         gone, size = {entry[0] for entry in entries}, sum([entry[1] for entry in entries])
         left = {sequence: entry for sequence, entry in transaction.taken.items() if sequence not in gone}
         transaction.taken = left
@@ -589,16 +584,16 @@ class MemoryChannel:
         return size
 
     def _tidy(self) -> None:
-        """Roll back the transactions that were dropped while they were open."""
+        """Roll back the transactions that were dropped while open."""
         while self._orphans:
             transaction = self._orphans.popleft()
             if not transaction.ended:
                 self._roll_back(transaction)
 
-    def _say_not_resized(self, limits: Limits, events: int, size: int) -> None:
+    def _log_not_resized(self, limits: Limits, events: int, size: int) -> None:
         _log.warning(
             "channel %s: not resized to capacity %d and byte_capacity %s: after %.3f s (keep_alive) it still held %s "
-            "of %s. Take them, and resize again",
+            "of %s. Take some, then resize again",
             self._name,
             limits.capacity,
             limits.byte_capacity or "without limit",
@@ -615,25 +610,25 @@ class MemoryChannel:
     def _used(self) -> int:
         return self._size + self._taken
 
-    # Who may.
+    # Checks.
 
-    def _must_be_open(self) -> None:
+    def _check_open(self) -> None:
         if self._closed:
             raise ChannelClosedError(self._name, "it is closed")
 
-    def _must_be_of_now(self, transaction: MemoryTransaction) -> None:
-        self._must_be_open()
+    def _check_epoch(self, transaction: MemoryTransaction) -> None:
+        self._check_open()
         if transaction.epoch != self._epoch:
             message = "the transaction was begun before this process was forked and is the parent's: make a new one"
             raise ChannelClosedError(self._name, message)
 
-    def _must_be_usable(self, transaction: MemoryTransaction, call: str) -> None:
-        self._must_be_of_now(transaction)
+    def _check_usable(self, transaction: MemoryTransaction, call: str) -> None:
+        self._check_epoch(transaction)
         if transaction.ended:
             raise transaction.wrong_order(call)
 
 
-#: Stands for what was not found.
+#: Stands for an entry that was not found.
 _NOTHING: _Entry = (-1, 0, Event(), 0.0)
 
 

@@ -1,8 +1,8 @@
-"""Room: how many events, and how many bytes, may be in a channel; first come, first served.
+"""Room: the capacity of a channel in events and bytes, granted first come, first served.
 
-It has no lock of its own: a channel guards it by the lock that guards its queue, so that room and content change
-together. Waiting happens outside that lock, in a :class:`~producer.runtime.clock.WaitingRoom`. A claim that can never
-fit would hold up the line until its owner drops it: callers refuse it before.
+It has no lock of its own: the lock of the channel's queue guards it, so that capacity and content change together.
+Threads wait outside that lock, in a :class:`~producer.runtime.clock.WaitingRoom`. A claim that can never fit would
+block the line, so callers refuse it first.
 """
 
 from __future__ import annotations
@@ -12,10 +12,10 @@ from collections.abc import Callable
 
 
 class Claim:
-    """A request for room.
+    """A request for capacity.
 
-    :ivar granted: True if its owner has the room.
-    :ivar over: True if its owner needs neither room nor place any more, and may not have dropped it yet.
+    :ivar granted: True if its owner has the capacity.
+    :ivar over: True if its owner no longer needs it, even if :meth:`Room.drop` has not been called yet.
     """
 
     __slots__ = ("events", "granted", "over", "size")
@@ -26,12 +26,12 @@ class Claim:
 
 
 class Room:
-    """The limits of one channel, and who has claimed what of them. Every method is called with the channel's lock held.
+    """Limits and claims of one channel. Every method is called with the channel's lock held.
 
-    :param capacity: events.
+    :param capacity: number of events.
     :param byte_capacity: bytes; None for no limit.
-    :param admit_larger: let in alone what has more.
-    :param stored: what the channel holds: events, and bytes.
+    :param stored: returns the events and bytes in the channel.
+    :param admit_larger: True to admit a larger claim when the channel is empty.
     """
 
     def __init__(
@@ -49,22 +49,22 @@ class Room:
 
     @property
     def used(self) -> tuple[int, int]:
-        """Events and bytes in use: stored, or granted."""
+        """Return the events and bytes in use: stored or granted."""
         events, size = self._stored()
         return events + self._granted, size + self._granted_bytes
 
     @property
     def waiting(self) -> int:
-        """Claims in line."""
+        """Return the number of waiting claims."""
         return sum(not claim.over for claim in self._line)
 
     def could_hold(self, claim: Claim) -> bool:
-        """Whether it would fit if nothing else were there."""
+        """True if the claim would fit into an empty channel."""
         most = self.byte_capacity
         return claim.events <= self.capacity and (most is None or claim.size <= most or self._admit_larger)
 
     def grant(self, claim: Claim) -> bool:
-        """Grant a claim, unless others are before it in line or there is too little room; True if it is granted."""
+        """Grant a claim, unless others are before it or there is too little capacity; True if it is granted."""
         line = self._line
         while line and line[0].over:
             line.popleft()
@@ -83,7 +83,7 @@ class Room:
         return True
 
     def drop(self, claim: Claim) -> None:
-        """Give up its room, or its place in the line; may be called again."""
+        """Release a claim's capacity, or its place in the line; may be called again."""
         claim.over = True
         if claim.granted:
             claim.granted = False
@@ -93,7 +93,7 @@ class Room:
             self._line.remove(claim)
 
     def _fits(self, claim: Claim, events: int, size: int) -> bool:
-        """Whether there is enough beside what is in use."""
+        """True if the claim fits beside the events and bytes in use."""
         if claim.events and events + claim.events > self.capacity:
             return False
         if not claim.size or self.byte_capacity is None or size + claim.size <= self.byte_capacity:

@@ -1,21 +1,21 @@
-"""SpillableChannel: memory first, and another channel, such as a file channel, for what memory does not hold.
+"""SpillableChannel: a memory channel with an overflow, such as a file channel.
 
-**Order.** Puts go to memory until it is full. From then on they go to the overflow, until the overflow is empty again,
-with no take from it left open; so whatever is in memory is older than whatever is in the overflow, and takes empty the
-memory first. The puts of one transaction go to one of the two, whole, and a ``take`` returns events of one of them. Of
-commits that overlap in time either may come first.
+**Order.** Puts go to memory until it is full. From then on they go to the overflow, until the overflow is empty and has
+no open take. So events in memory are always older than events in the overflow, and takes empty the memory first. The
+puts of one transaction go to one of the two, whole, and a ``take`` returns events of one of them. Commits that overlap
+in time may come in either order.
 
-**Guarantee.** It is that of the place where the puts went, and ``commit`` says which: :attr:`Stored.MEMORY
-<producer.model.interfaces.Stored.MEMORY>` for what is lost with the process, also by ``close``; what the overflow
-says for what went there. So an event is either fast or safe, and only a load that memory cannot hold is safe: who needs
-every event to survive uses a file channel alone.
+**Guarantee.** It is that of the place where the puts went, which ``commit`` returns. :attr:`Stored.MEMORY
+<producer.model.interfaces.Stored.MEMORY>` is lost with the process, and also by ``close``; the overflow keeps its own
+guarantee. So an event is either fast or safe, and only load that memory cannot hold is safe. If every event must
+survive, use a file channel alone.
 
-**Sequence numbers** of events in memory begin at :data:`MEMORY_NUMBERS`, those of events in the overflow are its own;
-each of the two increases. ``synced_sequence`` is the overflow's and never covers an event in memory.
+**Sequence numbers** in memory begin at :data:`MEMORY_NUMBERS`; the overflow has its own. Each of the two sequences
+increases. ``synced_sequence`` is the overflow's and never covers an event in memory.
 
-**Fork.** In a child the memory is empty; the overflow does what it does in a child.
+**Fork.** In a child the memory is empty, and the overflow behaves as it does alone.
 
-The file is long because the rule that keeps the order concerns every call, and stands in one place.
+The file is long because the rule that keeps the order concerns every call.
 """
 
 from __future__ import annotations
@@ -43,18 +43,17 @@ from .limits import event_sizes
 from .memory import MemoryChannel
 from .transaction import BaseTransaction
 
-#: The sequence numbers of events in memory begin here, above those of any other channel; LogHub takes numbers up to
-#: 2**63, and the agent needs 4096 of them for each event.
+#: The first sequence number in memory, above those of any other channel. LogHub permits numbers up to 2**63, and the
+#: agent needs 4096 for each event.
 MEMORY_NUMBERS = 2**50
 
 
 class SpillableTransaction(BaseTransaction):
-    """See :class:`~producer.model.interfaces.Transaction`. It either puts or takes, for an overflow may refuse both
-    at once.
+    """A transaction of a spillable channel; it puts or takes, because an overflow may refuse both together.
 
-    :ivar puts: not committed yet; guarded, like what follows, by the channel's lock.
-    :ivar putting: what the puts were last tried with.
-    :ivar parts: the takes, by where they are from.
+    :ivar puts: uncommitted puts; guarded, like the others, by the channel's lock.
+    :ivar putting: the inner transaction of the last try to commit the puts.
+    :ivar parts: the inner transactions of the takes, by channel.
     """
 
     def __init__(self, channel: SpillableChannel, epoch: int) -> None:
@@ -67,11 +66,10 @@ class SpillableTransaction(BaseTransaction):
 
     @property
     def last_sequence(self) -> int | None:
-        """See :class:`~producer.model.interfaces.Transaction`."""
         return None if self.putting is None else self.putting.last_sequence
 
     def _do_put(self, events: Sequence[Event]) -> None:
-        event_sizes(events, 0)  # or else bad ones would be refused at commit
+        event_sizes(events, 0)  # refuses invalid events now, not at commit
         self._channel._put(self, events)
 
     def _do_take(self, count: int, max_bytes: int | None, timeout: float | None) -> list[Event]:
@@ -93,20 +91,20 @@ class SpillableTransaction(BaseTransaction):
 
 
 class SpillableChannel:
-    """Events in memory as long as there is room, and behind them in another channel; a
-    :class:`~producer.model.interfaces.Channel`.
+    """A channel that keeps events in memory while there is capacity, and then in another channel.
 
-    Both channels belong to this one: others shall not use them, and :meth:`close` closes them.
+    It implements :class:`~producer.model.interfaces.Channel`. Both channels belong to it: do not use them directly.
+    :meth:`close` closes them.
 
-    :param memory: used first. Puts of a transaction are limited by its ``transaction_capacity``, takes by those of
-        both; a take waits for its ``keep_alive``.
-    :param overflow: used when the memory is full. A commit waits for its room; its ``transaction_capacity`` shall not
-        be less than the memory's.
-    :param name: for messages and statistics; by default the names of both.
-    :param clock: the time; the system's by default.
+    :param memory: the channel used first. Its ``transaction_capacity`` limits the puts of a transaction; both channels'
+        limit the takes. A take waits for its ``keep_alive``.
+    :param overflow: the channel used when memory is full. A commit waits for its capacity. Its ``transaction_capacity``
+        should be at least the memory's.
+    :param name: the name in messages and statistics; by default the names of both.
+    :param clock: the source of time; the system's by default.
     """
 
-    #: See :class:`~producer.model.interfaces.Channel`.
+    #: False: :meth:`close` loses the events in memory.
     survives_close = False
 
     def __init__(
@@ -122,49 +120,50 @@ class SpillableChannel:
         watch_fork(self, Stage.CHANNELS)
 
     def _start(self) -> None:
-        # Guards all that follows, and the transactions; not held while one of the two channels is called.
+        # Guards the fields below and the transactions; not held during calls of the two channels.
         self._lock = OwnedLock()
         self._counters = ChannelCounters(self._clock)
-        self._takers = WaitingRoom(self._clock, LOOK_AGAIN)  # of those who wait for events
-        self._spilling = True  # whether the overflow may hold anything; looked up when it matters
-        self._spills = 0  # commits to the overflow that were begun
-        self._spills_open = 0  # those of them that have not ended
+        self._takers = WaitingRoom(self._clock, LOOK_AGAIN)  # of calls that wait for events
+        self._spilling = True  # True if the overflow may hold events; checked when needed
+        self._spills = 0  # commits to the overflow begun
+        self._spills_open = 0  # commits to the overflow in progress
 
     @property
     def name(self) -> str:
-        """For messages and statistics."""
+        """Return the name for messages and statistics."""
         return self._name
 
     @property
     def synced_sequence(self) -> int:
-        """The overflow's."""
+        """Return the overflow's sequence number up to which all events are on the disk."""
         return self._overflow.synced_sequence
 
     @property
     def _passed_through(self) -> int:
-        """The overflow's: events up to this sequence number may come behind later ones; -1 if it knows of none."""
+        """Return the overflow's number up to which events may come after later ones; -1 for none."""
         return int(getattr(self._overflow, "_passed_through", -1))
 
     def transaction(self) -> SpillableTransaction:
-        """A new transaction.
+        """Return a new transaction.
 
         :raises ChannelClosedError: the channel is closed.
         """
-        self._must_be_open()
+        self._check_open()
         return SpillableTransaction(self, self._epoch)
 
     def sync(self, timeout: float | None = None) -> None:
-        """Wait until what is in the overflow is as safe as it can be made; what is in memory stays there.
+        """Sync the overflow; events in memory stay there.
 
-        :param timeout: seconds; None is for ever.
+        :param timeout: seconds; None for no limit.
         """
-        self._must_be_open()
+        self._check_open()
         self._overflow.sync(timeout)
 
     def stats(self) -> ChannelStats:
-        """The sums of both channels; attempts and errors are counted here, once for each.
+        """Return the sums of both channels; attempts and errors are counted once, here.
 
-        ``oldest_event_age`` and ``last_take_age`` are of the channel where events come from, and went from, last.
+        ``oldest_event_age`` is that of the memory, or of the overflow if the memory is empty. ``last_take_age`` is the
+        lower one of the two.
         """
         memory, overflow = self._memory.stats(), self._overflow.stats()
         parts = (memory, overflow)
@@ -207,9 +206,7 @@ class SpillableChannel:
         self.close()
 
     def close(self) -> None:
-        """Close both channels: what is in memory is lost, and said to be; what is in the overflow is as safe as it is
-        there.
-        """
+        """Close both channels: events in memory are lost and logged, those in the overflow stay there."""
         with self._lock:
             self._closed = True
         self._takers.wake_all()
@@ -219,7 +216,6 @@ class SpillableChannel:
             self._overflow.close()
 
     def _renew_in_child(self) -> None:
-        """See :class:`~producer.runtime.forks.Forkable`."""
         self._epoch += 1
         self._start()
 
@@ -234,15 +230,15 @@ class SpillableChannel:
     def _put(self, transaction: SpillableTransaction, events: Sequence[Event]) -> None:
         most = self._memory.transaction_capacity
         with self._lock:
-            self._must_be_of_now(transaction)
-            self._must_not_mix(transaction.parts, "put", "takes")
+            self._check_epoch(transaction)
+            self._check_not_mixed(transaction.parts, "put", "takes")
             self._counters.put_attempts += len(events)
             if len(transaction.puts) + len(events) > most:
                 raise TransactionFullError(self._name, "puts", most)
             transaction.puts += events
 
     def _commit_puts(self, transaction: SpillableTransaction, timeout: float | None) -> Stored:
-        self._must_be_of_now(transaction)
+        self._check_epoch(transaction)
         try:
             stored = self._put_somewhere(transaction, timeout)
         except ChannelError:
@@ -261,7 +257,7 @@ class SpillableChannel:
         return self._spill(transaction, timeout)
 
     def _must_spill(self) -> bool:
-        """Whether the overflow holds anything, or will; only while it does not may puts go to memory."""
+        """True if the overflow holds events, or will; only otherwise may puts go to memory."""
         with self._lock:
             if not self._spilling or self._spills_open:
                 return self._spilling
@@ -297,8 +293,8 @@ class SpillableChannel:
         self, transaction: SpillableTransaction, count: int, max_bytes: int | None, timeout: float | None
     ) -> list[Event]:
         with self._lock:
-            self._must_be_of_now(transaction)
-            self._must_not_mix(transaction.puts, "take", "puts")
+            self._check_epoch(transaction)
+            self._check_not_mixed(transaction.puts, "take", "puts")
             self._counters.take_attempts += 1
         try:
             wait = self._memory.keep_alive if timeout is None else timeout
@@ -323,7 +319,7 @@ class SpillableChannel:
             return bool(events)
 
         self._takers.wait_until(taken_now, Deadline.after(self._clock, None if timeout == math.inf else timeout))
-        self._takers.wake_one()  # there may be more
+        self._takers.wake_one()  # there may be more events
         return events
 
     def _take_now(self, transaction: SpillableTransaction, count: int, max_bytes: int | None) -> list[Event]:
@@ -331,14 +327,14 @@ class SpillableChannel:
         try:
             events = self._part(transaction, self._memory).take(count, max_bytes=max_bytes, timeout=0.0)
         except TransactionFullError:
-            if self._memory.stats().size:  # these are first; the overflow, where there is room, has to wait
+            if self._memory.stats().size:  # these come first, even if the overflow's transaction has capacity
                 raise
         if not events and self._spilling:
             events = self._part(transaction, self._overflow).take(count, max_bytes=max_bytes, timeout=0.0)
         return events
 
     def _part(self, transaction: SpillableTransaction, channel: Channel) -> Transaction:
-        self._must_be_of_now(transaction)
+        self._check_epoch(transaction)
         part = transaction.parts.get(channel)
         if part is not None:
             return part
@@ -346,7 +342,7 @@ class SpillableChannel:
         new.begin()
         with self._lock:
             part = transaction.parts.setdefault(channel, new)
-        if part is not new:  # another thread was faster
+        if part is not new:  # another thread has added one meanwhile
             new.rollback()
             new.close()
         return part
@@ -363,14 +359,14 @@ class SpillableChannel:
     def _by_channel(
         self, transaction: SpillableTransaction, events: Sequence[Event]
     ) -> list[tuple[Channel, list[Event]]]:
-        self._must_be_of_now(transaction)
+        self._check_epoch(transaction)
         late = [event for event in events if event.sequence is None or event.sequence < MEMORY_NUMBERS]
         early = [event for event in events if event.sequence is not None and event.sequence >= MEMORY_NUMBERS]
         return [(channel, some) for channel, some in ((self._overflow, late), (self._memory, early)) if some]
 
     def _commit_takes(self, transaction: SpillableTransaction) -> Stored:
-        """The overflow first, for it may fail, and leave everything as it was."""
-        self._must_be_of_now(transaction)
+        """Commit the overflow first, because it may fail and must leave everything unchanged then."""
+        self._check_epoch(transaction)
         stored = Stored.MEMORY
         for channel in (self._overflow, self._memory):
             part = transaction.parts.get(channel)
@@ -392,23 +388,23 @@ class SpillableChannel:
     def _roll_back_part(transaction: SpillableTransaction, channel: Channel) -> None:
         part = transaction.parts.pop(channel, None)
         if part is not None:
-            with suppress(TransactionStateError):  # committed after all, by a commit that raised
+            with suppress(TransactionStateError):  # a commit that raised has committed
                 part.rollback()
                 part.close()
 
-    # Who may.
+    # Checks.
 
-    def _must_be_open(self) -> None:
+    def _check_open(self) -> None:
         if self._closed:
             raise ChannelClosedError(self._name, "it is closed")
 
-    def _must_be_of_now(self, transaction: SpillableTransaction) -> None:
-        self._must_be_open()
+    def _check_epoch(self, transaction: SpillableTransaction) -> None:
+        self._check_open()
         if transaction.epoch != self._epoch:
             message = "the transaction was begun before this process was forked and is the parent's: make a new one"
             raise ChannelClosedError(self._name, message)
 
-    def _must_not_mix(self, other: object, call: str, others: str) -> None:
+    def _check_not_mixed(self, other: object, call: str, others: str) -> None:
         if other:
             message = f"{call}() in a transaction that has {others}: use one for puts and another one for takes"
             raise TransactionStateError(self._name, message)

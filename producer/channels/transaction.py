@@ -1,4 +1,4 @@
-"""The life of a transaction, the same for every channel.
+"""BaseTransaction: the states of a transaction, the same for every channel.
 
 ::
 
@@ -6,8 +6,8 @@
      │               └───rollback──►    │                  ▲
      └──────────────────close──────────────────────────────┘
 
-A ``commit`` that raises leaves the transaction OPEN: it may be tried again, or rolled back. A ``rollback`` that raises
-has happened all the same. Any other order raises :class:`~producer.model.errors.TransactionStateError`.
+A ``commit`` that raises leaves the transaction OPEN: it may be retried or rolled back. A ``rollback`` takes effect even
+if it raises. Any other order raises :class:`~producer.model.errors.TransactionStateError`.
 """
 
 from __future__ import annotations
@@ -26,21 +26,21 @@ from ..text.printable import described
 
 
 class TransactionState(enum.Enum):
-    """Where a transaction is."""
+    """State of a transaction."""
 
     NEW = "new"
     OPEN = "open"
     COMPLETED = "completed"
     CLOSED = "closed"
 
-    # Each is one object; of an enumeration the hash is else taken of its name, by a function in Python.
+    # The default hash of an enum is computed in Python from its name; this one is faster.
     __hash__ = object.__hash__
 
 
-#: Asked of their class, Python 3.11 looks each up by a call.
+#: Module globals: in Python 3.11 access through the enum class costs a call.
 NEW, OPEN, COMPLETED, CLOSED = TransactionState
 
-#: From each state, where a transaction may go next.
+#: Permitted next states of each state.
 TRANSITIONS: dict[TransactionState, frozenset[TransactionState]] = {
     NEW: frozenset({OPEN, CLOSED}),
     OPEN: frozenset({COMPLETED}),
@@ -50,14 +50,15 @@ TRANSITIONS: dict[TransactionState, frozenset[TransactionState]] = {
 
 
 class BaseTransaction(ABC):
-    """The states of a transaction, and what may be called in each; a channel supplies the ``_do`` methods, which are
-    called in state OPEN only.
+    """The states of a transaction, and the calls permitted in each.
+
+    A channel implements the ``_do`` methods, which are called in state OPEN only.
 
     :param channel: the channel's name, for messages.
     """
 
     state: TransactionState = NEW
-    _ending: int | None = None  # the thread that commits; set under _state_lock
+    _ending: int | None = None  # id of the committing thread; set under _state_lock
     _last_sequence: int | None = None
 
     def __init__(self, channel: str) -> None:
@@ -66,11 +67,10 @@ class BaseTransaction(ABC):
 
     @property
     def last_sequence(self) -> int | None:
-        """See :class:`~producer.model.interfaces.Transaction`."""
         return self._last_sequence
 
     def begin(self) -> None:
-        """See :class:`~producer.model.interfaces.Transaction`.
+        """Open the transaction.
 
         :raises TransactionStateError: it was begun before.
         """
@@ -80,17 +80,14 @@ class BaseTransaction(ABC):
             self.state = OPEN
 
     def put(self, event: Event) -> None:
-        """See :class:`~producer.model.interfaces.Transaction`."""
         self.put_many((event,))
 
     def put_many(self, events: Iterable[Event]) -> None:
-        """See :class:`~producer.model.interfaces.Transaction`."""
         if self.state is not OPEN:
             raise self._wrong_order("put")
         self._do_put(events if isinstance(events, list | tuple) else list(events))
 
     def take(self, count: int = 1, *, max_bytes: int | None = None, timeout: float | None = None) -> list[Event]:
-        """See :class:`~producer.model.interfaces.Transaction`."""
         if self.state is not OPEN:
             raise self._wrong_order("take")
         if count.__class__ is not int or count < 1:
@@ -100,17 +97,14 @@ class BaseTransaction(ABC):
         return self._do_take(count, max_bytes, timeout)
 
     def acknowledge(self, events: Sequence[Event]) -> None:
-        """See :class:`~producer.model.interfaces.Transaction`."""
-        self._must_be_open("acknowledge")
+        self._check_open("acknowledge")
         self._do_acknowledge(events)
 
     def give_back(self, events: Sequence[Event]) -> None:
-        """See :class:`~producer.model.interfaces.Transaction`."""
-        self._must_be_open("give_back")
+        self._check_open("give_back")
         self._do_give_back(events)
 
     def commit(self, timeout: float | None = None) -> Stored:
-        """See :class:`~producer.model.interfaces.Transaction`."""
         self._end_alone("commit")
         try:
             stored = self._do_commit(timeout)
@@ -120,9 +114,9 @@ class BaseTransaction(ABC):
         return stored
 
     def rollback(self) -> None:
-        """See :class:`~producer.model.interfaces.Transaction`.
+        """Undo the puts and takes.
 
-        :raises TransactionStateError: another thread commits it: that may have happened already.
+        :raises TransactionStateError: another thread is committing it, or has committed it.
         """
         with self._state_lock:
             self._must_be_alone("rollback")
@@ -130,7 +124,7 @@ class BaseTransaction(ABC):
         self._do_rollback()
 
     def _end_alone(self, call: str) -> None:
-        """One thread commits the transaction; another one that tries meanwhile is refused."""
+        """Reserve the end of the transaction for this thread; other threads that try are refused."""
         with self._state_lock:
             self._must_be_alone(call)
             self._ending = threading.get_ident()
@@ -138,23 +132,23 @@ class BaseTransaction(ABC):
     def _must_be_alone(self, call: str) -> None:
         if self._ending is not None and self._ending != threading.get_ident():
             raise TransactionStateError(self._channel_name, f"{call}() while another thread commits the transaction")
-        self._must_be_open(call)
+        self._check_open(call)
 
     def _have_committed(self) -> None:
-        """The commit has happened, and nobody can undo it; another thread may have ended it before this was said."""
+        """Record the commit, unless another thread has ended the transaction meanwhile."""
         with self._state_lock:
             if self.state is OPEN:
                 self.state = COMPLETED
 
     def close(self) -> None:
-        """See :class:`~producer.model.interfaces.Transaction`.
+        """Close the transaction.
 
         :raises TransactionStateError: it is open: commit or roll back first.
         """
         self._move(CLOSED, "close")
 
     def __enter__(self) -> Self:
-        with self._state_lock:  # as begin, without the call
+        with self._state_lock:  # begin(), inlined
             if self.state is not NEW:
                 raise self._wrong_order("begin")
             self.state = OPEN
@@ -169,17 +163,17 @@ class BaseTransaction(ABC):
         finally:
             try:
                 if self.state is OPEN:
-                    with suppress(TransactionStateError):  # committed after all, by a commit that raised
+                    with suppress(TransactionStateError):  # a commit that raised has committed
                         self.rollback()
             finally:
                 if self.state is COMPLETED:
                     self.close()
 
     def _commit_at_end(self) -> None:
-        """Of a ``with`` block; it may close the transaction, too."""
+        """Commit at the end of a ``with`` block; may also close the transaction."""
         self.commit()
 
-    def _must_be_open(self, call: str) -> None:
+    def _check_open(self, call: str) -> None:
         if self.state is not OPEN:
             raise self._wrong_order(call)
 

@@ -1,7 +1,7 @@
-"""Turns: calls that wait in line for room or for events.
+"""Turns: calls that wait in line for capacity or for events.
 
-A thread that changes the channel serves both lines: it does for the calls in front what they wait for, and wakes their
-threads. So a call that comes later is never faster.
+A thread that changes the channel serves both lines: it does the work of the calls in front, and wakes their threads. So
+a later call never overtakes an earlier one.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from ..runtime.clock import LOOK_AGAIN, Clock, Deadline, WaitingRoom
 
 
 class Turn:
-    """A call that waits for the channel.
+    """A waiting call.
 
-    :ivar attempt: does the call's work if that is possible now, on any thread, with the channel's lock held. It returns
-        True if there is nothing left to wait for.
-    :ivar queues: True if the call goes behind those in line; a call that takes nothing from them need not.
-    :ivar over: True if there is nothing left to wait for: it was done, can never be done, or the call has ended.
+    :ivar attempt: does the call's work if possible, on any thread, with the channel's lock held; True if nothing is
+        left to wait for.
+    :ivar queues: True if the call waits behind earlier ones; a call that takes nothing from them need not.
+    :ivar over: True if nothing is left to wait for: the work is done, can never be done, or the call has ended.
     """
 
     __slots__ = ("attempt", "over", "queues", "room")
@@ -32,14 +32,14 @@ class Turn:
         self.room = WaitingRoom(clock, LOOK_AGAIN)
 
 
-#: The turns in line, in the order of their calls.
+#: Waiting calls, in order.
 Line = deque[Turn]
 
 
 class Turns:
-    """Two lines: calls that wait for room, and calls that wait for events.
+    """Two lines: calls that wait for capacity, and calls that wait for events.
 
-    :param lock: the channel's lock; it guards the lines, and no thread holds it while it waits.
+    :param lock: the channel's lock; it guards the lines, and no waiting thread holds it.
     :param tidy: called with the lock held before the lines are served.
     """
 
@@ -49,7 +49,7 @@ class Turns:
         self.takers: Line = deque()
 
     def perform(self, attempt: Callable[[], bool], line: Line, timeout: float, *, queues: bool = True) -> None:
-        """Attempt a call's work now, or in its turn within ``timeout`` seconds."""
+        """Do a call's work now, or in its turn within ``timeout`` seconds."""
         turn = Turn(attempt, self._clock, queues=queues)
         try:
             with self._lock:
@@ -72,14 +72,14 @@ class Turns:
         return turn.over
 
     def _leave(self, turn: Turn, line: Line) -> None:
-        turn.over = True  # the lock may be refused, or the wait for it interrupted: serve() removes it then
+        turn.over = True  # if taking the lock raises, serve() removes it
         with self._lock:
             if turn in line:
                 line.remove(turn)
             self.serve()
 
     def serve(self) -> None:
-        """Do what is possible for the calls in line; called with the lock held, after every change."""
+        """Do the work of waiting calls, as far as possible; called with the lock held, after every change."""
         self._tidy()
         while self._serve_line(self.rooms) or self._serve_line(self.takers):
             pass
@@ -99,7 +99,7 @@ class Turns:
 
     @property
     def waiting(self) -> int:
-        """Calls that wait for room."""
+        """Return the number of calls that wait for capacity."""
         return sum(not turn.over for turn in self.rooms)
 
     def dismiss(self) -> None:
@@ -109,6 +109,6 @@ class Turns:
         self.serve()
 
     def look_again(self) -> None:
-        """Let the first call that waits for events serve the lines; takes no lock: a finalizer may call it."""
+        """Wake the first call that waits for events, which serves the lines; takes no lock: finalizers call it."""
         for turn in tuple(self.takers)[:1]:
             turn.room.wake_all()

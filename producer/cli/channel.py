@@ -15,7 +15,7 @@ import time
 from collections.abc import Sequence
 from itertools import islice
 
-from ..channels.file.recovery.inspection import DirectoryReport, examine, look_at_events
+from ..channels.file.recovery.inspection import DirectoryReport, examine, inspect_events
 from ..channels.file.recovery.repair import repair
 from ..channels.file.store.encryption import FileKeys, KeyProvider, check_available
 from ..model.errors import ChannelKeyError, ProducerError
@@ -110,7 +110,7 @@ def _verify(args: argparse.Namespace) -> int:
 def _agents(args: argparse.Namespace) -> AgentReport | None:
     """What is there of an agent's; nothing if its events are encrypted, and a key is missing."""
     try:
-        events = look_at_events(_directory(args), data_directories=_data(args), keys=_keys(args))
+        events = inspect_events(_directory(args), data_directories=_data(args), keys=_keys(args))
         return agent_batches.look_at_batches(_directory(args), events)
     except ChannelKeyError:
         return None
@@ -207,7 +207,7 @@ def _age(seconds: float) -> str:
 def _repair(args: argparse.Namespace) -> int:
     directory = _directory(args)
     done = repair(directory, data_directories=_data(args), keys=_keys(args), give_up_missing=args.give_up_missing)
-    for path, size in done.mended.items():
+    for path, size in done.repaired.items():
         taken = counted(size, "damaged byte was", "damaged bytes were")
         say(f"repaired {path}: {taken} taken out; the file as it was is {done.copies[path]}")
     if done.given_up:
@@ -217,18 +217,18 @@ def _repair(args: argparse.Namespace) -> int:
         say(_lost(done.lost_events))
     for failure in done.failures:
         say(f"failed: {failure}")
-    if not done.mended and not done.failures:
+    if not done.repaired and not done.failures:
         say(f"{directory}: no segment had to be repaired")
     say(*_told(done.after, _agents(args)))
     failed = bool(done.failures or done.after.damaged)
-    if done.mended or failed:
+    if done.repaired or failed:
         say("not everything could be repaired" if failed else "all damaged segments are repaired")
     return _FAILED if failed else _OK
 
 
 def _show(args: argparse.Namespace) -> int:
     """The logs in it, decoded, the first ones first; what is damaged, and so cannot be shown, beside them."""
-    events = look_at_events(_directory(args), data_directories=_data(args), keys=_keys(args))
+    events = inspect_events(_directory(args), data_directories=_data(args), keys=_keys(args))
     printed = writer(args.output, FIRST)
     with Progress("logs") as progress:
         for rows in batched(islice(logs_of(events), args.limit)):

@@ -1,9 +1,8 @@
 """Configuration: frozen, keyword-only, checked once at construction.
 
-Names and defaults are those of the Aliyun Java producer in snake_case. Every option stands in a field of a dataclass
-with its rule beside it, and its meaning in the class's docstring: the table of the documentation and ``help`` are made
-of both. The file is long
-since every option, its default and its rule stand in one place.
+Names and defaults are those of the Aliyun Java producer in snake_case. Every option is a dataclass field with its rule;
+its meaning is in the class's docstring. The documentation's table and ``help`` are generated from both. The file is
+long because every option, its default and its rule are in one place.
 """
 
 from __future__ import annotations
@@ -38,8 +37,8 @@ MAX_BATCH_COUNT = 40_960
 _HEADER_TEXT = "printable ASCII text, not empty, without spaces at its ends"
 
 
-def _tell_rules(config: type) -> type:
-    """Add to each option in the class's docstring its rule and its default, for ``help``."""
+def _document_rules(config: type) -> type:
+    """Add each option's rule and default to the class's docstring, for ``help``."""
     for name, each in options_of(config).items():
         told = f":ivar {name}: {each.words()}, by default {default_of(each)}."
         config.__doc__ = (config.__doc__ or "").replace(f":ivar {name}: ", f"{told}\n        ")
@@ -54,7 +53,7 @@ def default_of(each: Option) -> str:
 
 
 class _Options:
-    """Gives a wrong name the same kind of error as a wrong value."""
+    """Base that reports a wrong name with the same error as a wrong value."""
 
     __slots__ = ()
 
@@ -69,21 +68,20 @@ class _Options:
         return super().__new__(cls)
 
 
-@_tell_rules
+@_document_rules
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HttpConfig(_Options):
-    """How requests travel.
+    """Options of HTTP requests.
 
-    :ivar connect_timeout_ms: how long to wait for a connection, milliseconds; the addresses of a host share it.
+    :ivar connect_timeout_ms: limit on connecting, milliseconds; the addresses of a host share it.
     :ivar read_timeout_ms: how long the server may be silent, milliseconds.
-    :ivar attempt_timeout_ms: how long an attempt may take, from looking for a connection to the last byte of the
-        answer, milliseconds; None is ``connect_timeout_ms`` and ``read_timeout_ms`` together, or ten minutes where logs
-        are read.
+    :ivar attempt_timeout_ms: limit on an attempt, from looking for a connection to the last byte of the answer,
+        milliseconds; None is ``connect_timeout_ms`` and ``read_timeout_ms`` together, or ten minutes for reading logs.
     :ivar proxies: proxy URLs by scheme, such as ``{"https": "http://proxy:3128"}``. None takes ``HTTP_PROXY``,
         ``HTTPS_PROXY``, ``ALL_PROXY`` and ``NO_PROXY`` from the environment, read once; ``{}`` uses no proxy. An entry
         of ``NO_PROXY`` is ``*``, a name (also of all below it), an address, or a network such as ``10.0.0.0/8``; with
         ``:port`` it holds for that port.
-    :ivar verify: verify TLS certificates. Turning it off lets anybody on the path read and change your logs.
+    :ivar verify: verify TLS certificates. Without it anybody on the path can read and change your logs.
     :ivar ca_bundle: a PEM file (or folder) of certificate authorities; None takes ``REQUESTS_CA_BUNDLE`` or
         ``CURL_CA_BUNDLE`` from the environment if set, else the bundle of certifi. It is checked when the producer is
         made (the environment's only for an https endpoint).
@@ -104,11 +102,11 @@ class HttpConfig(_Options):
         check_all(self, "http.")
         if not is_header_text(self.user_agent):
             raise ConfigError("http.user_agent", f"must be {_HEADER_TEXT}", self.user_agent)
-        if self.proxies is not None:  # no longer the caller's
+        if self.proxies is not None:  # a copy: the caller may change its mapping
             object.__setattr__(self, "proxies", dict(self.proxies))
 
     def __repr__(self) -> str:
-        # A proxy's URL may hold a password.
+        # A proxy's URL may contain a password.
         proxies = None if self.proxies is None else dict.fromkeys(self.proxies, "***")
         shown = [(f.name, proxies if f.name == "proxies" else getattr(self, f.name)) for f in fields(self)]
         return f"HttpConfig({', '.join(f'{name}={value!r}' for name, value in shown)})"
@@ -116,14 +114,14 @@ class HttpConfig(_Options):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RetryPolicy:
-    """Strategies of tenacity that replace the built-in rules, each on its own.
+    """Retry strategies of tenacity, each replacing a built-in rule.
 
     Each is called with a ``tenacity.RetryCallState`` whose ``outcome`` holds the
     :class:`~producer.model.errors.AttemptError` and whose ``attempt_number`` counts the attempts of the batch.
 
     :ivar wait: seconds until the next attempt; None is exponential backoff with jitter between
         ``base_retry_backoff_ms`` and ``max_retry_backoff_ms``.
-    :ivar stop: True gives the batch up; None stops after ``retries`` retries, and behind a channel never.
+    :ivar stop: True fails the batch; None stops after ``retries`` retries, and never with a durable channel.
     :ivar retry: True tries again; None follows the class of the error.
     """
 
@@ -140,15 +138,15 @@ class RetryPolicy:
                 )
 
 
-@_tell_rules
+@_document_rules
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ProducerConfig(_Options):
     """The options of a :class:`~producer.Producer`.
 
-    :ivar total_size_in_bytes: bound on the memory of everything accepted and not yet settled, bytes, the fixed
-        overheads of a record and a batch included.
-    :ivar max_block_ms: how long ``send`` waits for memory, milliseconds; 0 fails at once, negative waits for ever.
-    :ivar io_thread_count: threads that send requests.
+    :ivar total_size_in_bytes: limit on the memory of all records accepted and not yet completed, bytes, including the
+        fixed overheads of a record and a batch.
+    :ivar max_block_ms: how long ``send`` waits for memory, milliseconds; 0 fails at once, negative waits forever.
+    :ivar io_thread_count: number of threads that send requests.
     :ivar max_concurrency_per_destination: at most this many requests to one project at the same time; None is
         ``io_thread_count``. With a smaller number, threads stay free for other projects even when one hangs.
     :ivar adaptive_concurrency: lower that number while a destination refuses, does not answer, or answers more slowly
@@ -159,35 +157,35 @@ class ProducerConfig(_Options):
         then up to a tenth of that, and up to 10 ms, earlier. A producer's very first batch is sent after half a second
         at most, so that a wrong endpoint shows at once.
     :ivar retries: attempts after the first one; 0 or less is none. For no limit use
-        ``RetryPolicy(stop=tenacity.stop_never)``. Not used behind a channel: there retries go on until one succeeds,
-        or for ``delivery_timeout_ms``.
-    :ivar max_reserved_attempts: attempts kept in a :class:`~producer.Result`; the oldest are dropped.
+        ``RetryPolicy(stop=tenacity.stop_never)``. Not used with a durable channel: there retries continue until one
+        succeeds, or for ``delivery_timeout_ms``.
+    :ivar max_reserved_attempts: number of attempts kept in a :class:`~producer.Result`; the oldest are dropped.
     :ivar base_retry_backoff_ms: the first backoff, milliseconds.
     :ivar max_retry_backoff_ms: the longest backoff, milliseconds.
-    :ivar delivery_timeout_ms: how long after its first attempt a batch is tried again, milliseconds; 0 is no limit.
+    :ivar delivery_timeout_ms: how long after its first attempt a batch is retried, milliseconds; 0 is no limit.
         With a channel nothing else ends the retries; without one it may end them before ``retries`` does.
-    :ivar quota_timeout_ms: how long after its first attempt a batch that is refused for a quota is tried again,
-        milliseconds; ``retries`` then counts what fails otherwise after such a refusal. 0 lets it count them, too.
+    :ivar quota_timeout_ms: how long after its first attempt a batch refused for a quota is retried, milliseconds;
+        ``retries`` then counts only other failures after such a refusal. 0: quota errors also consume ``retries``.
     :ivar adjust_shard_hash: round a shard hash down to one of ``buckets`` ranges, so that batches can form.
     :ivar buckets: number of those ranges.
-    :ivar log_format: of request bodies; json is larger and slower.
-    :ivar compression: of request bodies.
+    :ivar log_format: format of request bodies; json is larger and slower.
+    :ivar compression: compression of request bodies.
     :ivar sign_version: signature version; v4 needs ``region``.
-    :ivar region: such as ``cn-hangzhou``; for sign_version v4.
+    :ivar region: region for sign_version v4, such as ``cn-hangzhou``.
     :ivar source: the LogGroup's source if ``send`` gives none; None is this host's address.
     :ivar log_tags: tags added to every LogGroup.
     :ivar generate_pack_id: add the ``__pack_id__`` tag, by which the service finds a log's neighbours.
-    :ivar default: like that of ``json.dumps``: called with a value that cannot be sent; returns one that can be sent,
-        or raises. For Spark it must be picklable.
-    :ivar on_unencodable: what happens to a log with a value or a name that still cannot be sent: ``raise`` refuses
-        the log, ``repr`` sends the ``repr`` of what cannot be sent.
+    :ivar default: as for ``json.dumps``: called with a value that cannot be sent; returns one that can be sent, or
+        raises. For Spark it must be picklable.
+    :ivar on_unencodable: treatment of a value or a name that still cannot be sent: ``raise`` refuses the log,
+        ``repr`` sends its ``repr`` instead.
     :ivar processor: name of an ingest processor of the service; None is none.
     :ivar drain_timeout_ms: how long the exit of the interpreter waits for deliveries, and ``close`` without a timeout
         for the next acknowledgement, milliseconds; retries take half of it. 0: the exit does not wait, and ``close``
         retries nothing.
-    :ivar http: how requests travel.
-    :ivar retry_policy: strategies of tenacity in place of the built-in rules.
-    :ivar stats_interval_ms: how often ``stats()`` is logged, as one line of JSON (logger ``loghub.stats``,
+    :ivar http: options of HTTP requests.
+    :ivar retry_policy: retry strategies that replace the built-in rules.
+    :ivar stats_interval_ms: interval of logging ``stats()``, as one line of JSON (logger ``loghub.stats``,
         level INFO), milliseconds; 0 is never.
     :ivar name: prefix of thread names; None is ``producer-N``.
     """
@@ -228,16 +226,17 @@ class ProducerConfig(_Options):
         check_all(self)
         if self.sign_version == "v4" and not self.region:
             raise ConfigError("region", "must be given with sign_version='v4', such as 'cn-hangzhou'", self.region)
-        # What was accepted here no longer depends on the caller's mapping.
+        # A copy: the caller may change its mapping.
         object.__setattr__(self, "log_tags", dict(self.log_tags))
 
     @classmethod
     def from_mapping(cls, options: Mapping[str, Any]) -> Self:
-        """Build a configuration from a mapping, whose values may be text (as in ``spark-defaults`` or a ``.ini`` file).
+        """Build a configuration from a mapping, whose values may be text (as in ``spark-defaults`` or an ``.ini``
+        file).
 
         Options of :class:`HttpConfig` are written ``http.verify`` or ``http_verify``.
 
-        :raises ConfigError: an unknown name (with the near ones), text that cannot be parsed, a value out of range.
+        :raises ConfigError: an unknown name, text that cannot be parsed, or a value out of range.
         """
         own: dict[str, Any] = {}
         http: dict[str, Any] = {}
@@ -246,7 +245,7 @@ class ProducerConfig(_Options):
             dotted = "http." + name[5:] if name.startswith("http_") else name
             if dotted not in known:
                 raise unknown(name, known, FOREIGN)
-            is_text = isinstance(value, str) and value != ""  # the constructor knows the options that may be empty
+            is_text = isinstance(value, str) and value != ""  # the constructor checks which options may be empty
             parsed = known[dotted].check(value, name=name, text=True) if is_text else value
             if dotted.startswith("http."):
                 http[dotted[5:]] = parsed
@@ -261,9 +260,9 @@ class ProducerConfig(_Options):
     def from_env(cls, prefix: str = "LOGHUB_PRODUCER_", environ: Mapping[str, str] | None = None) -> Self:
         """Build a configuration from environment variables: ``LOGHUB_PRODUCER_LINGER_MS=500``.
 
-        :param prefix: what the variables' names begin with; the rest is an option's name in capitals.
-        :param environ: instead of ``os.environ``.
-        :raises ConfigError: as :meth:`from_mapping`; a variable that has the prefix but names no option is an error.
+        :param prefix: the prefix of the variables; the rest of a name is an option in capitals.
+        :param environ: the variables; None for ``os.environ``.
+        :raises ConfigError: as :meth:`from_mapping`; a variable with the prefix that names no option is an error.
         """
         variables = os.environ if environ is None else environ
         found = {name[len(prefix) :].lower(): value for name, value in variables.items() if name.startswith(prefix)}
@@ -276,7 +275,7 @@ class ProducerConfig(_Options):
 
 
 def producer_options() -> dict[str, Option]:
-    """Return every option by its name, those of :class:`HttpConfig` as ``http.verify``."""
+    """Return every option by name, those of :class:`HttpConfig` as ``http.verify``."""
     return {**options_of(ProducerConfig), **{f"http.{name}": each for name, each in options_of(HttpConfig).items()}}
 
 
@@ -292,7 +291,7 @@ _OF_PROJECT = (
 
 
 class _ProjectOptions:
-    """As :class:`_Options`: the project may be given by its place."""
+    """Base that checks the names; the project may be given by position."""
 
     __slots__ = ()
 
@@ -318,14 +317,14 @@ class _ProjectOptions:
 
 @dataclass(frozen=True, slots=True)
 class ProjectConfig(_ProjectOptions):
-    """Where the records of one project go, and who signs for them.
+    """The endpoint and credentials of one project.
 
     Give either a static key (``access_key_id`` and ``access_key_secret``, with ``security_token`` for STS), or
     ``credentials``, an object with ``get_credentials() -> Credentials``.
 
     :ivar project: the project's name.
-    :ivar endpoint: such as ``https://cn-hangzhou.log.aliyuncs.com``; https where no scheme is given.
-    :ivar credentials: the provider; made from the static key where that is given.
+    :ivar endpoint: such as ``https://cn-hangzhou.log.aliyuncs.com``; https if no scheme is given.
+    :ivar credentials: the provider; made from the static key if that is given.
     :ivar user_agent: the ``User-Agent`` header for this project; None is that of :class:`HttpConfig`.
     """
 
@@ -372,7 +371,7 @@ class ProjectConfig(_ProjectOptions):
             )
 
     def __repr__(self) -> str:
-        # A provider is somebody else's class: what its repr shows is not known here.
+        # Not the provider's own repr, which may show secrets.
         return (
             f"ProjectConfig({self.project!r}, endpoint={self.endpoint!r}, "
             f"credentials=<{type(self.credentials).__qualname__}>)"
@@ -393,7 +392,7 @@ def _normal_endpoint(endpoint: object) -> str:
     text = endpoint.strip()
     try:
         parts = urlsplit(text if "://" in text else f"https://{text}")
-        parts.port  # noqa: B018  # raises on a port that is no number
+        parts.port  # noqa: B018  # raises if the port is not a number
     except ValueError as error:
         raise ConfigError("endpoint", rule, endpoint) from error
     if parts.username or parts.password:
@@ -410,7 +409,7 @@ def _normal_endpoint(endpoint: object) -> str:
 
 
 def _check_has_no_project(endpoint: str, project: str) -> None:
-    """Where it is certain: in a private network a host may well be called like the project."""
+    """Refuse an endpoint of the service that names a project; a private host may have any name."""
     parts = urlsplit(endpoint)
     before, _, host = parts.netloc.partition(".")
     if _SERVICE_HOST.fullmatch(host) and is_project_name(before.lower()):
@@ -421,13 +420,13 @@ def _check_has_no_project(endpoint: str, project: str) -> None:
         raise ConfigError("endpoint", rule, endpoint)
 
 
-# The service's own endpoints: of a region, perhaps within its network.
+# The service's own endpoints, public or within its network.
 _SERVICE_HOST = re.compile(r"[a-z0-9-]+\.log\.aliyuncs\.com(:\d+)?", re.IGNORECASE)
 
 
 @lru_cache(maxsize=1)
 def host_address() -> str:
-    """This host's address as others see it, for the ``source`` of logs; found by name, once a process."""
+    """Return this host's address as other hosts see it, for the ``source`` of logs; looked up once a process."""
     try:
         addresses = socket.getaddrinfo(socket.gethostname(), None, socket.AF_INET)
     except OSError:

@@ -1,4 +1,4 @@
-"""Credentials, and the providers that come with the package. A provider is any object with ``get_credentials()``."""
+"""Credentials, and the providers of the package. A provider is any object with ``get_credentials()``."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _HEADER_TEXT = re.compile(r"[!-~](?:[ -~]*[!-~])?")
 
 
 def is_header_text(value: object) -> bool:
-    """Whether ``value`` is text that may stand in an HTTP header as it is."""
+    """True if ``value`` is text that an HTTP header can contain unchanged."""
     return isinstance(value, str) and _HEADER_TEXT.fullmatch(value) is not None
 
 
@@ -24,12 +24,12 @@ def _is_time(value: object) -> bool:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Credentials:
-    """Who signs a request.
+    """An access key that signs requests.
 
     :ivar access_key_id: the access key's id.
     :ivar access_key_secret: its secret; masked in the repr.
     :ivar security_token: the STS token of temporary credentials, or None; masked in the repr.
-    :ivar expires_at: seconds since the Unix epoch at which they end, or None for never.
+    :ivar expires_at: expiry, seconds since the Unix epoch; None for never.
     """
 
     access_key_id: str
@@ -57,9 +57,9 @@ class Credentials:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class EnvironmentCredentials:
-    """A credentials provider that reads environment variables each time it is asked.
+    """A credentials provider that reads environment variables at each call.
 
-    :ivar prefix: of ``ACCESS_KEY_ID``, ``ACCESS_KEY_SECRET`` and, optional, ``SECURITY_TOKEN``.
+    :ivar prefix: the prefix of ``ACCESS_KEY_ID``, ``ACCESS_KEY_SECRET`` and the optional ``SECURITY_TOKEN``.
     """
 
     prefix: str = "LOGHUB_"
@@ -82,9 +82,9 @@ class EnvironmentCredentials:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StaticCredentials:
-    """A credentials provider that always answers the same.
+    """A credentials provider that always returns the same credentials.
 
-    :ivar credentials: what it answers.
+    :ivar credentials: the credentials to return.
     """
 
     credentials: Credentials

@@ -2,50 +2,50 @@
 
 ::
 
-    ProducerError                      the base: ``except ProducerError`` catches whatever this package raises
+    ProducerError                      the base: ``except ProducerError`` catches every error of this package
      ├── ConfigError                   a wrong option: its name, the rule, the value
      ├── InvalidArgumentError          a wrong argument of ``send``, such as a key that is not text
      │    ├── LogSizeTooLargeError     one log (or one list) larger than a limit: both numbers
      │    └── MaxBatchCountExceedError more logs in one list than one batch may hold
      ├── SendTimeoutError              no memory, or no room in the channel, within ``max_block_ms``
      ├── ProducerClosedError           ``send`` after ``close`` began
-     ├── StreamStoppedError            ``send`` to an ordered stream behind a record that failed for good
-     ├── FlushTimeoutError             ``flush`` did not finish in time: how many batches are left
-     ├── CloseTimeoutError             ``close`` did not finish in time: how many records were failed
-     ├── TargetError                   ``check`` found what is wrong with a target: the option, and a sentence
-     ├── ResultFailedError             what a future raises: carries the ``Result``
+     ├── StreamStoppedError            ``send`` to an ordered stream after a record failed permanently
+     ├── FlushTimeoutError             ``flush`` did not finish in time: the number of batches left
+     ├── CloseTimeoutError             ``close`` did not finish in time: the number of records failed
+     ├── TargetError                   ``check`` found a fault of the target: the option, and a sentence
+     ├── ResultFailedError             raised by a future: carries the ``Result``
      ├── CompressionError              a body that does not compress or decompress
-     ├── ChannelError                  a channel could not do what was asked; its name, and what to do
+     ├── ChannelError                  a channel failed: its name, and advice
      │    ├── TransactionStateError    a transaction's methods called in the wrong order
      │    ├── TransactionFullError     more puts or takes than ``transaction_capacity``
      │    ├── ChannelFullError         no room within ``keep_alive``: size, capacity, what was asked
      │    ├── ChannelClosedError       used after ``close``, or in a forked child
-     │    ├── ChannelLockedError       the directory belongs to somebody else: who
+     │    ├── ChannelLockedError       another channel owns the directory: which one
      │    ├── ChannelFormatError       the directory or a file in it is of another kind, or of a newer version
      │    ├── ChannelKeyError          an encryption key is missing or wrong: its id
-     │    └── ChannelIOError           the disk failed; what was asked did not happen
-     │         └── DiskFullError       too little free space for puts: how much is free, how much is wanted
+     │    └── ChannelIOError           the disk failed; the call had no effect
+     │         └── DiskFullError       too little free space for puts: bytes free, bytes wanted
      └── AttemptError                  one attempt to deliver a batch failed (seen in ``Attempt``, raised by sinks)
           ├── RetriableError           transient: retried with backoff
           │    ├── NetworkError        no usable answer came
-          │    │    └── UnreachableError  not even a connection: the project is held back
-          │    ├── ServerError         the server failed (5xx), or its answer made no sense
+          │    │    └── UnreachableError  not even a connection: circuit open for the project
+          │    ├── ServerError         the server failed (5xx), or its answer is invalid
           │    ├── CredentialsError    the credentials provider failed
           │    ├── NumberNotNotedError the channel could not note an idempotent batch before it is sent
           │    ├── UnauthorizedError   refused credentials: refreshed, retried a bounded number of times
-          │    ├── ClockSkewError      refused time: the clock's offset is learned, retried at once
-          │    └── QuotaExceededError  slowed down by the server: that logstore is held back
+          │    ├── ClockSkewError      refused time: the clock offset is learned, retried at once
+          │    └── QuotaExceededError  quota used up: that logstore is throttled
           └── PermanentError           retrying cannot help
-               ├── RejectedError       the server refused the request for what it says
+               ├── RejectedError       the server refused the request's content
                │    ├── InvalidSequenceError  … for its sequence number: not above the last one of the hash key
-               │    └── MisconfiguredError  … or for what an operator can mend: key, permission, project, logstore
+               │    └── MisconfiguredError  … or for an operator to fix: key, permission, project, logstore
                │         └── ProjectNotConfiguredError  no ``ProjectConfig`` for the record's project
-               ├── BodyTooLargeError   the server found the request too large: the batch is split in two
-               ├── DeliveryAbandonedError     given up by this side: closed at its deadline, or forked away
+               ├── BodyTooLargeError   the request is too large: the batch is split in two
+               ├── DeliveryAbandonedError     abandoned by this side: closed at the deadline, or forked
                └── InternalError       a bug of this package or of a plugged-in part
 
-Whether an attempt may be repeated is a property of the class, so that a user's own ``RetryPolicy`` can use it too. The
-file is long because the tree is one.
+Whether an attempt may be retried is a property of the class, so that a user's own ``RetryPolicy`` can use it, too. The
+file is long because it holds the whole tree.
 """
 
 from __future__ import annotations
@@ -65,11 +65,11 @@ if TYPE_CHECKING:
 
 
 class ProducerError(Exception):
-    """The base of every error that this package raises.
+    """Base of every error that this package raises.
 
-    :ivar accepted: where ``send_many`` raised half-way: the futures of what it had accepted, in order.
-    :ivar accepted_logs: how many logs those are; the logs after them were not accepted.
-    :ivar drop_reason: the name in ``stats().dropped`` of logs that an integration drops because of the error.
+    :ivar accepted: futures of the logs that ``send_many`` accepted before it raised, in order.
+    :ivar accepted_logs: number of those logs; the logs after them were not accepted.
+    :ivar drop_reason: name in ``stats().dropped`` for logs that an integration drops because of the error.
     """
 
     accepted: Sequence[Future[Result]] = ()
@@ -78,11 +78,11 @@ class ProducerError(Exception):
 
 
 class ConfigError(ProducerError, ValueError):
-    """A configuration option is unknown, of the wrong type, or out of range.
+    """Raised when a configuration option is unknown, of the wrong type, or out of range.
 
     :ivar name: the option.
-    :ivar rule: what it must be.
-    :ivar value: what was given; masked for secrets.
+    :ivar rule: the rule that it breaks.
+    :ivar value: the given value; masked for secrets.
     """
 
     def __init__(self, name: str, rule: str, value: object) -> None:
@@ -90,21 +90,21 @@ class ConfigError(ProducerError, ValueError):
         self.name, self.rule, self.value = name, rule, value
 
     def __str__(self) -> str:
-        # An unknown name has no value worth showing, which could be a secret.
+        # The value of an unknown name is not shown: it could be a secret.
         return f"{self.name}: {self.rule}" + ("" if self.value is self.name else f", got {described(self.value)}")
 
 
 class InvalidArgumentError(ProducerError, ValueError):
-    """An argument of ``send`` that cannot become a log."""
+    """Raised when an argument of ``send`` cannot become a log."""
 
     drop_reason = "invalid"
 
 
 class LogSizeTooLargeError(InvalidArgumentError):
-    """A log, or a list of logs that must travel together, is larger than a limit.
+    """Raised when a log, or a list of logs for one batch, is larger than a limit.
 
-    :ivar size: what it needs, bytes.
-    :ivar limit: what is allowed, bytes.
+    :ivar size: its size, bytes.
+    :ivar limit: the limit, bytes.
     """
 
     drop_reason = "too_large"
@@ -118,7 +118,7 @@ class LogSizeTooLargeError(InvalidArgumentError):
 
 
 class MaxBatchCountExceedError(InvalidArgumentError):
-    """A list holds more logs than one batch may carry.
+    """Raised when a list for one batch has more logs than a batch may hold.
 
     :ivar count: logs in the list.
     :ivar limit: logs in a batch.
@@ -135,14 +135,14 @@ class MaxBatchCountExceedError(InvalidArgumentError):
 
 
 class SendTimeoutError(ProducerError, TimeoutError):
-    """No memory became free within ``max_block_ms``; with a channel, no room in it.
+    """Raised when no memory, or channel capacity, became free within ``max_block_ms`` (buffer full).
 
-    :ivar limit: ``total_size_in_bytes``; of a channel its ``byte_capacity``, 0 for no limit.
-    :ivar used: bytes taken at that moment.
-    :ivar wanted: bytes this send needed.
-    :ivar oldest_age: age of the oldest record that is not settled, seconds; None if there is none.
-    :ivar waited: how long this send waited, seconds.
-    :ivar text: the message, where it is not about memory.
+    :ivar limit: ``total_size_in_bytes``; for a channel its ``byte_capacity``, 0 for no limit.
+    :ivar used: bytes in use at that moment.
+    :ivar wanted: bytes that this send needed.
+    :ivar oldest_age: age of the oldest incomplete record, seconds; None if there is none.
+    :ivar waited: wait of this send, seconds.
+    :ivar text: the message, if it is not about memory.
     """
 
     drop_reason = "full"
@@ -182,13 +182,15 @@ class SendTimeoutError(ProducerError, TimeoutError):
 
 
 class ProducerClosedError(ProducerError, RuntimeError):
-    """``send`` was called after ``close`` began."""
+    """Raised by ``send`` after ``close`` began."""
 
     drop_reason = "closed"
 
 
 class StreamStoppedError(ProducerError, RuntimeError):
-    """A batch of an ordered stream failed for good: nothing behind it is sent until ``Stream.resume()``.
+    """Raised when an ordered stream is stopped, because a batch failed permanently.
+
+    Nothing after that batch is sent until ``Stream.resume()``.
 
     :ivar stream: the stream.
     :ivar first: the result of the first batch that failed.
@@ -203,16 +205,16 @@ class StreamStoppedError(ProducerError, RuntimeError):
     def __str__(self) -> str:
         stream, first = self.stream, self.first
         return (
-            f"stream {stream.project}/{stream.logstore} topic {stream.topic!r} is stopped: a batch of it failed for "
-            f"good after {counted(first.attempt_count, 'attempt')}: {first.error_code}: {first.error_message}. Nothing "
-            "behind it is sent, so that no hole goes unnoticed: see to what failed, then call resume() on the stream"
+            f"stream {stream.project}/{stream.logstore} topic {stream.topic!r} is stopped: a batch failed "
+            f"permanently after {counted(first.attempt_count, 'attempt')}: {first.error_code}: {first.error_message}. "
+            "Later records are not sent, to avoid a silent gap: fix the failure first, then call resume() on the stream"
         )
 
 
 class FlushTimeoutError(ProducerError, TimeoutError):
-    """``flush`` did not finish in time.
+    """Raised when ``flush`` did not finish in time.
 
-    :ivar remaining: batches accepted before the flush that are not settled yet.
+    :ivar remaining: batches accepted before the flush that are not completed.
     :ivar stored: events in the channel at that moment; 0 without one.
     """
 
@@ -227,9 +229,9 @@ class FlushTimeoutError(ProducerError, TimeoutError):
 
 
 class CloseTimeoutError(ProducerError, TimeoutError):
-    """``close`` did not finish in time.
+    """Raised when ``close`` did not finish in time.
 
-    :ivar failed_records: records that were failed because the time was over.
+    :ivar failed_records: records failed at the deadline.
     :ivar stuck: names of the threads that did not end, such as one inside a user's callback.
     """
 
@@ -244,9 +246,9 @@ class CloseTimeoutError(ProducerError, TimeoutError):
 
 
 class TargetError(ProducerError):
-    """``check`` found that logs would not arrive.
+    """Raised when ``check`` found that logs would not arrive.
 
-    :ivar problem: what is at fault: ``endpoint``, ``project``, ``logstore``, ``access_key_id``, ``access_key_secret``,
+    :ivar problem: the cause: ``endpoint``, ``project``, ``logstore``, ``access_key_id``, ``access_key_secret``,
         ``security_token``, ``credentials``, ``region``, ``clock``, ``http`` or ``server``. ``__cause__`` is the
         :class:`AttemptError`.
     """
@@ -260,7 +262,7 @@ class TargetError(ProducerError):
 
 
 class ResultFailedError(ProducerError):
-    """The record was not delivered.
+    """Raised by a future whose record was not delivered.
 
     :ivar result: the :class:`~producer.model.results.Result` with every reserved attempt.
     """
@@ -280,11 +282,11 @@ class ResultFailedError(ProducerError):
 
 
 class CompressionError(ProducerError, ValueError):
-    """A body that cannot be compressed or decompressed as asked."""
+    """Raised when a body cannot be compressed or decompressed."""
 
 
 class ChannelError(ProducerError):
-    """The base of what channels raise.
+    """Base of the errors of channels.
 
     :ivar channel: the channel's name.
     """
@@ -310,13 +312,13 @@ def _restore(kind: type[ProducerError], args: tuple[Any, ...], state: dict[str, 
 
 
 class TransactionStateError(ChannelError, RuntimeError):
-    """A transaction's methods were called in the wrong order, such as ``put`` after ``commit``."""
+    """Raised when a transaction's methods are called in the wrong order, such as ``put`` after ``commit``."""
 
 
 class TransactionFullError(ChannelError):
-    """One transaction holds no more puts, or takes, than ``transaction_capacity``.
+    """Raised when a transaction has more puts, or takes, than ``transaction_capacity``.
 
-    :ivar capacity: that number.
+    :ivar capacity: that limit.
     """
 
     def __init__(self, channel: str, what: str, capacity: int) -> None:
@@ -327,17 +329,17 @@ class TransactionFullError(ChannelError):
 
 
 class ChannelFullError(ChannelError, TimeoutError):
-    """No room for a commit within ``keep_alive``; nothing was stored, and the transaction is still open.
+    """Raised when a commit found no capacity within ``keep_alive``; nothing was stored, and the transaction is open.
 
     :ivar size: events in the channel.
-    :ivar capacity: events that it holds; 0 where they are not what is limited.
+    :ivar capacity: events that it can hold; 0 if these are not limited.
     :ivar used_bytes: bytes in the channel.
-    :ivar byte_capacity: bytes that it holds; None for no limit.
-    :ivar wanted: events that were asked for.
+    :ivar byte_capacity: bytes that it can hold; None for no limit.
+    :ivar wanted: events to store.
     :ivar wanted_bytes: their bytes.
-    :ivar last_take_age: seconds since the last take that succeeded; None if there was none.
+    :ivar last_take_age: seconds since the last committed take; None if there was none.
     :ivar waited: seconds.
-    :ivar never: more was asked for than the channel lets in when it is empty.
+    :ivar never: True if they would not fit into the empty channel.
     """
 
     def __init__(
@@ -373,7 +375,7 @@ class ChannelFullError(ChannelError, TimeoutError):
         self.last_take_age, self.waited = last_take_age, waited
 
     def after(self, waited: float) -> ChannelFullError:
-        """The same of who has waited in another way, and for so long."""
+        """Return a copy with a different wait time."""
         return ChannelFullError(
             self.channel,
             size=self.size,
@@ -389,21 +391,21 @@ class ChannelFullError(ChannelError, TimeoutError):
 
 
 class ChannelClosedError(ChannelError, RuntimeError):
-    """The channel was closed, or belongs to the parent of this process."""
+    """Raised when the channel is closed, or belongs to the parent of this process."""
 
 
 class ChannelLockedError(ChannelError):
-    """Another channel, in this process or another one, owns the directory."""
+    """Raised when another channel, in this process or another one, owns the directory."""
 
 
 class ChannelFormatError(ChannelError, ValueError):
-    """The directory, or a file in it, is not this package's, or was written by a newer version of it."""
+    """Raised when the directory, or a file in it, is not a channel's, or is of a newer version."""
 
 
 class ChannelKeyError(ChannelError):
-    """A key that encrypted segments need is missing or wrong.
+    """Raised when the key of encrypted segments is missing or wrong.
 
-    :ivar key_id: its id; never the key.
+    :ivar key_id: the id of the key.
     """
 
     def __init__(self, channel: str, key_id: str, message: str) -> None:
@@ -412,7 +414,7 @@ class ChannelKeyError(ChannelError):
 
 
 class ChannelIOError(ChannelError, OSError):
-    """The disk failed; what was asked did not happen."""
+    """Raised when the disk failed; the call had no effect."""
 
     def __init__(self, channel: str, message: str, number: int = errno.EIO) -> None:
         super().__init__(channel, message)
@@ -420,7 +422,7 @@ class ChannelIOError(ChannelError, OSError):
 
 
 class DiskFullError(ChannelIOError):
-    """Too little free space for puts; takes, rollbacks and deletions go on.
+    """Raised when there is too little free space for puts; takes, rollbacks and deletions still work.
 
     :ivar free: bytes free on the disk.
     :ivar wanted: bytes that must be free for the put.
@@ -428,24 +430,24 @@ class DiskFullError(ChannelIOError):
 
     def __init__(self, channel: str, free: int, wanted: int, directory: str) -> None:
         message = (
-            f"the disk of {directory} has {counted(free, 'byte')} free, and a put wants {wanted} (its own bytes and "
-            "minimum_free_space, or what a checkpoint takes): free some space, or let the channel drain"
+            f"the disk of {directory} has {counted(free, 'byte')} free, and a put needs {wanted} (its own bytes plus "
+            "minimum_free_space, or the size of a checkpoint): free some space, or let the channel drain"
         )
         super().__init__(channel, message, errno.ENOSPC)
         self.free, self.wanted = free, wanted
 
 
 class AttemptError(ProducerError):
-    """One attempt to deliver a batch failed.
+    """Base of the errors of one attempt to deliver a batch.
 
-    :cvar retriable: whether the default policy tries again.
-    :cvar max_consecutive: how often in a row this class is retried, besides ``retries``; None for no bound of its own.
-    :cvar immediate: whether the next attempt needs no backoff.
+    :cvar retriable: True if the default policy tries again.
+    :cvar max_consecutive: most consecutive retries of this class, besides ``retries``; None for no such limit.
+    :cvar immediate: True if the next attempt needs no backoff.
     :ivar code: the server's error code, or one of this package's own (``RequestError``, ``BadResponse``, …).
-    :ivar message: what the server, or the system, said.
-    :ivar http_status: the HTTP status, or None if no answer came.
+    :ivar message: the message of the server or the system.
+    :ivar http_status: the HTTP status; None if no answer came.
     :ivar request_id: the server's request id, or an empty string.
-    :ivar may_have_been_stored: whether the request left completely and no answer tells what became of it.
+    :ivar may_have_been_stored: True if the request was sent completely and no answer says what became of it.
     """
 
     retriable = False
@@ -474,80 +476,82 @@ class AttemptError(ProducerError):
 
 
 class RetriableError(AttemptError):
-    """A failure that another attempt may not meet."""
+    """Base of failures that another attempt may not meet."""
 
     retriable = True
 
 
 class NetworkError(RetriableError):
-    """No usable answer: refused, reset, timed out, name not resolved."""
+    """Raised when no usable answer came: refused, reset, timed out, name not resolved."""
 
 
 class UnreachableError(NetworkError):
-    """Nothing of the request was sent: connection refused or not in time, name not resolved, TLS not agreed on, no way
-    through a proxy. Nothing can have been stored.
+    """Raised when nothing of the request was sent, so that nothing can have been stored.
+
+    The connection was refused or timed out, the name was not resolved, TLS failed, or a proxy refused.
     """
 
 
 class ServerError(RetriableError):
-    """The server failed (5xx), or answered what no LogHub answers."""
+    """Raised when the server failed (5xx), or returned an invalid answer."""
 
 
 class CredentialsError(RetriableError):
-    """The credentials provider raised, hung, or returned something else than credentials."""
+    """Raised when the credentials provider raised, hung, or returned something else than credentials."""
 
 
 class NumberNotNotedError(RetriableError):
-    """The channel could not write down under which number a batch of an idempotent stream is sent; so it was not."""
+    """Raised when the channel could not record an idempotent batch's number; the batch was not sent."""
 
 
 class UnauthorizedError(RetriableError):
-    """The server refused the credentials; they are refreshed before the next attempt."""
+    """Raised when the server refused the credentials; they are refreshed before the next attempt."""
 
     max_consecutive = 3
 
 
 class ClockSkewError(RetriableError):
-    """The server found our time too far from its own; its ``Date`` header has been learned."""
+    """Raised when the server found our time too far from its own; its ``Date`` header was learned."""
 
     max_consecutive = 1
     immediate = True
 
 
 class QuotaExceededError(RetriableError):
-    """The server asks to slow down; only the logstore concerned is held back."""
+    """Raised when the server refused the request for a quota; only that logstore is throttled."""
 
 
 class PermanentError(AttemptError):
-    """A failure that every other attempt would meet too."""
+    """Base of failures that every other attempt would meet, too."""
 
 
 class RejectedError(PermanentError):
-    """The server refused the request for what it says: parameters, names, encoding, permissions."""
+    """Raised when the server refused the request's content: parameters, names, encoding, permissions."""
 
 
 class InvalidSequenceError(RejectedError):
-    """The request's sequence number is not above the last one that the server accepted for its hash key."""
+    """Raised when the sequence number is not above the last one that the server accepted for the hash key."""
 
 
 class MisconfiguredError(RejectedError):
-    """A refusal that somebody can mend outside of this program: an unknown access key, a permission, a project or
-    logstore that does not exist, a certificate bundle that is not there, a proxy that wants a password. Behind a
-    channel the records wait for that.
+    """Raised for a refusal that an operator can fix outside of this program.
+
+    Examples are an unknown access key, a permission, a missing project or logstore, a missing certificate bundle, and a
+    proxy that wants a password. With a durable channel the records wait until it is fixed.
     """
 
 
 class BodyTooLargeError(PermanentError):
-    """The server found the request too large; a batch of several records is split in two, each of which is sent."""
+    """Raised when the server found the request too large; a batch of several records is split in two."""
 
 
 class ProjectNotConfiguredError(MisconfiguredError):
-    """The record's project has no ``ProjectConfig`` in this producer."""
+    """Raised when the record's project has no ``ProjectConfig`` in this producer."""
 
 
 class DeliveryAbandonedError(PermanentError):
-    """This side gave up: ``close`` reached its deadline, or the process was forked."""
+    """Raised when this side abandoned the batch: ``close`` reached its deadline, or the process was forked."""
 
 
 class InternalError(PermanentError):
-    """An unexpected exception inside a stage; the record is failed rather than lost."""
+    """Raised for an unexpected exception inside a stage: the record is failed, not lost silently."""

@@ -1,6 +1,6 @@
-"""The protocols by which the parts know each other: a batch's destination, a credentials source, a channel.
+"""Interfaces: the protocols of sinks, credentials providers and channels.
 
-The file is long because whoever writes a part of his own finds here all that is asked of it.
+The file is long because an author of a plug-in finds the whole contract in it.
 """
 
 from __future__ import annotations
@@ -38,19 +38,19 @@ __all__ = [
 
 @runtime_checkable
 class CredentialsProvider(Protocol):
-    """Where credentials come from, for those that change."""
+    """A provider of credentials that change."""
 
     def get_credentials(self) -> Credentials:
-        """Return the current credentials. May block on I/O; called on a thread of the producer, never in ``send``."""
+        """Return the current credentials. May block on I/O: it is called on a producer's thread, never in ``send``."""
 
 
 @dataclass(frozen=True, slots=True)
 class Payload:
-    """A batch's body as it will be sent, at the first attempt and at every retry.
+    """The body of a batch, the same for the first attempt and every retry.
 
     :ivar body: the bytes, compressed.
-    :ivar raw_size: their size before compression.
-    :ivar md5: the digest of the body, 16 bytes, where it was made with it; else empty.
+    :ivar raw_size: their size before compression, bytes.
+    :ivar md5: the digest of the body, 16 bytes, if it was made with it; else empty.
     """
 
     body: bytes
@@ -72,10 +72,10 @@ class Receipt:
 
 @dataclass(frozen=True, slots=True)
 class SequenceId:
-    """What makes a batch idempotent: the server stores no number of a key that is not above the last one.
+    """The number that makes a batch idempotent: the server stores only increasing numbers of a key.
 
-    :ivar key: the hash key, 32 lower-case hexadecimal digits; it names the writer, and chooses the shard.
-    :ivar number: from 1 on.
+    :ivar key: the hash key, 32 lower-case hexadecimal digits; it identifies the writer and chooses the shard.
+    :ivar number: the number, from 1 on.
     """
 
     key: str
@@ -84,12 +84,12 @@ class SequenceId:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """What a sink is asked to deliver.
+    """A batch for a sink to deliver.
 
     :ivar key: the stream that it belongs to.
     :ivar pack_id: the value of the ``__pack_id__`` tag, or None.
-    :ivar payload: what :meth:`Sink.encode` made.
-    :ivar sequence: of a batch of an idempotent stream; None for the others.
+    :ivar payload: the body from :meth:`Sink.encode`.
+    :ivar sequence: the number in an idempotent stream; None for other streams.
     """
 
     key: StreamKey
@@ -98,7 +98,7 @@ class Delivery:
     sequence: SequenceId | None = None
 
 
-#: Encoded logs, joined.
+#: Encoded logs, concatenated.
 Record: TypeAlias = bytes | memoryview
 
 
@@ -139,7 +139,7 @@ class Sink(Protocol):
         :param project: the project to add or to replace.
         :raises InvalidArgumentError: the sink takes no projects, which is the default.
         """
-        raise InvalidArgumentError(f"{type(self).__name__} knows no projects: leave out {project.project!r}")
+        raise InvalidArgumentError(f"{type(self).__name__} has no projects: leave out {project.project!r}")
 
     def remove_project(self, name: str) -> None:
         """Remove a project: its records fail from now on. An unknown name is no error.
@@ -204,7 +204,9 @@ class Sink(Protocol):
 
         :param payload: the body to take apart.
         """
-        raise NotImplementedError(f"{type(self).__name__} finds bodies too large, and cannot take them apart")
+        raise NotImplementedError(
+            f"{type(self).__name__} raised BodyTooLargeError, but has no decode() to split a batch"
+        )
 
     def write(self, delivery: Delivery) -> Receipt:
         """Deliver a batch: exactly one attempt.
@@ -216,7 +218,7 @@ class Sink(Protocol):
         """
 
     def hurry(self, deadline: Deadline) -> None:
-        """End every attempt at the deadline, in flight or to come; called when the producer closes.
+        """Limit all attempts, present and future ones, by a deadline; called when the producer closes.
 
         The attempt then raises its error. Without this method an attempt ends by its own limit, on a thread that
         ``close`` does not wait for.
@@ -228,17 +230,17 @@ class Sink(Protocol):
         """Release connections and threads; called once, after the last write."""
 
 
-#: Stands for headers that nobody has given.
+#: Default of the headers.
 _NEW: Any = type("_New", (), {"__repr__": lambda _: "{}"})()
 
 
 @dataclass(frozen=True, slots=True, init=False)
 class Event:
-    """What a channel carries.
+    """One item of a channel.
 
-    :ivar headers: names to values; a value may be None.
-    :ivar body: the content; channels never look into it.
-    :ivar sequence: what the channel numbered it when its put was committed: unique, increasing. None before.
+    :ivar headers: values by name; a value may be None.
+    :ivar body: the content, opaque to channels.
+    :ivar sequence: sequence number assigned at commit, unique and increasing; None before.
     """
 
     headers: Mapping[str, str | None] = field(default_factory=dict)
@@ -248,7 +250,7 @@ class Event:
     def __init__(
         self, headers: Mapping[str, str | None] = _NEW, body: bytes = b"", sequence: int | None = None
     ) -> None:
-        # A dataclass that is frozen would ask object.__setattr__, and of a take that is a third of the time.
+        # A frozen dataclass would use object.__setattr__, which is a third of the time of a take.
         _set_headers(self, {} if headers is _NEW else headers)
         _set_body(self, body)
         _set_sequence(self, sequence)
@@ -258,7 +260,7 @@ _set_headers, _set_body, _set_sequence = (vars(Event)[name].__set__ for name in 
 
 
 class Stored(enum.Enum):
-    """Where a committed put is when ``commit`` returns: what it survives."""
+    """Durability of a committed put when ``commit`` returns."""
 
     #: In the memory of the process: survives neither.
     MEMORY = "memory"
@@ -269,9 +271,10 @@ class Stored(enum.Enum):
 
 
 class Transaction(Protocol):
-    """A unit of work on a channel; an object that may go from thread to thread, many open at once.
+    """A unit of work on a channel. Threads may pass it on, and many may be open at once.
 
-    As a context manager it begins, commits when the block ends, rolls back when it raises, and closes.
+    As a context manager it begins, commits when the block ends, rolls back when it raises, and closes. All methods are
+    part of the protocol that a channel implements.
     """
 
     @property
@@ -279,24 +282,25 @@ class Transaction(Protocol):
         """The sequence number of the last put, once committed; None without puts."""
 
     def begin(self) -> None:
-        """Go from NEW to OPEN."""
+        """Open the transaction."""
 
     def put(self, event: Event) -> None:
-        """Add an event; nobody sees it before :meth:`commit`.
+        """Add an event, which no taker sees before :meth:`commit`.
 
-        :raises TransactionFullError: more than ``transaction_capacity``.
+        :raises TransactionFullError: the transaction has ``transaction_capacity`` puts.
         """
 
     def put_many(self, events: Iterable[Event]) -> None:
-        """As :meth:`put`, for many: all or none of them."""
+        """Add many events: all or none."""
 
     def take(self, count: int = 1, *, max_bytes: int | None = None, timeout: float | None = None) -> list[Event]:
-        """Take up to ``count`` events from the head, in order; waits only for the first.
+        """Take up to ``count`` events from the head, in order. Wait only for the first.
 
-        :param max_bytes: stop before the bodies together exceed this; one event is always taken.
-        :param timeout: seconds to wait for the first; None is the channel's ``keep_alive``.
-        :returns: the events; none if none came in time.
-        :raises TransactionFullError: more than ``transaction_capacity`` in all.
+        :param count: the largest number of events.
+        :param max_bytes: limit on the bytes of all bodies; the first event is always taken. None for no limit.
+        :param timeout: seconds to wait for the first; None for the channel's ``keep_alive``.
+        :returns: the events; none if the timeout passed.
+        :raises TransactionFullError: the transaction has ``transaction_capacity`` takes.
         """
 
     def acknowledge(self, events: Sequence[Event]) -> None:
@@ -306,29 +310,30 @@ class Transaction(Protocol):
         """
 
     def give_back(self, events: Sequence[Event]) -> None:
-        """Let the takes of these events go back to where they were; the transaction stays open with the rest.
+        """Return these events to their places in the channel; the transaction stays open with the rest.
 
-        Events that were not taken in it are left alone. A channel without it can serve a producer, whose stopped
-        streams then cannot be resumed.
+        Events not taken in it are ignored. A channel without this method can serve a producer, whose stopped streams
+        then cannot be resumed.
 
         :raises ChannelError: the channel is closed.
         """
 
     def commit(self, timeout: float | None = None) -> Stored:
-        """Make all puts visible and all takes final; an exception leaves the transaction open.
+        """Make all puts visible and all takes final. An exception leaves the transaction open.
 
-        :param timeout: seconds to wait for room; None is the channel's ``keep_alive``, ``math.inf`` for ever.
-        :raises ChannelFullError: no room in that time; may be tried again.
+        :param timeout: seconds to wait for capacity; None for the channel's ``keep_alive``, ``math.inf`` for no limit.
+        :returns: the durability of the puts.
+        :raises ChannelFullError: no capacity within the timeout; the commit may be retried.
         """
 
     def rollback(self) -> None:
-        """Forget the puts; the takes go back to the head, in order.
+        """Discard the puts, and return the takes to the head, in order.
 
-        :raises TransactionStateError: another thread commits it, or has done so.
+        :raises TransactionStateError: another thread is committing it, or has committed it.
         """
 
     def close(self) -> None:
-        """End a transaction that is committed, rolled back, or was never begun."""
+        """Close a transaction that is committed, rolled back, or was never begun."""
 
     def __enter__(self) -> Self: ...
 
@@ -337,73 +342,75 @@ class Transaction(Protocol):
     ) -> None: ...
 
 
-#: The header of an event that was moved here from the channel of a process that died: the ``identity`` of that one's
-#: notes, a colon, and the sequence number that the event had there.
+#: Header of an event that was adopted from a dead process's channel: the ``identity`` of that channel's notes, a colon,
+#: and the event's sequence number there.
 ADOPTED_HEADER = "adopted"
 
 
 class Notes(Protocol):
-    """Short values that a channel keeps beside its events, by name; for idempotent streams. As safe as the channel can
-    make them when a call returns. Thread-safe.
+    """Short values by name that a channel keeps beside its events, for idempotent streams.
+
+    They are as durable as the channel can make them when a call returns. Thread-safe.
     """
 
     def read(self, name: str) -> bytes | None:
-        """The value; None if there is none."""
+        """Return the value; None if there is none."""
 
     def write(self, name: str, value: bytes, newest: int) -> None:
-        """Keep a value in place of the one before.
+        """Set a value.
 
-        :param newest: the sequence number of the newest event that it speaks of: should the channel lose that event,
-            the value is of no use any more.
-        :raises ChannelError: the channel is closed, or the disk could not.
+        :param name: the name of the value.
+        :param value: the new value.
+        :param newest: the sequence number of the newest event that the value refers to. If the channel loses that
+            event, the value becomes useless.
+        :raises ChannelError: the channel is closed, or the disk failed.
         """
 
     def write_many(self, rows: Iterable[tuple[str, bytes, int]]) -> None:
-        """As :meth:`write`, for many at once: name, value and newest of each; all or none of them."""
+        """Set many values, all or none; each row is a name, a value and its ``newest``."""
 
     def items(self, prefix: str) -> dict[str, bytes]:
-        """The values whose names begin so, by name."""
+        """Return the values whose names begin with ``prefix``, by name."""
 
     def remove(self, name: str) -> None:
-        """Forget a value."""
+        """Remove a value."""
 
     def prune(self, most: int, keep: Iterable[str]) -> None:
-        """Forget the longest unused values beyond ``most``, but for those with names in ``keep``."""
+        """Remove the longest unused values beyond ``most``, except the names in ``keep``."""
 
 
 class Channel(Protocol):
-    """Where events wait, inside transactions, from those who put to those who take.
+    """A transactional buffer of events between putting and taking threads.
 
-    One that survives the process may have ``notes``, a :class:`Notes`; behind one that has none the numbers of
-    idempotent streams do not survive. One that loses events when it is
-    closed has ``survives_close``, which is False.
+    A channel that survives the process may have ``notes``, a :class:`Notes`. Without it the numbers of idempotent
+    streams do not survive. A channel that loses events when closed has ``survives_close``, which is False.
     """
 
     @property
     def name(self) -> str:
-        """For messages and statistics."""
+        """The name for messages and statistics."""
 
     @property
     def synced_sequence(self) -> int:
-        """Events up to this sequence number are on the disk; -1 for none."""
+        """The sequence number up to which all events are on the disk; -1 for none."""
 
     def transaction(self) -> Transaction:
-        """A new transaction.
+        """Return a new transaction.
 
         :raises ChannelClosedError: the channel is closed.
         """
 
     def sync(self, timeout: float | None = None) -> None:
-        """Wait until all that is committed is as safe as this channel can make it.
+        """Wait until everything committed is as durable as this channel can make it.
 
-        :param timeout: seconds; None is for ever.
+        :param timeout: seconds; None for no limit.
         """
 
     def stats(self) -> ChannelStats:
-        """What the channel holds and has done."""
+        """Return what the channel holds and has done."""
 
     def close(self) -> None:
-        """Give up the channel; open transactions are rolled back. May be called again."""
+        """Close the channel and roll back its open transactions. May be called again."""
 
     def __enter__(self) -> Self: ...
 
@@ -415,27 +422,27 @@ class Channel(Protocol):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileStats:
-    """What a file channel adds to :class:`ChannelStats`. Counts are since it was opened.
+    """Additions of a file channel to :class:`ChannelStats`. Counts begin at its opening.
 
-    :ivar segments: log files.
+    :ivar segments: number of log files.
     :ivar disk_bytes: their bytes.
-    :ivar free_bytes: free on the fullest of its disks.
-    :ivar unsynced_bytes: written, and not yet known to be on the disk.
-    :ivar recent_bytes: of memory: events that were just put, kept there for a taker who keeps up; 4 MiB at most.
-    :ivar syncs: calls that wait for the disk.
-    :ivar rolls: new segments begun.
-    :ivar checkpoints: written.
-    :ivar checkpoint_errors: that could not be written.
-    :ivar checkpoint_backup_errors: whose second copy could not be written.
-    :ivar checkpoint_fallbacks: copies found bad when the channel was opened.
-    :ivar recovered: events found when the channel was opened.
-    :ivar adopted: events moved here from the directories of processes that died.
-    :ivar replayed: records read when the channel was opened.
-    :ivar torn_tails: ends of segments that a crash had left half written, cut and kept aside.
-    :ivar damaged_records: records that no longer check out.
-    :ivar lost_events: events that were in damaged records, as far as the sequence numbers tell.
+    :ivar free_bytes: bytes free on the fullest of its disks.
+    :ivar unsynced_bytes: bytes written and not yet known to be on the disk.
+    :ivar recent_bytes: bytes of memory that cache recent puts for takers that keep up; at most 4 MiB.
+    :ivar syncs: number of fsync calls.
+    :ivar rolls: segments begun because the previous one was full.
+    :ivar checkpoints: checkpoints written.
+    :ivar checkpoint_errors: checkpoints that could not be written.
+    :ivar checkpoint_backup_errors: checkpoints whose second copy could not be written.
+    :ivar checkpoint_fallbacks: bad copies of checkpoints found at the opening.
+    :ivar recovered: events found at the opening.
+    :ivar adopted: events moved here from the directories of dead processes.
+    :ivar replayed: records read at the opening.
+    :ivar torn_tails: half-written ends of segments after a crash, cut off and quarantined.
+    :ivar damaged_records: invalid records.
+    :ivar lost_events: events lost in damaged records, as far as the sequence numbers tell.
     :ivar quarantined: segments copied to ``quarantine/``.
-    :ivar poisoned: segments given up because a sync of them failed.
+    :ivar poisoned: segments abandoned because a sync failed.
     """
 
     segments: int = 0
@@ -461,28 +468,28 @@ class FileStats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ChannelStats:
-    """A channel at one moment; the names are those of Flume's ``ChannelCounter``.
+    """Statistics of a channel at one moment; the names are those of Flume's ``ChannelCounter``.
 
-    :ivar name: the channel.
-    :ivar open: whether it can be used.
+    :ivar name: the channel's name.
+    :ivar open: True if it can be used.
     :ivar size: events stored and not taken.
-    :ivar taken: events taken in transactions that are still open.
-    :ivar capacity: events that it holds.
+    :ivar taken: events taken in open transactions.
+    :ivar capacity: events that it can hold.
     :ivar fill: ``(size + taken) / capacity``, 0 to 1.
     :ivar bytes: bytes of the events stored or taken.
-    :ivar byte_capacity: bytes that it holds; None for no limit.
+    :ivar byte_capacity: bytes that it can hold; None for no limit.
     :ivar put_attempts: events given to ``put``.
     :ivar put_successes: events whose put was committed.
     :ivar take_attempts: events asked for: one for each call of ``take`` and for each further event that it returned.
     :ivar take_successes: events whose take was committed.
-    :ivar put_errors: puts and their commits that failed for the channel's own reasons: no room, no disk.
-    :ivar take_errors: likewise for takes; an event that could not be read counts once.
-    :ivar put_rate: committed puts a second, over about the last minute.
-    :ivar take_rate: likewise takes.
+    :ivar put_errors: failed puts and commits of puts: channel full, or disk failure.
+    :ivar take_errors: failed takes and commits of takes; an unreadable event counts once.
+    :ivar put_rate: committed puts per second, over about the last minute.
+    :ivar take_rate: committed takes per second, over about the last minute.
     :ivar oldest_event_age: seconds since the put of the event at the head; None if there is none.
     :ivar last_take_age: seconds since the last committed take; None if there was none.
-    :ivar waiting: threads that wait for room.
-    :ivar file: more, for a file channel.
+    :ivar waiting: threads that wait for capacity.
+    :ivar file: the additions of a file channel; None for others.
     """
 
     name: str

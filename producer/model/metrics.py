@@ -1,4 +1,4 @@
-"""Counters, and the frozen snapshot that ``stats()`` returns."""
+"""Metrics: counters, and the frozen snapshot that ``stats()`` returns."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ class Counters:
     """Named sums that only grow; any thread may add."""
 
     def __init__(self) -> None:
-        # By name and thread, which alone changes its own: IO threads would else meet here twice a batch.
+        # By name and thread: each thread changes only its own sums, so that IO threads need no lock.
         self._sums: dict[tuple[str, int], int] = {}
 
     def add(self, name: str, amount: int) -> None:
@@ -24,11 +24,11 @@ class Counters:
         self._sums[own] = self._sums.get(own, 0) + amount
 
     def __getitem__(self, name: str) -> int:
-        """The sum ``name``; 0 if nothing was added."""
+        """Return the sum ``name``; 0 if nothing was added."""
         return sum(amount for (known, _), amount in self._sums.copy().items() if known == name)
 
     def under(self, prefix: str) -> dict[str, int]:
-        """The sums whose names begin with ``prefix``, by the rest of the name."""
+        """Return the sums whose names begin with ``prefix``, by the rest of the name."""
         found: dict[str, int] = {}
         for (name, _), amount in sorted(self._sums.copy().items()):
             if name.startswith(prefix):
@@ -37,13 +37,13 @@ class Counters:
         return found
 
 
-#: How the names of sums begin that are of logs by why they were lost: error codes, and reasons of integrations.
+#: Prefixes of the counts of lost logs: by error code, and by an integration's reason.
 FAILED_BY_CODE, DROPPED = "failed:", "dropped:"
 
 
-#: Where a batch is that is not settled.
+#: States of a batch that is not completed.
 BATCH_STAGES = ("open", "queued", "sending", "waiting")
-#: Where memory is that is taken: in batches by their stage, before them and behind them.
+#: Users of memory: records before their batch, batches by state, and completed records.
 MEMORY_STAGES = ("reserved", *BATCH_STAGES, "callbacks")
 
 
@@ -57,19 +57,19 @@ def _no_memory() -> Mapping[str, int]:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class StreamStats:
-    """One stream, since it was last remembered anew (idle streams are forgotten). Counts are logs.
+    """Statistics of one stream since it was last remembered (idle streams are forgotten). Counts are logs.
 
-    :ivar project: what names the stream, as are the next ones.
+    :ivar project: the project.
     :ivar logstore: the logstore.
     :ivar topic: the topic; may be empty.
     :ivar source: the source; may be empty.
     :ivar shard_hash: the shard hash, adjusted to buckets; None if there is none.
-    :ivar tags: pairs of name and value, those of the configuration included.
-    :ivar order: ``ordered``, ``idempotent``, ``sequence:`` and what names its handle; empty for other streams.
-    :ivar accepted: logs that ``send`` took.
-    :ivar delivered: logs that the server acknowledged.
-    :ivar failed: logs that were given up.
-    :ivar pending: logs that are neither.
+    :ivar tags: pairs of name and value, including those of the configuration.
+    :ivar order: ``ordered``, ``idempotent``, or ``sequence:`` and the handle's name; empty for other streams.
+    :ivar accepted: logs accepted by ``send``.
+    :ivar delivered: logs acknowledged by the server.
+    :ivar failed: logs that failed.
+    :ivar pending: logs neither delivered nor failed.
     :ivar pending_bytes: their memory as accounted, bytes.
     """
 
@@ -89,12 +89,12 @@ class StreamStats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class HeldStats:
-    """That nothing is sent somewhere at this moment.
+    """A destination or logstore where sending is paused.
 
-    :ivar name: of the destination, or of the logstore.
+    :ivar name: the name of the destination or logstore.
     :ivar reason: ``over quota``, ``unreachable``, or ``to be mended``.
-    :ivar seconds: until it is tried again; 0.0 if that is happening.
-    """
+    :ivar seconds: seconds until the next try; 0.0 if one is in progress.
+    """  # prose: the name of a state
 
     name: str
     reason: str
@@ -103,14 +103,14 @@ class HeldStats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DestinationStats:
-    """A destination: what the sink calls one, a project at its endpoint for LogHub.
+    """Statistics of a destination as the sink defines it; for LogHub, a project at its endpoint.
 
-    :ivar name: the text of that; for LogHub ``my-project https://cn-hangzhou.log.aliyuncs.com``.
-    :ivar limit: requests to it that may be under way at the same time, as learned.
-    :ivar in_flight: requests that are.
+    :ivar name: the destination as text; for LogHub ``my-project https://cn-hangzhou.log.aliyuncs.com``.
+    :ivar limit: current limit on concurrent requests, as learned.
+    :ivar in_flight: requests in flight.
     :ivar queued: batches that wait for their turn.
-    :ivar held: why and how long nothing is sent to it; None if something is.
-    :ivar held_logstores: likewise its logstores, at most 100 of them.
+    :ivar held: the reason and time if sending is paused; None if not.
+    :ivar held_logstores: the paused logstores, at most 100.
     """
 
     name: str
@@ -123,46 +123,43 @@ class DestinationStats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Stats:
-    """A producer at one moment. Counts of records are logs, since the producer was made.
+    """Statistics of a producer at one moment. Counts of records are logs, since the producer was made.
 
-    All of it is numbers, texts and sequences of them: ``json.dumps(stats.to_dict())`` works.
+    All values are numbers, texts and sequences of them: ``json.dumps(stats.to_dict())`` works.
 
-    With a channel, ``accepted`` counts what ``send`` stored, ``delivered`` and ``failed`` also count records that an
-    earlier producer had stored, and ``pending`` and ``batches`` are about those that are in memory.
+    With a channel, ``accepted`` counts the logs that ``send`` stored. ``delivered`` and ``failed`` also count records
+    that an earlier producer had stored. ``pending`` and ``batches`` cover only records in memory.
 
-    :ivar accepted: logs that ``send`` took.
-    :ivar delivered: logs that the server acknowledged.
-    :ivar failed: logs that were given up.
-    :ivar failed_by_code: the same by the error code of the last attempt, such as ``ProducerClosed``.
+    :ivar accepted: logs accepted by ``send``.
+    :ivar delivered: logs acknowledged by the server.
+    :ivar failed: logs that failed.
+    :ivar failed_by_code: failed logs by the error code of the last attempt, such as ``ProducerClosed``.
     :ivar dropped: logs that integrations (handlers, sinks, processors, exporters) could not enqueue, by reason:
         ``full`` (memory, or the channel), ``too_large``, ``invalid``, ``closed``, ``stopped``, ``channel``, ``error``.
-        They are not among ``accepted``. What ``send`` raises is not counted: its caller knows.
-    :ivar retried: logs that were scheduled for another attempt, once for each time.
-    :ivar pending: logs that are neither delivered nor failed.
+        They are not in ``accepted``. Errors that ``send`` raises are not counted.
+    :ivar retried: logs scheduled for another attempt, once for each time.
+    :ivar pending: logs neither delivered nor failed.
     :ivar attempts: requests made, by batches.
-    :ivar batches: batches that are not settled, by state: ``open``, ``queued``, ``sending``, ``waiting``.
+    :ivar batches: incomplete batches by state: ``open``, ``queued``, ``sending``, ``waiting``.
     :ivar memory_limit: ``total_size_in_bytes``.
-    :ivar memory_used: bytes taken from it.
-    :ivar memory_by_stage: ``memory_used`` by where it is: ``reserved`` for records that are in no batch yet (Arrow data
-        that is being encoded; 2 to 64 KiB for each open batch of a handle, which go back when memory is short), the
-        states of ``batches``, and ``callbacks`` for what settled records still occupy until their handler takes
-        them up.
+    :ivar memory_used: bytes in use.
+    :ivar memory_by_stage: ``memory_used`` by use. ``reserved`` is for records that are in no batch yet: Arrow data
+        being encoded, and 2 to 64 KiB for each open batch of a handle, released when memory is short. The states of
+        ``batches`` follow. ``callbacks`` is for completed records until their handler processes them.
     :ivar waiting_senders: threads that wait in ``send`` for memory.
-    :ivar memory_wait_seconds: how long all senders together have waited for memory; with a channel, how long what
-        comes out of it has.
-    :ivar oldest_record_age: seconds since the oldest batch that is not settled got its first record; None if
-        there is none.
-    :ivar callbacks_pending: settled batches that no handler thread has taken up yet, to run their callbacks.
-    :ivar streams: only streams in use or used a short while ago.
-    :ivar destinations: those in use or used a minute ago, at most 100, the busiest first.
-    :ivar stored: events in the channel, those included that are on their way; 0 without a channel. After ``close``:
-        what was left there.
+    :ivar memory_wait_seconds: total wait of all senders for memory; with a channel, of the records read from it.
+    :ivar oldest_record_age: seconds since the oldest incomplete batch got its first record; None if there is none.
+    :ivar callbacks_pending: completed batches whose callbacks no handler thread has started.
+    :ivar streams: streams in use, or used recently.
+    :ivar destinations: those in use or used within a minute, at most 100, the busiest first.
+    :ivar stored: events in the channel, including those in flight; 0 without a channel. After ``close``: the events
+        left there.
     :ivar recovered: events that were in the channel when the producer was made.
-    :ivar dead_lettered: events that went to the dead letter channel.
-    :ivar kept_back: events that are in the channel, and that this producer tries no more: unreadable ones, and those
-        that the dead letter channel refused. The next producer on the channel tries them.
+    :ivar dead_lettered: events moved to the dead letter channel.
+    :ivar kept_back: events in the channel that this producer no longer tries: unreadable ones, and those that the dead
+        letter channel refused. The next producer on the channel tries them.
     :ivar channel: the channel's own statistics; None without one, and in a forked child that has sent nothing.
-    :ivar twin: what encodes: ``native`` or ``pure``.
+    :ivar twin: the implementation of the encoder: ``native`` or ``pure``.
     """
 
     memory_limit: int
@@ -191,7 +188,7 @@ class Stats:
     twin: str = "pure"
 
     def to_dict(self) -> dict[str, Any]:
-        """As JSON has it: dictionaries with names, lists, numbers, texts."""
+        """Return the statistics as JSON types: dictionaries, lists, numbers and texts."""
         return {item.name: _plain(getattr(self, item.name)) for item in fields(self)}
 
 

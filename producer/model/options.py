@@ -1,10 +1,10 @@
-"""Options: each is declared once, one function checks its values, and one gives its rule in words.
+"""Options: declare each option once, check its values, and describe its rule.
 
-A dataclass declares an option as a field made by :func:`option`; its annotation is the kind of value. A table of names
-that are no fields holds :class:`Option` itself.
+A dataclass declares an option as a field made by :func:`option`; its annotation is the type of the value. A table of
+names that are not fields holds :class:`Option` objects.
 
-``check`` takes values of Python as they are. With ``text`` it takes those of a file as well: ``"500"``, ``"64m"``,
-``"yes"``, ``"a=1,b=2"``, a list as words, a choice in any case, and empty text for None.
+``check`` accepts Python values. With ``text`` it also accepts those of a file: ``"500"``, ``"64m"``, ``"yes"``,
+``"a=1,b=2"``, a list as words, a choice in any case, and empty text for None.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ _URL = re.compile(r"[A-Za-z][A-Za-z0-9+.-]+://")
 _TRUE, _FALSE = ("true", "yes", "on", "1"), ("false", "no", "off", "0")
 _BYTES = {"": 1, "k": 1 << 10, "m": 1 << 20, "g": 1 << 30, "kib": 1 << 10, "mib": 1 << 20, "gib": 1 << 30}
 _tables: dict[type, Mapping[str, Option]] = {}
-#: A kind of value, and several of them.
+#: Names of a kind of value, singular and plural.
 _NAMES: dict[Any, tuple[str, str]] = {
     int: ("a whole number", "whole numbers"),
     float: ("a number", "numbers"),
@@ -41,11 +41,11 @@ _NAMES: dict[Any, tuple[str, str]] = {
 
 @dataclass(frozen=True, slots=True)
 class Option:
-    """The declaration of one option. The parameters of :func:`option` are the variables that are not listed here.
+    """Declaration of one option. The other fields are the parameters of :func:`option`.
 
     :ivar name: the option's name.
     :ivar kind: the type of its value: a number, text, ``Literal``, ``tuple[X, ...]``, ``Mapping[str, X]``, a class.
-    :ivar default: the value if none is given; ``...`` if one must be.
+    :ivar default: the default; ``...`` if the option is required.
     """
 
     doc: str = ""
@@ -61,10 +61,10 @@ class Option:
     scale: float = 1
 
     def check(self, value: Any, *, name: str = "", text: bool = False, scale: float = 1) -> Any:
-        """Return the value as this option's kind.
+        """Return the value converted to this option's kind.
 
-        :param name: the name for the message, if it is not this option's own.
-        :param text: True for a value of a file.
+        :param name: the name for the message, if not the option's own.
+        :param text: True for a value from a file.
         :param scale: the factor of the file's numbers, for the limits in the message.
         :raises ConfigError: the value breaks the rule.
         """
@@ -78,10 +78,10 @@ class Option:
             raise ConfigError(name, rule, _in_file(error.value, scale)) from None
 
     def words(self, kind: Any = None, *, text: bool = False, scale: float = 1) -> str:
-        """Return the rule: what a value must be.
+        """Return the rule in words: what a value must be.
 
-        :param kind: a part of the kind: the items of a list, for example.
-        :param text: True for values of a file, which has no None.
+        :param kind: a part of the kind, such as the items of a list; None for the kind.
+        :param text: True for values from a file, which has no None.
         :param scale: the factor of the file's numbers.
         """
         kind = self.kind if kind is None else kind
@@ -121,16 +121,16 @@ def option(
     unit: str | None = None,
     factory: Callable[[], Any] | None = None,
 ) -> Any:
-    """Return a field of a dataclass that declares an option.
+    """Return a dataclass field that declares an option.
 
-    :param default: the value if none is given; without one the option is required.
+    :param default: the default; without one the option is required.
     :param doc: the meaning, with the unit; may be in the class's docstring instead.
-    :param flume: Flume's key, if that differs from the name in camelCase.
-    :param scale: the factor from Flume's number to this one: 0.001 for its milliseconds.
+    :param flume: Flume's key, if not the name in camelCase.
+    :param scale: the factor from Flume's number to this one: 0.001 for milliseconds.
     :param least: the lowest number, or the fewest characters of text.
     :param most: the highest number.
-    :param choices: the permitted values; those of a ``Literal`` need not be given.
-    :param secret: True to show the value in no message, and not in the ``repr`` of the options.
+    :param choices: the permitted values; not needed for a ``Literal``.
+    :param secret: True to show the value neither in messages nor in the ``repr`` of the options.
     :param unit: the unit of a number; in a file ``bytes`` may be written as ``64m``.
     :param factory: makes the default.
     """
@@ -158,14 +158,14 @@ def options_of(cls: type) -> Mapping[str, Option]:
 
 
 def table(**options: Option) -> Mapping[str, Option]:
-    """Return options that know their names."""
+    """Return named options."""
     return {name: dataclasses.replace(each, name=name) for name, each in options.items()}
 
 
 def check_all(config: Any, prefix: str = "") -> None:
-    """Check every option of an instance, as Python's values.
+    """Check every option of an instance, as Python values.
 
-    :param prefix: the beginning of the names in messages.
+    :param prefix: the prefix of names in messages.
     :raises ConfigError: a value breaks its rule.
     """
     for name, each in options_of(type(config)).items():
@@ -173,9 +173,9 @@ def check_all(config: Any, prefix: str = "") -> None:
 
 
 def unknown(name: str, known: Iterable[str], foreign: Mapping[str, str] = {}) -> ConfigError:
-    """Return the error for a name that is no option, with the nearest names.
+    """Return the error for an unknown option, with the nearest names.
 
-    :param foreign: names of other producers, and what to say of them.
+    :param foreign: hints for names of other producers.
     """
     return ConfigError(name, f"unknown option; {hint(name, known, foreign)}", name)
 
@@ -217,7 +217,7 @@ def _is_mapping(origin: Any) -> bool:
 
 
 def _in_file(value: Any, scale: float) -> Any:
-    """Return a number as the file has it, and what is no number as it is."""
+    """Return a number scaled as in the file; other values unchanged."""
     if scale == 1 or isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
         return value
     number = round(value / scale, 9)
@@ -276,7 +276,7 @@ def _chosen(rule: Option, kind: Any, chosen: tuple[Any, ...], value: Any, text: 
 
 
 def _pairs(text: str) -> Mapping[str, str] | None:
-    """Return ``name=value,name=value`` as a mapping; None if it is something else."""
+    """Return ``name=value,name=value`` as a mapping; None for other text."""
     pairs = [part.partition("=") for part in text.split(",") if part.strip()]
     return {name.strip(): value.strip() for name, sign, value in pairs} if all(sign for _, sign, _ in pairs) else None
 
@@ -335,7 +335,7 @@ def _text(rule: Option, value: Any, text: bool) -> str:
 
 
 class _Address(str):
-    """A text with a URL that names a user or a password; its ``repr`` hides them, and so does that of options."""
+    """Text with a URL that contains a user or a password; its ``repr`` hides them."""
 
     __slots__ = ()
 

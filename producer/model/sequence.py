@@ -1,4 +1,4 @@
-"""The numbers of a stream's pieces, when the caller owns them."""
+"""Sequence: numbers of a stream's pieces that the caller owns."""
 
 from __future__ import annotations
 
@@ -12,20 +12,22 @@ from ..text.printable import described
 from .errors import InvalidArgumentError
 from .records import SEQUENCED
 
-#: The highest number of a batch; the server's is 64 bits wide.
+#: The highest number of a batch; the server's field has 64 bits.
 MAX_NUMBER = 2**63 - 1
 _HASH_KEY = re.compile(r"[0-9a-f]{32}")
 
 
 @dataclass(frozen=True, slots=True)
 class SequenceKey:
-    """The numbers of a stream's pieces, when the caller owns them: whoever sends the same pieces in the same order
-    under the same key has each of them stored once, also from another process.
+    """Numbers of a stream's pieces, owned by the caller.
 
-    :ivar key: 32 lower-case hexadecimal digits: the hash key of the requests, which names the writer and chooses the
-        shard. One logstore at a time may see it.
+    A caller that sends the same pieces in the same order under the same key gets each stored exactly once, also from
+    another process.
+
+    :ivar key: 32 lower-case hexadecimal digits: the hash key of the requests, which identifies the writer and chooses
+        the shard. Use it for one logstore at a time.
     :ivar first: the number of the first piece, 1 to 2**63 - 1; the n-th has ``first + n - 1``.
-    :raises InvalidArgumentError: a wrong key or number.
+    :raises InvalidArgumentError: the key or the number is invalid.
     """
 
     key: str
@@ -45,13 +47,13 @@ class SequenceKey:
 
 
 class Numbering(str):
-    """The ``order`` of a stream with a :class:`SequenceKey`: its text, and the count of one handle.
+    """``order`` of a stream with a :class:`SequenceKey`: its text, and the counter of one handle.
 
-    The text is the hash key and a random part, so that each handle counts for itself: a retried task begins anew
-    beside the one that it replaces. It belongs to the process that made it.
+    The text is the hash key and a random part, so that each handle counts for itself: a retried task starts over beside
+    the one that it replaces. It belongs to the process that made it.
 
-    :ivar next: the number of the next piece; guarded by what makes acceptance atomic: the accumulator's lock, or behind
-        a channel the turn of the one who stores.
+    :ivar next: the number of the next piece; guarded by the accumulator's lock, or with a durable channel by the turn
+        of the storing thread.
     """
 
     __slots__ = ("__weakref__", "_process", "_sequence", "next")
@@ -67,20 +69,20 @@ class Numbering(str):
         return self
 
     def check(self) -> None:
-        """Whether this process may go on counting.
+        """Check that this process may use the numbers.
 
-        :raises InvalidArgumentError: it was forked from the one that opened the stream, whose numbers these are.
+        :raises InvalidArgumentError: it was forked from the process that opened the stream and owns them.
         """
         if self._process != os.getpid():
             raise InvalidArgumentError(
-                "a stream with a SequenceKey was opened before a fork: its numbers are the parent's, and what another "
-                "process sends under them counts as written; open a stream with a key of its own here"
+                "a stream with a SequenceKey was opened before a fork: its numbers belong to the parent, and records "
+                "of this process would count as already written: open a stream with another key here"
             )
 
     def __reduce__(self) -> tuple[Any, ...]:
         if self.next != self._sequence.first:
             raise TypeError(
                 f"a stream with a SequenceKey that has sent pieces cannot be pickled: open it where it is used, with "
-                f"SequenceKey({self._sequence.key!r}, first={self.next}) if it is to go on there"
+                f"SequenceKey({self._sequence.key!r}, first={self.next}) to continue there"
             )
         return type(self), (self._sequence,)

@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""The compiled part of ``right_of_way.py``, which says what it is for."""
+"""The native part of ``gil.py``, which describes it."""
 
 cdef int asking = 0
 
@@ -9,7 +9,7 @@ cdef int* threads_that_ask() noexcept nogil:
 
 
 def give_way():
-    """Let threads that ask for the interpreter have it; whether some did."""
+    """Let threads that need the interpreter lock take it. Return True if there were any."""
     if not some(&asking):
         return False
     with nogil:
@@ -18,15 +18,15 @@ def give_way():
 
 
 def begin_to_ask():
-    """For tests: as a thread that sends, and is about to take the interpreter."""
+    """Announce, for tests, that a thread needs the interpreter lock."""
     ask(&asking)
 
 
 def end_asking():
-    """For tests."""
+    """End :func:`begin_to_ask`, for tests."""
     have(&asking)
 
 
 def forget():
-    """Nobody asks any more."""
+    """Forget all requests."""
     count(&asking, -asking)

@@ -1,4 +1,4 @@
-"""Time as a parameter: the clock that every wait goes through, absolute deadlines, and where threads wait."""
+"""Clock: the source of time for every wait, absolute deadlines, and waiting rooms for threads."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from typing import Protocol, Self
 
-#: Seconds after which a waiting thread looks again by itself: a signal handler that raised may have prevented its
+#: Seconds after which a waiting thread checks again by itself: a signal handler that raised may have prevented its
 #: wake-up.
 LOOK_AGAIN = 0.5
 
@@ -39,24 +39,24 @@ class Signal:
         return not self._gate.locked()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait for a wake-up and use it; return False at the end of the time.
+        """Wait for a wake-up and use it; return False after the timeout.
 
-        :param timeout: seconds, cut to what the platform can wait for; None waits without a limit.
+        :param timeout: seconds, limited to what the platform can wait for; None for no limit.
         """
         return self._gate.acquire(timeout=-1 if timeout is None else min(timeout, threading.TIMEOUT_MAX))
 
 
 class Clock(Protocol):
-    """Where a stage gets its time, and how it waits."""
+    """Source of time for a stage, and its way to wait."""
 
     def monotonic(self) -> float:
-        """Seconds that never go backwards; only differences mean something."""
+        """Return seconds that never go backwards; only differences are meaningful."""
 
     def time(self) -> float:
-        """Seconds since the Unix epoch."""
+        """Return seconds since the Unix epoch."""
 
     def wait_for(self, signal: Signal, deadline: Deadline) -> None:
-        """Wait until ``signal`` is set, or the deadline is reached; callers loop, and hold no lock."""
+        """Wait until ``signal`` is set or the deadline passes; callers loop, and hold no lock."""
 
 
 class SystemClock:
@@ -92,9 +92,9 @@ class Latch:
         self._gate.set()
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until it is set; return whether it is.
+        """Wait until it is set. Return True if it is.
 
-        :param timeout: seconds; None waits without a limit.
+        :param timeout: seconds; None for no limit.
         """
         end = math.inf if timeout is None else time.monotonic() + timeout
         while not self._is_set and (left := end - time.monotonic()) > 0:
@@ -105,10 +105,10 @@ class Latch:
 
 @dataclass(frozen=True, slots=True)
 class Deadline:
-    """The end of an operation, passed down so that all its stages share it: an instant, or a stop before that.
+    """The end of an operation, passed down so that all its stages share it: an instant, or an earlier stop.
 
-    :ivar at: monotonic seconds, or None for never.
-    :ivar stop: ends the operation at once when it is set; None for no such end.
+    :ivar at: monotonic seconds; None for never.
+    :ivar stop: ends the operation at once when set; None for none.
     """
 
     at: float | None
@@ -116,11 +116,11 @@ class Deadline:
 
     @classmethod
     def after(cls, clock: Clock, timeout: float | None, stop: Stop | None = None) -> Self:
-        """The instant ``timeout`` seconds from now, or ``stop`` before that; None is never."""
+        """Return the deadline ``timeout`` seconds from now, or an earlier ``stop``; None for never."""
         return cls(None if timeout is None else clock.monotonic() + timeout, stop)
 
     def remaining(self, clock: Clock) -> float | None:
-        """Seconds left, never below 0; None for never."""
+        """Return the seconds left, never below 0; None for no limit."""
         if self.stop is not None and self.stop.is_set():
             return 0.0
         return None if self.at is None else max(0.0, self.at - clock.monotonic())
@@ -131,24 +131,24 @@ class Deadline:
         return Deadline(soon if self.at is None else min(soon, self.at), self.stop)
 
     def expired(self, clock: Clock) -> bool:
-        """Whether the instant has passed, or the stop is set."""
+        """True if the instant has passed, or the stop is set."""
         if self.stop is not None and self.stop.is_set():
             return True
         return self.at is not None and clock.monotonic() >= self.at
 
 
-#: Never.
+#: A deadline that never passes.
 NO_DEADLINE = Deadline(None)
 
 
 class WaitingRoom:
-    """Where threads wait for a change that other threads make, in the order in which they came.
+    """Queue of threads that wait for a change made by other threads, in order of arrival.
 
-    The thread that changes something wakes those in the room after it has released its own lock. A thread enters the
-    room before it looks, so that it misses no change, and holds no lock while it waits. The room itself has no lock:
-    each step is one operation of a dictionary, so that a finalizer or a signal handler may wake threads, too.
+    The thread that makes a change wakes the waiting ones after releasing its own lock. A thread enters the room before
+    it checks, so that it misses no change, and holds no lock while it waits. The room has no lock: each step is one
+    operation on a dictionary, so that finalizers and signal handlers may wake threads, too.
 
-    :param look_again: seconds after which a waiting thread looks without a wake-up.
+    :param look_again: seconds after which a waiting thread checks without a wake-up.
     """
 
     def __init__(self, clock: Clock, look_again: float = 2.0) -> None:
@@ -156,13 +156,14 @@ class WaitingRoom:
         self._signals: dict[Signal, bool] = {}
 
     def __len__(self) -> int:
-        """Return how many threads wait."""
+        """Return the number of waiting threads."""
         return len(self._signals)
 
     def wait_until(self, ready: Callable[[], object], deadline: Deadline) -> bool:
-        """Wait until ``ready()`` is true, which is called at once and after each wake-up; return False at the deadline.
+        """Wait until ``ready()`` is true; return False at the deadline.
 
-        :param ready: called without a lock; it may take what it waits for, and is not called again once it was true.
+        :param ready: called at once and after each wake-up, without a lock. It may take the resource that it waits for,
+            and is not called again after it was true.
         """
         if ready():
             return True
@@ -183,22 +184,22 @@ class WaitingRoom:
                 self._clock.wait_for(signal, deadline.within(self._clock, self._look_again))
         finally:
             unwoken = self._signals.pop(signal, False)
-            if not (is_ready and unwoken):  # it leaves a wake-up unused: that is the next thread's
+            if not (is_ready and unwoken):  # it may have an unused wake-up, which goes to the next thread
                 self.wake_one()
 
     def wake_one(self) -> None:
-        """Let the thread that has waited longest look again."""
+        """Let the thread that has waited longest check again."""
         for signal in self._signals.copy():
             if self._wake(signal):
                 return
 
     def wake_all(self) -> None:
-        """Let all threads look again."""
+        """Let all threads check again."""
         for signal in self._signals.copy():
             self._wake(signal)
 
     def _wake(self, signal: Signal) -> bool:
-        """Wake the owner of a signal; return False if another thread has woken it, which makes it look once more."""
+        """Wake a signal's owner; False if another thread has woken it already."""
         try:
             return self._signals.pop(signal, False)
         finally:
@@ -206,9 +207,9 @@ class WaitingRoom:
 
 
 class Stop:
-    """Tells an operation, or a component for one run of it, to end.
+    """Request to end an operation, or one run of a component.
 
-    :param clock: what waits go through.
+    :param clock: the clock for waits.
     """
 
     def __init__(self, clock: Clock | None = None) -> None:
@@ -218,7 +219,7 @@ class Stop:
         self._wakes: list[Callable[[], object]] = []
 
     def set(self) -> None:
-        """Let it end."""
+        """Request the end."""
         self._set = True
         self._room.wake_all()
         for wake in tuple(self._wakes):
@@ -226,7 +227,7 @@ class Stop:
 
     @contextmanager
     def waking(self, wake: Callable[[], object]) -> Iterator[None]:
-        """Have :meth:`set` call ``wake`` too, inside the block. The thread that enters it scans before it waits."""
+        """Make :meth:`set` call ``wake`` too, inside the block. The thread that enters it checks before it waits."""
         self._wakes.append(wake)
         try:
             yield
@@ -234,9 +235,9 @@ class Stop:
             self._wakes.remove(wake)
 
     def is_set(self) -> bool:
-        """Return True if it is to end."""
+        """Return True if the end was requested."""
         return self._set
 
     def wait(self, seconds: float | None = None) -> bool:
-        """Sleep for so long, or until it is to end. Return True if it is to end."""
+        """Sleep for ``seconds``, or until the end is requested. Return True if it was."""
         return self._room.wait_until(self.is_set, Deadline.after(self._clock, seconds))

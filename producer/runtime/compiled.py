@@ -1,7 +1,7 @@
-"""Which twins work: what was compiled, where it was built, or what is pure Python, and does the same.
+"""Compiled: choose between the native and the pure implementations of a function, which behave the same.
 
 ``PRODUCER_PURE=1`` in the environment forces the pure ones. So does an interpreter without a global lock, for which the
-compiled ones were not made.
+native ones were not made.
 """
 
 from __future__ import annotations
@@ -27,8 +27,9 @@ if isinstance(__spec__.loader, zipimporter):
 
 
 def compiled(module: str) -> ModuleType | None:
-    """A compiled module, by its full name; None where it is not wanted, or is not there: there was no compiler, it
-    was for another Python or another kind of machine, or what is compiled is from before.
+    """Import a compiled module by its full name; None if it is not wanted or not usable.
+
+    It may be missing because there was no compiler, or because it is for another Python, platform or version.
     """
     if not _WANTED:
         return None
@@ -39,6 +40,6 @@ def compiled(module: str) -> ModuleType | None:
 
 
 def either(module: str, name: str, pure: T) -> T:
-    """``name`` of a compiled module; ``pure``, which does the same, where there is none."""
-    twin: T = getattr(compiled(module), name, pure)
-    return twin
+    """Return ``name`` of a compiled module; ``pure`` if there is none."""
+    chosen: T = getattr(compiled(module), name, pure)
+    return chosen

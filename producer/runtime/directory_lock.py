@@ -1,9 +1,9 @@
-"""The lock of a directory: one process at a time works in it, also if its lock file is deleted.
+"""DirectoryLock: admit one process at a time to a directory, even if its lock file is deleted.
 
-``flock`` is taken twice: on the directory itself, which nobody can delete under its owner without what is in it, and on
-a lock file in it, whose text names the owner. A file system that locks no directories (NFS, where an exclusive lock
-needs a descriptor that may write) leaves the second lock alone. So the owner checks from time to time that both are
-still in their places (:meth:`DirectoryLock.lost`), and stops if they are not.
+``flock`` is taken twice. One lock is on the directory itself, which cannot be removed without its content. The other is
+on a lock file in it, whose text names the owner. Some file systems cannot lock directories: on NFS an exclusive lock
+needs a writable descriptor. Only the second lock is taken there. So the owner checks from time to time that both are
+still in place (:meth:`DirectoryLock.lost`), and stops if not.
 
 A forked child closes its copies, which unlocks nothing: the locks end with the process that took them.
 """
@@ -20,24 +20,24 @@ from pathlib import Path
 
 from .forks import Stage, call_in_child, hold_across_fork
 
-#: A process that checks if a lock is free holds it for microseconds; so often the lock is tried again.
+#: Tries to take a lock: a process that checks if it is free holds it for microseconds.
 _TRIES = 1000
 _MOST_BYTES = 4096
 
-# Guards _held. Taken across a fork, and held while a lock is taken: a child that was forked in between would not know
-# of its copies, and keep the lock as long as it lives.
+# Guards _held. Held across a fork, and while a lock is taken: a child forked in between would not know of its copies,
+# and would keep the lock as long as it lives.
 _lock = threading.RLock()
 _held: set[DirectoryLock] = set()
 
 
 def has_name(file: int, path: str | Path) -> bool:
-    """True if the open file is the one at ``path``; also if the disk cannot tell."""
+    """True if the open file is the one at ``path``, or if the disk cannot tell."""
     try:
         return os.path.samestat(os.stat(path), os.fstat(file))
     except (FileNotFoundError, NotADirectoryError):
         return False
     except OSError as error:
-        return error.errno != errno.ESTALE  # of NFS, where another machine has deleted it
+        return error.errno != errno.ESTALE  # on NFS, if another machine has deleted it
 
 
 def is_free(file: int) -> bool:
@@ -53,7 +53,7 @@ def is_free(file: int) -> bool:
 
 
 def lock_alone(file: int) -> None:
-    """Take the exclusive lock of an open file, past those who only check if it is free.
+    """Take the exclusive lock of an open file, in spite of processes that only check if it is free.
 
     :raises BlockingIOError: another process holds it.
     :raises OSError: the file system has no such locks.
@@ -70,7 +70,7 @@ def lock_alone(file: int) -> None:
 
 
 def lock_directory(path: str | Path) -> int | None:
-    """Lock a directory itself; the descriptor, or None if its file system locks no directories.
+    """Lock a directory itself. Return the descriptor; None if its file system cannot lock directories.
 
     :raises BlockingIOError: another process holds it, or it was removed meanwhile.
     :raises OSError: it cannot be opened.
@@ -91,9 +91,9 @@ def lock_directory(path: str | Path) -> int | None:
 class DirectoryLock:
     """A directory that belongs to this process until :meth:`release`.
 
-    :param directory: it exists.
-    :param name: of the lock file in it, which stays there: a process may wait for the lock of just this file.
-    :param must_lock: False to go on without a lock where the file system has none.
+    :param directory: an existing directory.
+    :param name: the name of the lock file in it. The file is never removed: a process may be waiting for its lock.
+    :param must_lock: False to continue without a lock if the file system has none.
     :ivar path: the lock file.
     :raises BlockingIOError: another process has it.
     :raises OSError: it cannot be locked.
@@ -125,37 +125,39 @@ class DirectoryLock:
                 raise
 
     def say_owner(self) -> None:
-        """Write into the lock file which process has the directory.
+        """Write the owning process into the lock file.
 
         :raises OSError: it could not be written.
         """
         text = f"process {os.getpid()} on {socket.gethostname()}\n".encode()[:_MOST_BYTES]
         file, _ = self._files[-1]
-        os.pwrite(file, text, 0)  # over the old text, and cut then: it needs no room that the file does not have
+        os.pwrite(file, text, 0)  # in place, then truncated: needs no new space on a full disk
         os.ftruncate(file, len(text))
 
     def lost(self) -> Path | None:
-        """The lock file, or the directory, if it was removed or replaced: another process may have it by now."""
+        """Return the lock file or directory if it was removed or replaced, so that another process may own it; else
+        None.
+        """
         return next((path for file, path in self._files if not has_name(file, path)), None)
 
     def release(self) -> None:
-        """Let another process have the directory; may be called again."""
+        """Release the directory for another process; may be called again."""
         with _lock:
             _held.discard(self)
             for file, _ in self._files:
-                with contextlib.suppress(OSError):  # not by closing alone: a child being forked may have a copy
+                with contextlib.suppress(OSError):  # explicitly: a child being forked may have a copy of the descriptor
                     fcntl.flock(file, fcntl.LOCK_UN)
             self.close()
 
     def close(self) -> None:
-        """Close this process's copies, in a forked child: the locks are the parent's."""
+        """Close the files in a forked child, without unlocking: the locks are the parent's."""
         files, self._files = self._files, []
         for file, _ in files:
             os.close(file)
 
 
 def owner_of(path: Path) -> str:
-    """The text of a lock file, which names its owner; empty if it does not tell."""
+    """Return the text of a lock file, which names its owner; empty if unreadable."""
     try:
         return path.read_bytes()[:_MOST_BYTES].decode(errors="backslashreplace").strip()
     except OSError:

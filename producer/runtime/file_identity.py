@@ -1,15 +1,15 @@
-"""How a file is known again: by its device, its inode, and the bytes before the place up to which it was read.
+"""File identity: recognise a file by its device, its inode, and the bytes before its read offset.
 
-An inode alone says little: two volumes have files with the same one, and a new file gets that of a deleted one. So the
-bytes are compared, too: the first ones, and short windows that end at **marks**. The last mark is the place up to which
-the file was read, and each mark before it is about four times as far away::
+An inode alone is not enough: two volumes have the same ones, and a new file gets that of a deleted one. So bytes are
+compared, too: the first ones, and short windows that end at **marks**. The last mark is the read offset, and each mark
+before it is about four times as far away::
 
-    0 ..[head].. ... [256]. ... .[256]...[256][256]| what was not read
-                        16 KiB      4 KiB   256    0   bytes before the place
+    0 ..[head].. ... [256]. ... .[256]...[256][256]| unread bytes
+                        16 KiB      4 KiB   256    0   bytes before the offset
 
-So the part of the file that is compared grows with the file. A file that was cut, and written again beyond the place,
-is told from one that has grown, unless it has the same bytes in all windows. ``ship --follow``, ``taildir`` and
-``spooldir`` know files by this module.
+So the compared part grows with the file. A file that was truncated and rewritten beyond the offset is distinguished
+from one that has grown, unless it has the same bytes in all windows. ``ship --follow``, ``taildir`` and ``spooldir``
+use this module.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from typing import NamedTuple
 
 #: Bytes of a window.
 TAIL_BYTES = 256
-#: Each mark is so many times as far from the end as the one behind it, and they are so many.
+#: Ratio of the distances of two neighbouring marks from the end, and the largest number of marks.
 _MARK_FACTOR, _MOST_MARKS = 4, 12
 
 #: Device and inode.
@@ -29,7 +29,7 @@ Key = tuple[int, int]
 
 
 class Mark(NamedTuple):
-    """A place up to which a file was read.
+    """A read offset of a file.
 
     :ivar end: the byte after the window.
     :ivar tail: CRC-32 of the window: the last bytes before ``end``, at most 256.
@@ -48,7 +48,7 @@ def head_of(descriptor: int, size: int) -> int:
 
 
 def mark_at(descriptor: int, end: int) -> Mark:
-    """Read the mark of a place.
+    """Read the mark at an offset.
 
     :raises OSError: the file cannot be read.
     """
@@ -57,7 +57,7 @@ def mark_at(descriptor: int, end: int) -> Mark:
 
 
 def marks_at(descriptor: int, end: int) -> tuple[Mark, ...]:
-    """Read all marks of a file that was read up to a place, in order.
+    """Read all marks of a file up to an offset, in order.
 
     :raises OSError: the file cannot be read.
     """
@@ -73,9 +73,10 @@ def holds_marks(descriptor: int, marks: Iterable[Mark]) -> bool:
 
 
 def marks_of(tail: bytes, data: bytes, end: int, earlier: Sequence[Mark]) -> tuple[Mark, ...]:
-    """Make the marks of a file of which a block was read, from the bytes that were read.
+    """Compute the marks of a file from a block that was just read.
 
     :param tail: the bytes before the block, at most 256.
+    :param data: the block.
     :param end: the byte after the block.
     :param earlier: the marks before the block.
     """
@@ -88,7 +89,7 @@ def marks_of(tail: bytes, data: bytes, end: int, earlier: Sequence[Mark]) -> tup
 
 
 def _distances(size: int) -> list[int]:
-    """How far before the end of so many bytes the marks are."""
+    """Return the distances of the marks from the end of ``size`` bytes."""
     found: list[int] = []
     distance = 0
     while distance < size and len(found) < _MOST_MARKS:

@@ -1,8 +1,8 @@
-"""What a fork means to this package: the one registry of what has to be made anew in the child.
+"""Forks: the registry of everything that must be renewed in a forked child.
 
-A child has one thread, and locks as its parent's other threads left them. So whatever holds locks, threads or
-descriptors is told, from below: who is told later finds what stands under it ready, whatever was imported first. A
-lock whose data the child needs whole can be held across the fork.
+A child has one thread, and its locks are as the parent's other threads left them. So every object with locks, threads
+or descriptors is renewed, lower layers first: a renewed object finds the layers below it ready, whatever was imported
+first. A lock can also be held across the fork, so that the child finds its data consistent.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from typing import Protocol
 
 
 class Stage(enum.IntEnum):
-    """Who is told when: the lower first."""
+    """Order of renewal in a child: lower stages first."""
 
     LOCKS = 0
     CHANNELS = 1
@@ -25,10 +25,10 @@ class Stage(enum.IntEnum):
 
 
 class Forkable(Protocol):
-    """What a fork concerns."""
+    """An object to renew in a forked child."""
 
     def _renew_in_child(self) -> None:
-        """Start empty; called in the child, in its only thread. Takes no lock that existed before."""
+        """Start empty; called in the child, on its only thread. Takes no lock that existed before."""
 
 
 _functions: dict[Stage, list[Callable[[], None]]] = {stage: [] for stage in Stage}
@@ -36,34 +36,32 @@ _objects: dict[Stage, weakref.WeakSet[Forkable]] = {stage: weakref.WeakSet() for
 
 
 _held: list[Held] = []
-# Of a thread that forks: those of _held that it has taken for that.
+# The locks of _held that the forking thread has taken.
 _here = threading.local()
 
 
 class Held(Protocol):
-    """An ``RLock``: of others a thread cannot tell whether it has them."""
+    """An ``RLock``; only this kind knows whether the calling thread holds it."""
 
-    def acquire(self) -> bool:
-        """See :func:`threading.RLock`."""
-
-    def release(self) -> None:
-        """Likewise."""
+    def acquire(self) -> bool: ...
+    def release(self) -> None: ...
 
 
 def hold_across_fork(lock: Held) -> None:
-    """Take ``lock`` before every fork and give it back after it, in parent and child: the child finds whole what it
-    guards. Nobody may take two such locks at a time.
+    """Hold ``lock`` during every fork, so that the child finds its data consistent.
+
+    It is released afterwards in parent and child. No thread may hold two such locks at a time.
     """
     _held.append(lock)
 
 
 def call_in_child(renew: Callable[[], None], stage: Stage) -> None:
-    """Call a module's function in every forked child, before the objects of its stage are told."""
+    """Register a function to call in every forked child, before the objects of its stage."""
     _functions[stage].append(renew)
 
 
 def watch_fork(forkable: Forkable, stage: Stage) -> None:
-    """Tell ``forkable`` about forks, as long as it lives."""
+    """Register an object to renew in every forked child, as long as it lives."""
     _objects[stage].add(forkable)
 
 
@@ -72,17 +70,17 @@ def _has(lock: Held) -> bool:
 
 
 def _before_fork() -> None:
-    """Python forks whatever is raised here, also by a handler of signals: first all is taken."""
+    """Take all locks. Python forks even if this raises, so the error is raised when all are taken."""
     raised = None
     _here.taken = taken = list[Held]()
     for lock in _held:
-        if _has(lock):  # by a call that a handler, which forks, has interrupted
+        if _has(lock):  # held by a call that a forking signal handler interrupted
             continue
         taken.append(lock)
         while not _has(lock):
             try:
                 lock.acquire()
-            except BaseException as error:  # noqa: BLE001  # raised when all is taken
+            except BaseException as error:  # noqa: BLE001  # raised when all are taken
                 raised = error
     if raised is not None:
         raise raised
@@ -95,19 +93,19 @@ def _after_fork() -> None:
 
 
 def _after_fork_in_child() -> None:
-    """Whatever one of them raises, the others are told: a child that is renewed in part sends what is its parent's."""
+    """Renew everything, whatever one renewal raises: a half-renewed child would send its parent's records."""
     raised = list[BaseException]()
-    for renew in _everybody():
+    for renew in _renewals():
         try:
             renew()
-        except BaseException as error:  # noqa: BLE001  # raised when all are told: Python prints it
+        except BaseException as error:  # noqa: BLE001  # raised when all are renewed; Python prints it
             raised.append(error)
     if raised:
         raise raised[0] if len(raised) == 1 else BaseExceptionGroup("after a fork, in the child", raised)
 
 
-def _everybody() -> Iterator[Callable[[], None]]:
-    """What is to be called in a child, in order."""
+def _renewals() -> Iterator[Callable[[], None]]:
+    """Yield all functions to call in a child, in order."""
     yield _after_fork
     for stage in Stage:
         yield from _functions[stage]

@@ -1,10 +1,11 @@
-"""Who may go first where threads that send and threads that call ``send`` want the interpreter at once.
+"""GIL: let sending threads take the interpreter lock before threads that call ``send``.
 
-A thread that sends gives the interpreter up for a batch twice: to pack it, and for the request. Each time it gets it
-back only behind all threads that run Python, each of which may keep it for 5 ms (``sys.getswitchinterval``): with ten
-that send without a rest such a thread spends nearly all of its time waiting, the memory fills, and everybody waits for
-it. So it says that it asks, and who calls ``send`` then pauses for a moment, 50 µs at a time and ten times at the most.
-Behind a channel, where ``send`` stores, it does not pause. Without what is compiled nobody asks.
+An IO thread releases the interpreter lock twice for a batch: to compress it, and for the request. Each time it gets the
+lock back only after all threads that run Python, each of which may keep it for 5 ms (``sys.getswitchinterval``). With
+ten threads that send without pause, an IO thread spends nearly all its time waiting, the memory fills up, and every
+thread waits for it. So an IO thread announces that it needs the lock, and a thread that calls ``send`` then pauses, 50
+µs at a time and at most ten times. With a durable channel, where ``send`` stores the records, it does not pause.
+Without the native implementation no thread announces anything.
 """
 
 from __future__ import annotations
@@ -15,13 +16,13 @@ from .forks import Stage, call_in_child
 _compiled = compiled(f"{__package__}._gil")
 
 
-def _nobody_asks() -> bool:
+def _no_requests() -> bool:
     return False
 
 
-#: Let threads that ask for the interpreter have it; whether some did. To be called without any lock.
-give_way = _nobody_asks if _compiled is None else _compiled.give_way
+#: Let threads that need the interpreter lock take it. Return True if there were any. Call it without holding locks.
+give_way = _no_requests if _compiled is None else _compiled.give_way
 
 if _compiled is not None:
-    # Of the threads that asked in the parent the child has none.
+    # The child has none of the parent's threads.
     call_in_child(_compiled.forget, Stage.LOCKS)

@@ -1,9 +1,9 @@
-"""Which threads work for producers at this moment, so that what they log can be told from what users log.
+"""Internal threads: tell the log records of producers' own work from those of users.
 
-A handler that sends log records must not send those that its sending causes: each would cause the next. On such a
-thread that is all that is logged, by this package, by the libraries that it calls, and by plug-ins, but for what users'
-callbacks log. OpenTelemetry exports on threads of its own: there the trace tells, since log records and spans made on a
-producer's thread belong to one trace, which is not sampled.
+A handler that sends log records must not send those that its sending causes, because each would cause the next. These
+are all records logged on a producer's threads: by this package, by libraries and by plug-ins, except by users'
+callbacks. OpenTelemetry exports on its own threads. There the trace tells: log records and spans made on a producer's
+thread belong to one trace, which is not sampled.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from typing import Any
 
 from .forks import Stage, call_in_child
 
-#: The trace of OpenTelemetry that all work for producers belongs to, and its span.
+#: The OpenTelemetry trace of all producers' work, and its span.
 TRACE_ID = int.from_bytes(b"loghub-producer!", "big")
 _SPAN_ID = int.from_bytes(b"producer", "big")
 
-# Of threads, and how many times each began; only its own thread changes an entry.
+# Nesting depth of at_work() by thread; only the thread itself changes its entry.
 _at_work: dict[int, int] = {}
-# Those of them that run a user's callback.
+# The threads among them that run a user's callback.
 _in_callback: set[int] = set()
 
 
 @contextmanager
 def at_work() -> Iterator[None]:
-    """What the caller's thread does inside, it does for a producer."""
+    """Mark the block as work for a producer, on this thread."""
     ident = threading.get_ident()
     before = _at_work.get(ident, 0)
     _at_work[ident] = before + 1
@@ -44,7 +44,7 @@ def at_work() -> Iterator[None]:
 
 @contextmanager
 def untraced() -> Iterator[None]:
-    """Have what is made inside belong to the trace of producers' work, if OpenTelemetry is imported by now."""
+    """Attach the block to the trace of producers' work, if OpenTelemetry is imported."""
     trace = _imported("opentelemetry.trace", "use_span")
     if trace is None:
         yield
@@ -56,7 +56,7 @@ def untraced() -> Iterator[None]:
 
 @contextmanager
 def in_callback() -> Iterator[None]:
-    """What the caller's thread does inside is a user's callback: what that logs and traces is the user's."""
+    """Mark the block as a user's callback, whose logs and traces are the user's."""
     ident = threading.get_ident()
     _in_callback.add(ident)
     trace = _imported("opentelemetry.trace", "use_span")
@@ -71,7 +71,7 @@ def in_callback() -> Iterator[None]:
 
 
 def _imported(name: str, last: str) -> Any:
-    """A module that the application has imported, to its end, which defines ``last``; else None."""
+    """Return a module that the application has imported completely, so that it has ``last``; else None."""
     module = sys.modules.get(name)
     return module if hasattr(module, last) else None
 
@@ -87,17 +87,17 @@ def _attached(values: Any) -> Iterator[None]:
 
 
 def is_at_work(ident: int | None) -> bool:
-    """Whether the thread with that ``threading.get_ident()`` works for a producer."""
+    """True if the thread with this ``threading.get_ident()`` works for a producer."""
     return ident in _at_work
 
 
 def logs_its_work(ident: int | None) -> bool:
-    """Whether what that thread logs now is caused by a producer's work: not what a callback logs."""
+    """True if log records of this thread are caused by a producer's work, and not by a callback."""
     return ident in _at_work and ident not in _in_callback
 
 
 def _after_fork_in_child() -> None:
-    """The child has one thread, which is no producer's."""
+    """Forget all threads: the child's only one is not a producer's."""
     _at_work.clear()
     _in_callback.clear()
 

@@ -1,9 +1,9 @@
-"""Where symbolic links may lead that are found in directories: below one that was named, or allowed.
+"""Link targets: decide which symbolic links in a directory may be followed.
 
-Who may write to a directory may also put a link there, to a file that only the reader of the directory may read. So a
-link is followed only where its target lies below a directory that was named (a glob names the one before its first
-wildcard) or allowed. One rule comes with Kubernetes: the links of a directory ``containers`` lead to the directory
-``pods`` beside it, as those of ``/var/log/containers`` do.
+A user who may write to a directory can put a link there to a file that only the reader of the directory may read. So a
+link is followed only if its target is below a directory that was named or allowed. A glob names the directory before
+its first wildcard. One rule comes from Kubernetes: links in a directory ``containers`` may lead to the directory
+``pods`` beside it, as in ``/var/log/containers``.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ _CONTAINERS, _PODS = "containers", "pods"
 class LinkTargets:
     """Decides which links may be followed.
 
-    :param directories: those that were named or allowed; they need not exist yet.
+    :param directories: the named and the allowed directories; they need not exist yet.
     """
 
     def __init__(self, directories: Iterable[str]) -> None:
@@ -33,9 +33,9 @@ class LinkTargets:
 
 
 def opened_path(descriptor: int, path: str) -> str:
-    """Return the real path of a file that was opened: a link may lead elsewhere by now.
+    """Return the real path of an open file, since a link may lead elsewhere by now.
 
-    :param path: by which it was opened; it decides where the system does not tell.
+    :param path: the path it was opened by, used if the system does not tell.
     """
     try:
         return os.readlink(f"/proc/self/fd/{descriptor}")
@@ -44,16 +44,16 @@ def opened_path(descriptor: int, path: str) -> str:
 
 
 def not_followed(target: str, option: str) -> str:
-    """Say why a link is not followed.
+    """Return the message about a link that is not followed.
 
-    :param option: its name where the user gives it.
+    :param option: the name of the allowing option, as the user writes it.
     """
-    return f"a link to {target}, below no directory that was named: it is not followed, unless {option} allows it"
+    return f"a link to {target}, outside the named directories: it is not followed unless {option} allows it"
 
 
 def named_directory(pattern: str) -> str:
     """Return the directory that a glob names: the one before its first wildcard."""
-    directory = os.path.dirname(pattern)  # paths may be no UTF-8, and links stay
+    directory = os.path.dirname(pattern)  # no Path: paths may not be UTF-8, and links stay
     while glob.has_magic(directory):
         directory = os.path.dirname(directory)
     return directory

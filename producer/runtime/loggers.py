@@ -1,11 +1,11 @@
-"""The loggers of the package: what a handler of the application's does changes nothing for records and events.
+"""Loggers: loggers whose handlers cannot disturb the delivery of records.
 
-They are the application's own loggers, by name. But ``logging`` lets what a handler raises come out of the call that
-logged, and the threads that deliver log in the middle of their work.
+They are the loggers of ``logging``, by name. But ``logging`` passes a handler's exception to the thread that logs, and
+threads log in the middle of a delivery.
 
-It also lets them wait for the handler's lock. A handler that flushes, as one does for an error, has its own lock
-meanwhile: the thread that could deliver would wait for it, and the handler for the thread, for ever. So a thread of the
-producer's waits for a moment, and leaves what it cannot log to another one.
+It also makes them wait for the handler's lock. A handler that flushes the producer on an error holds its own lock
+meanwhile. A thread that should deliver would wait for that lock, and the handler for the thread, forever. So a
+producer's thread waits briefly, and leaves the record to another thread.
 """
 
 from __future__ import annotations
@@ -25,18 +25,19 @@ from .internal_threads import at_work, is_at_work
 
 _Handle = Callable[[logging.LogRecord], None]
 
-#: How long a thread of a producer's waits for the locks of handlers, seconds.
+#: Seconds that a producer's thread waits for the locks of handlers.
 _PATIENCE = 1.0
-#: So many records wait for a handler; of more the oldest are not logged.
+#: Most records that wait for handlers; beyond that the oldest are dropped.
 _MOST = 1000
 
 
 def get_logger(name: str) -> logging.Logger:
-    """The logger of ``logging``. What raises in it is shown on the standard error, as the handlers of ``logging`` do
-    themselves (``logging.raiseExceptions``): it is not logged, since that would raise again.
+    """Return the logger of ``logging`` with this name, guarded against its handlers' exceptions.
+
+    These are printed to the standard error, as ``logging.raiseExceptions`` says: logging them would raise again.
     """
-    logger = logging.getLogger(name)  # noqa: TID251  # the one place
-    if "handle" not in vars(logger):  # the application may have made it before, and of a class of its own
+    logger = logging.getLogger(name)  # noqa: TID251  # the one permitted place
+    if "handle" not in vars(logger):  # the application may have created it, of its own class
         vars(logger)["handle"] = functools.partial(_guarded, logger, logger.handle)
     return logger
 
@@ -56,7 +57,7 @@ def _handled(handle: _Handle, record: logging.LogRecord) -> None:
 
 
 def _handled_in_time(logger: logging.Logger, handle: _Handle, record: logging.LogRecord) -> bool:
-    """Log it, with the locks of all handlers that it comes to; whether they were to be had."""
+    """Log a record while holding the locks of all its handlers; False if they were not available in time."""
     end = time.monotonic() + _PATIENCE
     with ExitStack() as held:
         is_held = all(_hold(held, handler, end) for handler in _handlers_of(logger))
@@ -66,7 +67,7 @@ def _handled_in_time(logger: logging.Logger, handle: _Handle, record: logging.Lo
 
 
 def _hold(held: ExitStack, handler: logging.Handler, end: float) -> bool:
-    """Take a handler's lock; return False if it was not to be had until ``end``, monotonic seconds."""
+    """Take a handler's lock; False if it is not available until ``end``, monotonic seconds."""
     lock = handler.lock
     if lock is None:
         return True
@@ -84,15 +85,15 @@ def _handlers_of(logger: logging.Logger) -> Iterator[logging.Handler]:
 
 
 class _Late:
-    """Records that a thread of its own logs, in order: it waits for the handlers as long as it takes."""
+    """Records that a separate thread logs in order, waiting for the handlers without a limit."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # guards the next ones
+        self._lock = threading.Lock()  # guards the fields below
         self._records: deque[tuple[_Handle, logging.LogRecord]] = deque(maxlen=_MOST)
         self.busy = False
 
     def put(self, handle: _Handle, record: logging.LogRecord) -> None:
-        """Log it when its handlers are free."""
+        """Queue a record until its handlers are free."""
         with self._lock:
             self._records.append((handle, record))
             start, self.busy = not self.busy, True
@@ -117,7 +118,7 @@ _late = _Late()
 
 
 def _after_fork_in_child() -> None:
-    """The thread is the parent's, as are the records."""
+    """Drop the records and the thread, which are the parent's."""
     global _late  # noqa: PLW0603  # a fork is process-wide
     _late = _Late()
 
@@ -126,6 +127,6 @@ call_in_child(_after_fork_in_child, Stage.LOCKS)
 
 
 def show() -> None:
-    """Write the exception that is being handled to the standard error."""
+    """Print the current exception to the standard error."""
     if logging.raiseExceptions:
         traceback.print_exc()

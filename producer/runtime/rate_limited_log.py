@@ -1,4 +1,4 @@
-"""RateLimitedLog: whether a line is due about something that happens again and again."""
+"""RateLimitedLog: limit the rate of log lines about repeated events."""
 
 from __future__ import annotations
 
@@ -13,22 +13,22 @@ from .clock import Clock, SystemClock
 #: Seconds between two lines of one kind.
 INTERVAL = 10.0
 _MAX_KINDS = 1000
-#: What differs each time in the same error: the ids of requests, signatures; sizes, times, offsets.
+#: The parts of an error's text that vary: ids of requests, signatures, sizes, times, offsets.
 _VARYING = re.compile(r"(?=[\w+/=-]*\d)[\w+/=-]{8,}|\d+(?:\.\d+)?")
 
 
 class RateLimitedLog:
-    """Lets the first of each kind have a line at once, and the next ones a line with their sum every ten seconds."""
+    """Lets the first event of each kind be logged at once, and later ones as a sum every ten seconds."""
 
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock = clock or SystemClock()
         self._lock = threading.Lock()  # guards _kinds
-        #: When the last line was written, and what went by silently since.
+        #: By kind: the time of the last line, and the amount not logged since.
         self._kinds: OrderedDict[Hashable, tuple[float, int]] = OrderedDict()
         self._errs = False
 
     def due(self, kind: Hashable, amount: int) -> int | None:
-        """Return what went by silently before if a line is due about ``amount`` more; None if none is."""
+        """Return the amount not logged before if a line is due for ``amount`` more; None if none is."""
         now = self._clock.monotonic()
         with self._lock:
             written, silent = self._kinds.get(kind, (now - INTERVAL, 0))
@@ -41,7 +41,7 @@ class RateLimitedLog:
         return silent
 
     def due_error(self, error: BaseException) -> str | None:
-        """Return the end of the line that is due about an error, mostly nothing; None if no line is due."""
+        """Return the suffix of the line due for an error, often empty; None if no line is due."""
         silent = self.due((type(error), _VARYING.sub("#", str(error))), 1)
         if silent is None:
             return None
@@ -49,6 +49,6 @@ class RateLimitedLog:
         return f" ({counted(silent, 'time')} more since the last line about it)" if silent else ""
 
     def recovered(self) -> bool:
-        """Return True, once, if an error had a line and it works now: that is worth one, too."""
+        """Return True once after a logged error: the recovery is worth a line, too."""
         erred, self._errs = self._errs, False
         return erred

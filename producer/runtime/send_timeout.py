@@ -1,7 +1,6 @@
-"""Patience: how long the sends of this thread wait for memory, or for room in a channel, where whoever sends knows
-better than the configuration.
+"""Send timeout: override, for the current thread, how long its sends wait for memory or channel capacity.
 
-It goes with the thread, not with each call from the API to the budget: nothing on the way has a use for it.
+It is a thread-local value, so that it need not be passed through every call from the API to the memory budget.
 """
 
 from __future__ import annotations
@@ -12,7 +11,7 @@ from contextlib import contextmanager
 
 
 class _Patience(threading.local):
-    #: Seconds, or None for ever; the empty tuple where nobody has said.
+    #: Seconds, or None for no limit; the empty tuple if not overridden.
     seconds: float | tuple[()] | None = ()
 
 
@@ -21,7 +20,10 @@ _mine = _Patience()
 
 @contextmanager
 def waiting_at_most(seconds: float | None) -> Iterator[None]:
-    """Let what this thread sends inside wait so many seconds; 0 does not wait, None waits for ever."""
+    """Limit the waits of this thread's sends inside the block.
+
+    :param seconds: the limit; 0 to not wait, None for no limit.
+    """
     before, _mine.seconds = _mine.seconds, seconds
     try:
         yield
@@ -30,6 +32,6 @@ def waiting_at_most(seconds: float | None) -> Iterator[None]:
 
 
 def or_else(usual: float | None) -> float | None:
-    """What the caller's thread was told to wait; ``usual`` if it was told nothing."""
+    """Return this thread's override; ``usual`` if there is none."""
     seconds = _mine.seconds
     return usual if isinstance(seconds, tuple) else seconds

@@ -1,12 +1,12 @@
-"""Signals that ask to stop: one owner for the library, the commands, ``ship``, ``serve`` and the agent.
+"""Stop signals: one owner for the library, the commands, ``ship``, ``serve`` and the agent.
 
 Python runs a handler on the main thread between two bytecodes, also while that thread holds a lock. So the handler
-takes no lock: it starts a thread, which calls the callback, and the main thread goes on::
+takes no lock. It starts a thread, which calls the callback, and the main thread continues::
 
-    SIGTERM ──► handler ──► thread: callback ──with then_former──► what the signal did before
-      again ──► handler ──► what the signal did before, without waiting for the callback
+    SIGTERM ──► handler ──► thread: callback ──with then_former──► the former action
+      again ──► handler ──► the former action, without waiting for the callback
 
-A signal that comes in the last nanoseconds before the main thread blocks is handled when that call returns: wait in
+A signal just before the main thread blocks is handled only when the blocking call returns. So the main thread waits in
 slices, by :func:`wait`.
 """
 
@@ -26,26 +26,26 @@ from typing import Any
 Handler = Callable[[int, FrameType | None], object]
 
 STOP_SIGNALS = (signal.SIGTERM, signal.SIGINT)
-#: Signals of one kind that come within this time of the first one are one request, seconds.
+#: Seconds within which repeated signals of one kind count as one request.
 ECHO = 0.5
-#: The longest wait of a main thread, and the pause before a signal that was not handled is sent again, seconds.
+#: Seconds of the main thread's longest wait, and before an unhandled signal is sent again.
 SLICE = 0.5
 
 
 def runs_handlers() -> bool:
-    """Return True on the main thread, which alone may install handlers; also in a greenlet of it."""
+    """Return True on the main thread, which alone may install handlers; also in its greenlets."""
     try:
         signal.signal(signal.SIGTERM, signal.getsignal(signal.SIGTERM))
-    except (ValueError, TypeError):  # another thread; a handler that is not Python's
+    except (ValueError, TypeError):  # another thread, or a handler not installed by Python
         return False
     return True
 
 
 @contextmanager
 def handling(handlers: Mapping[int, Handler | int | None]) -> Iterator[dict[int, Any]]:
-    """Install handlers for the block, which gets the former ones; at its end those, as changed by it, are put back.
+    """Install handlers for the block, and restore the former ones at its end.
 
-    On a thread other than the main one nothing is done.
+    The block gets the former ones, and may change them. On a thread other than the main one nothing is done.
     """
     former: dict[int, Any] = {}
     if not runs_handlers():
@@ -62,15 +62,15 @@ def handling(handlers: Mapping[int, Handler | int | None]) -> Iterator[dict[int,
 
 
 def _install(number: int, handler: Any) -> None:
-    if handler is not None:  # one that is not Python's cannot be put back
+    if handler is not None:  # one not installed by Python cannot be restored
         signal.signal(number, handler)
 
 
 @contextmanager
 def on_stop_signal(callback: Callable[[int], object]) -> Iterator[None]:
-    """Have the first SIGTERM or SIGINT in the block call ``callback`` with its number, on a thread.
+    """Call ``callback`` with the number of the first SIGTERM or SIGINT in the block, on a thread.
 
-    The next one does what it did before the block.
+    The next signal has its former action.
     """
     stops = StopSignals(callback)
     with handling(dict.fromkeys(STOP_SIGNALS, stops.handle)) as stops.former:
@@ -78,7 +78,7 @@ def on_stop_signal(callback: Callable[[int], object]) -> Iterator[None]:
 
 
 def wait(event: threading.Event, timeout: float = math.inf) -> None:
-    """Wait for an event on the main thread, in slices, between which Python runs handlers.
+    """Wait for an event on the main thread, in slices, between which Python runs signal handlers.
 
     :param timeout: seconds.
     """
@@ -89,7 +89,7 @@ def wait(event: threading.Event, timeout: float = math.inf) -> None:
 
 @contextmanager
 def blocked() -> Iterator[None]:
-    """Block the stop signals, so that a process that is started in the block begins with :func:`ignore_stops`."""
+    """Block the stop signals, so that a process started in the block can call :func:`ignore_stops` first."""
     before = signal.pthread_sigmask(signal.SIG_BLOCK, STOP_SIGNALS)
     try:
         yield
@@ -98,16 +98,16 @@ def blocked() -> Iterator[None]:
 
 
 def ignore_stops() -> None:
-    """Ignore the stop signals, in a process that its parent ends: terminals and service managers send them to all."""
+    """Ignore the stop signals in a process that its parent ends; terminals and service managers signal all."""
     for number in STOP_SIGNALS:
         signal.signal(number, signal.SIG_IGN)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, STOP_SIGNALS)
 
 
 def ignore_until_exit() -> None:
-    """Ignore the signals that end a process which has its exit code.
+    """Ignore the signals that would end a process whose exit code is decided.
 
-    An interpreter that exits puts the default actions back: with them a signal would end it in place of that code.
+    An exiting interpreter restores the default actions, with which a signal would replace the exit code.
     """
     if runs_handlers():
         for number in (*STOP_SIGNALS, signal.SIGHUP):
@@ -115,27 +115,27 @@ def ignore_until_exit() -> None:
 
 
 class Requests:
-    """Tells a signal that asks once more from the echo of the first one.
+    """Distinguishes a repeated request to stop from the echo of the first one.
 
-    coreutils' ``timeout`` sends its signal to its command, and then to the command's process group. SIGINT has no echo:
-    it is a key, which a user may press twice.
+    coreutils' ``timeout`` sends its signal to the command, and then to its process group. SIGINT has no echo: a user
+    may press the key twice.
     """
 
     def __init__(self) -> None:
         self._first: dict[int, float] = {}
 
     def is_echo(self, number: int) -> bool:
-        """Return True if this signal, which has just come, repeats the first of its kind."""
+        """Return True if this signal, just received, repeats the first of its kind."""
         now = time.monotonic()
         first = self._first.setdefault(number, now)
         return number != signal.SIGINT and first is not now and now - first < ECHO
 
 
 class _Stop:
-    """What one signal, and those after it, ask for.
+    """State of one request to stop.
 
-    :ivar passes_on: the callback has ended: the next run of the handler does what the signal did before.
-    :ivar over: that is done.
+    :ivar passes_on: True if the callback has ended: the next run of the handler does the former action.
+    :ivar over: True if the former action is done.
     """
 
     def __init__(self) -> None:
@@ -144,7 +144,7 @@ class _Stop:
         self.passes_on = self.over = False
 
     def pass_on(self, number: int) -> None:
-        """Have the main thread do what the signal did before, which no other thread can."""
+        """Make the main thread do the former action, which no other thread can."""
         self.passes_on = True
         os.kill(self.process, number)
         while not self._is_over_within(SLICE):
@@ -158,12 +158,12 @@ class _Stop:
 
 
 class StopSignals:
-    """A handler of signals, with its callbacks, each of which is called on a thread of its own.
+    """A signal handler that calls each of its callbacks on a separate thread.
 
     :param callback: called with the number of the first signal.
-    :param second: called with that of a later one, which does then what it did before; None for nothing.
-    :param then_former: True to do, after ``callback``, what the signal did before, and to begin anew.
-    :ivar former: the handlers that were there before.
+    :param second: called with the number of a later one, which then has its former action; None for nothing.
+    :param then_former: True to do the former action after ``callback``, and start over.
+    :ivar former: the former handlers.
     """
 
     def __init__(
@@ -179,13 +179,13 @@ class StopSignals:
 
     @property
     def stopping(self) -> bool:
-        """Whether a signal has come to this process, and what it did before is not done yet."""
+        """True if this process got a signal, and its former action is not done yet."""
         return bool(self._stop and self._stop.process == os.getpid())
 
     def handle(self, number: int, frame: FrameType | None) -> None:
-        """Handle a signal: on the main thread, at any place of it."""
+        """Handle a signal; called on the main thread, between any two bytecodes."""
         stop = self._stop
-        if stop is None or not self.stopping:  # a forked child has none of the threads
+        if stop is None or not self.stopping:  # a forked child does not have the threads
             stop = self._stop = _Stop()
             stop.requests.is_echo(number)
             self._start(stop, self._callback, number)
@@ -193,13 +193,13 @@ class StopSignals:
             self._end(stop, number, frame)
 
     def _asked_again(self, stop: _Stop, number: int) -> bool:
-        """Return True if a thread does the rest."""
+        """Return True if a thread handles the rest."""
         return self._second is not None and self._start(stop, self._second, number)
 
     def _start(self, stop: _Stop, call: Callable[[int], object], number: int) -> bool:
-        """Return False if there is no thread: the interpreter is exiting. That drains, unless a second signal comes."""
+        """Call on a new thread; False if the interpreter is exiting. That drains, unless a second signal comes."""
         try:
-            # Not a threading.Thread: its start takes locks that the main thread may hold.
+            # No threading.Thread: its start takes locks that the main thread may hold.
             _thread.start_new_thread(self._run, (stop, call, number))
         except RuntimeError:
             return False
@@ -213,7 +213,7 @@ class StopSignals:
                 stop.pass_on(number)
 
     def _end(self, stop: _Stop, number: int, frame: FrameType | None) -> None:
-        """Do what the signal did before."""
+        """Do the former action."""
         if self._then_former:
             stop.over, self._stop = True, None
         former = self.former.get(number)

@@ -1,4 +1,4 @@
-"""The user of the system that this process runs as."""
+"""The operating system's user of this process."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import os
 
 
 def user_name() -> str:
-    """Return the user's name, or the number where the system knows no name, as in many containers."""
+    """Return the user's name, or its number if the system has no name for it, as in many containers."""
     try:
         import pwd  # noqa: PLC0415  # not on every system
 

@@ -1,4 +1,4 @@
-"""Files that are written as a whole: after a crash there is the old one, or the new one, and no part of either."""
+"""Whole files: replace files atomically, so that a crash leaves the old one or the new one, complete."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from pathlib import Path
 def write_whole(path: Path, data: bytes, beside: Path) -> None:
     """Write a file under another name, sync it, rename it, and sync the directory.
 
-    What a failed write leaves is removed, so that it takes no room on a full disk; the next write replaces what a crash
-    leaves.
+    After a failed write the partial file is removed, so that it takes no space on a full disk. After a crash the next
+    write replaces it.
 
     :param beside: the other name, in the same directory.
-    :raises OSError: it could not be written; the one before is still there.
+    :raises OSError: it could not be written; the previous file is unchanged.
     """
     try:
         with beside.open("wb") as file:
@@ -31,15 +31,15 @@ def write_whole(path: Path, data: bytes, beside: Path) -> None:
 
 
 def sync_directory(path: Path) -> None:
-    """Return when the names in a directory are on the disk.
+    """Wait until the names in a directory are on the disk.
 
-    :raises OSError: the disk could not.
+    :raises OSError: the sync failed.
     """
     directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     try:
         os.fsync(directory)
     except OSError as error:
-        if error.errno != errno.EINVAL:  # a file system that has no need of it
+        if error.errno != errno.EINVAL:  # a file system that does not need it
             raise
     finally:
         os.close(directory)

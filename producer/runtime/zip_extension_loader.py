@@ -1,7 +1,7 @@
-"""What was compiled, where the package travels as a zip file: Python itself imports no such module from one.
+"""Zip extension loader: import compiled modules of a package in a zip file, which Python itself does not.
 
-Each is written to a file for as long as it takes to load it. One that was made for another interpreter or another kind
-of machine has another name and is not found; what this machine cannot load, or may write nowhere, is as good as none.
+Each one is written to a temporary file while it is loaded. A module for another interpreter or platform has another
+name and is not found. If this machine cannot load or write one, it counts as missing.
 """
 
 from __future__ import annotations
@@ -20,14 +20,14 @@ _SUFFIX = str(sysconfig.get_config_var("EXT_SUFFIX"))
 
 
 def import_from(archive: zipimporter, package: str) -> None:
-    """Have compiled modules of a package be imported from its zip file."""
+    """Enable imports of a package's compiled modules from its zip file."""
     sys.meta_path.append(_Finder(archive, package))
 
 
 class _Finder(MetaPathFinder):
-    """Asked when nobody else has found a module.
+    """Last finder for compiled modules.
 
-    :param archive: reads the zip file.
+    :param archive: the reader of the zip file.
     """
 
     def __init__(self, archive: zipimporter, package: str) -> None:
@@ -40,7 +40,7 @@ class _Finder(MetaPathFinder):
         path: Sequence[str] | None,  # noqa: ARG002  # importlib's signature
         target: ModuleType | None = None,  # noqa: ARG002  # importlib's signature
     ) -> ModuleSpec | None:
-        """A module that was compiled for this interpreter; None if there is none."""
+        """Return the module compiled for this interpreter; None if there is none."""
         if not fullname.startswith(f"{self._package}."):
             return None
         try:
@@ -51,20 +51,21 @@ class _Finder(MetaPathFinder):
 
 
 class _Code(Loader):
-    """
-    :param code: what the module's file holds.
+    """Loader of one compiled module.
+
+    :param code: the content of the module's file.
     """
 
     def __init__(self, code: bytes) -> None:
         self._code = code
 
     def create_module(self, spec: ModuleSpec) -> ModuleType:
-        """See :class:`importlib.abc.Loader`.
+        """Load the module from a temporary file.
 
-        :raises ImportError: it cannot be written, or not loaded.
+        :raises ImportError: it cannot be written or loaded.
         """
         try:
-            # Where the file of a loaded module cannot be removed, it stays.
+            # A loaded module's file that cannot be removed stays.
             with tempfile.TemporaryDirectory(prefix="loghub-producer-", ignore_cleanup_errors=True) as folder:
                 file = Path(folder, f"module{_SUFFIX}")
                 file.write_bytes(self._code)
@@ -74,5 +75,4 @@ class _Code(Loader):
             raise ImportError(f"{spec.name} cannot be loaded from {spec.origin}: {error}") from error
 
     def exec_module(self, module: ModuleType) -> None:
-        """See :class:`importlib.abc.Loader`."""
         self._loader.exec_module(module)

@@ -1,4 +1,4 @@
-"""Short words for what tests do with a channel."""
+"""Helpers to put and take in one call."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any
@@ -8,7 +8,7 @@ from producer.model.interfaces import Channel, Transaction
 
 
 def events(bodies: Iterable[object]) -> list[Event]:
-    """Events without headers; a body is the text of what is given."""
+    """Return events without headers, with these texts as bodies."""
     return [Event({}, str(body).encode()) for body in bodies]
 
 
@@ -23,14 +23,14 @@ def opened(channel: Channel) -> Transaction:
 
 
 def put(channel: Channel, *what: object) -> int | None:
-    """Put and commit in one transaction; the last sequence number."""
+    """Put and commit in one transaction; return the last sequence number."""
     with channel.transaction() as transaction:
         transaction.put_many(events(what))
     return transaction.last_sequence
 
 
 def take(channel: Channel, count: int = 1, **options: Any) -> list[str]:
-    """Take and commit in one transaction; without waiting, unless told to."""
+    """Take and commit in one transaction, by default without waiting; return the bodies."""
     with channel.transaction() as transaction:
         return bodies(transaction.take(count, **{"timeout": 0.0, **options}))
 

@@ -20,7 +20,7 @@ INTERRUPTS = 400
 
 
 class Alarm(KeyboardInterrupt):
-    """What the signal handler raises."""
+    """Raised by the signal handler."""
 
 
 def ring(*_: object) -> None:
@@ -76,7 +76,7 @@ def beside(channel: Any, books: Books, stop: threading.Event) -> None:
 
 
 def was_interrupted(call: Callable[[], object]) -> bool:
-    """Make a call that the handler interrupts at a random point, or not at all."""
+    """Make a call that the handler may interrupt at a random point; True if it did."""
     try:
         try:
             signal.setitimer(signal.ITIMER_REAL, random.choice((1e-4, 1e-3, 3e-3)) * random.random())

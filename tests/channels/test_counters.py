@@ -1,4 +1,4 @@
-"""What a channel counts: sums that only grow, rates over about a minute, and how long the last take is ago."""
+"""Counters: growing sums, rates over about a minute, and the age of the last take."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from producer.testing import ManualClock
 
 
 def test_a_commit_counts_its_puts_and_its_takes() -> None:
-    """Successes are the sums of what was committed; attempts and errors are counted by the channel."""
+    """A commit counts its puts and takes as successes."""
     counters = ChannelCounters(ManualClock())
     counters.committed(3, 0)
     counters.committed(0, 2)
@@ -18,7 +18,7 @@ def test_a_commit_counts_its_puts_and_its_takes() -> None:
 
 
 def test_the_last_take_is_aged_by_committed_takes_alone() -> None:
-    """None before the first; puts do not make it young again."""
+    """Only committed takes reset the age of the last take."""
     clock = ManualClock()
     counters = ChannelCounters(clock)
     counters.committed(5, 0)
@@ -30,7 +30,7 @@ def test_the_last_take_is_aged_by_committed_takes_alone() -> None:
 
 
 def test_a_young_rate_is_over_its_whole_life_but_at_least_a_second() -> None:
-    """Ten events in the first instant are not a million a second."""
+    """A young rate covers its whole life, at least one second."""
     clock = ManualClock()
     rate = Rate(clock)
     assert rate.per_second() == 0.0
@@ -41,7 +41,7 @@ def test_a_young_rate_is_over_its_whole_life_but_at_least_a_second() -> None:
 
 
 def test_a_steady_rate_is_what_it_is() -> None:
-    """Ten events a second are ten a second, at every second of five minutes."""
+    """A steady rate is reported exactly."""
     clock = ManualClock()
     rate = Rate(clock)
     for _ in range(300):
@@ -51,7 +51,7 @@ def test_a_steady_rate_is_what_it_is() -> None:
 
 
 def test_a_rate_forgets_after_two_spans() -> None:
-    """What was long ago does not count; a pause of any length is seen."""
+    """A rate forgets events after two spans."""
     clock = ManualClock()
     rate = Rate(clock)
     rate.add(6000, clock.monotonic())
@@ -65,7 +65,7 @@ def test_a_rate_forgets_after_two_spans() -> None:
 
 
 def test_a_rate_looks_back_two_spans_at_most() -> None:
-    """However late it is asked, no rate is over more than two spans."""
+    """A rate covers at most two spans."""
     clock = ManualClock()
     rate = Rate(clock)
     clock.advance(1.9 * RATE_SPAN)

@@ -1,4 +1,4 @@
-"""An event: what it is given, for good."""
+"""Events are immutable."""
 
 import pickle
 from dataclasses import FrozenInstanceError, replace
@@ -9,7 +9,7 @@ from producer.channels import Event
 
 
 def test_an_event_is_what_it_was_given_and_stays_so() -> None:
-    """By position and by name; it cannot be changed, travels to other processes, and its number is no part of it."""
+    """An event is immutable and picklable, and its number is not part of equality."""
     event = Event({"a": None}, b"x", 4)
     assert (event.headers, event.body, event.sequence) == ({"a": None}, b"x", 4)
     assert event == Event(body=b"x", headers={"a": None})
@@ -20,6 +20,6 @@ def test_an_event_is_what_it_was_given_and_stays_so() -> None:
 
 
 def test_events_share_no_headers() -> None:
-    """Each that is made without any has its own."""
+    """Events without headers do not share a dict."""
     assert Event() == Event({}, b"")
     assert Event().headers is not Event().headers

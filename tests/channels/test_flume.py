@@ -1,4 +1,4 @@
-"""``docs/migrate/flume.md`` says the truth about options, and ``flume.md`` beside this file about our tests."""
+"""``docs/migrate/flume.md`` is true about options, and ``flume.md`` beside this file about our tests."""
 
 import re
 from pathlib import Path
@@ -12,7 +12,7 @@ TESTS = Path(__file__).parent / "flume.md"
 NAMED = re.compile(r"`([a-z_/]+\.py::\w+)`")
 ROW = re.compile(r"^\| `(Test\w+\.\w+)` \| (.*) \|$", re.MULTILINE)
 
-#: How many tests each of Flume's classes has.
+#: Number of tests of each of Flume's classes.
 COUNTS = {
     "TestMemoryChannel": 14,
     "TestMemoryChannelTransaction": 4,
@@ -21,8 +21,8 @@ COUNTS = {
     "TestSpillableMemoryChannel": 14,
 }
 
-#: Flume 1.11's classes of tests of channels, sources, interceptors, selectors, processors and sinks, but for sinks and
-#: channels of other systems that are not here.
+#: Flume 1.11's test classes of channels, sources, interceptors, selectors, processors and sinks, except for sinks and
+#: channels of other systems that this package does not have.
 CLASSES = re.findall(
     r"\w+",
     """
@@ -58,19 +58,19 @@ CLASSES = re.findall(
 
 
 def section(title: str, document: Path = DOCUMENT) -> str:
-    """The part of a document below the heading ``title``."""
+    """Return the part of a document below a heading."""
     return document.read_text().partition(f"\n## {title}\n")[2].partition("\n## ")[0]
 
 
 def test_every_test_that_the_document_names_exists() -> None:
-    """A row whose test was renamed or removed promises what nobody holds."""
+    """Every test named in the document exists."""
     named = NAMED.findall(TESTS.read_text())
     assert len(named) > 40
     assert missing_tests(named) == []
 
 
 def test_every_test_of_flumes_memory_channels_has_a_row() -> None:
-    """Each of its classes is there with all its tests, once, and each row names a test of ours."""
+    """Every test of Flume's memory channels has one row, with a test here."""
     rows = ROW.findall(section("Memory channel", TESTS))
     assert len({name for name, _ in rows}) == len(rows)
     for kind, count in COUNTS.items():
@@ -79,12 +79,12 @@ def test_every_test_of_flumes_memory_channels_has_a_row() -> None:
 
 
 def test_every_class_of_flumes_tests_is_named() -> None:
-    """With what holds the same here, or why nothing does."""
+    """Every test class of Flume is listed, with its counterpart or a reason."""
     assert [name for name in CLASSES if f"`{name}" not in TESTS.read_text()] == []
 
 
 def test_the_documented_defaults_are_the_codes() -> None:
-    """The table of options shows the numbers that the memory channel uses."""
+    """The documented defaults are the code's."""
     text = section("Memory channel")
     assert f"| `capacity` = {CAPACITY} |" in text
     assert f"| `transaction_capacity` = {TRANSACTION_CAPACITY} |" in text

@@ -1,4 +1,4 @@
-"""Giving some takes back: the same for every channel."""
+"""Giving back some takes, the same for every channel."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -21,7 +21,7 @@ def _spillable(directory: Path) -> Channel:
 def test_events_given_back_are_taken_again_from_where_they_were(
     make: Callable[[Path], Channel], tmp_path: Path
 ) -> None:
-    """Some takes go back in their places, the others stay taken, and all can be acknowledged afterwards."""
+    """Events given back return to their places, and the others stay taken."""
     with make(tmp_path) as channel:
         for n in range(8):
             with channel.transaction() as putting:
@@ -41,7 +41,7 @@ def test_events_given_back_are_taken_again_from_where_they_were(
 
 
 def test_what_was_given_back_survives_a_crash(tmp_path: Path) -> None:
-    """Nothing about it stands on the disk: who opens the channel next finds the events in their order."""
+    """Events given back survive a crash, in order."""
     with _file(tmp_path) as channel:
         with channel.transaction() as putting:
             putting.put_many([Event({}, b"a"), Event({}, b"b")])

@@ -1,4 +1,4 @@
-"""A signal handler that raises in a call of a channel, as Ctrl-C does, harms that call's events at most."""
+"""Interrupts: a signal handler that raises in a channel's call harms only that call's events."""
 
 import os
 import subprocess
@@ -12,8 +12,8 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.parametrize("kind", ["memory", "file", "spillable"])
 def test_an_interrupted_call_harms_no_other(kind: str, tmp_path: Path) -> None:
-    """Hundreds of calls are interrupted at random beside a thread: all other events are there once, nothing hangs."""
-    # In a process without coverage: the handler may raise inside whatever measures it, and leave that in disorder.
+    """Randomly interrupted calls harm no other event, and nothing hangs."""
+    # A process without coverage, which an interrupt would leave in disorder.
     plain = {name: value for name, value in os.environ.items() if not name.startswith(("COVERAGE", "COV_"))}
     done = subprocess.run(
         [sys.executable, "-m", "tests.channels.interrupted_program", kind, str(tmp_path)],

@@ -1,7 +1,6 @@
-"""The memory channel in one thread: order, limits, rollbacks, acknowledgements, statistics, resizing, closing.
+"""MemoryChannel in one thread: order, limits, rollbacks, acknowledgements, statistics, resizing, closing.
 
-The file is long since it holds the channel's behaviour call by call; waiting, threads and interrupts have files of
-their own.
+The file is long because it tests the channel call by call; waiting, threads and interrupts have their own files.
 """
 
 import copy
@@ -32,7 +31,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def small(**options: Any) -> MemoryChannel:
-    """A channel of five events, three in a transaction, that does not wait."""
+    """Return a channel of five events, three in a transaction, that does not wait."""
     return MemoryChannel(**{"capacity": 5, "transaction_capacity": 3, "keep_alive": 0, **options})
 
 
@@ -40,7 +39,7 @@ def small(**options: Any) -> MemoryChannel:
 
 
 def test_what_is_put_is_taken() -> None:
-    """After the commit, headers and body come out as they went in, with a sequence number."""
+    """A committed event is taken unchanged, with a sequence number."""
     channel = MemoryChannel()
     event = Event({"host": "a", "": "x"}, b"\x00\xff body")
     with channel.transaction() as transaction:
@@ -53,7 +52,7 @@ def test_what_is_put_is_taken() -> None:
 
 
 def test_a_header_without_a_value_stays_without_one() -> None:
-    """None is kept, and is not an empty text."""
+    """A header value of None stays None."""
     channel = MemoryChannel()
     with channel.transaction() as transaction:
         transaction.put(Event({"none": None, "empty": ""}, b"x"))
@@ -62,7 +61,7 @@ def test_a_header_without_a_value_stays_without_one() -> None:
 
 
 def test_ten_events_come_in_order_and_no_eleventh() -> None:
-    """One transaction's puts come out in order; after them a take finds nothing, and raises nothing."""
+    """Ten events are taken in order, then nothing."""
     channel = MemoryChannel(keep_alive=0)
     put(channel, *range(10))
     with channel.transaction() as transaction:
@@ -71,7 +70,7 @@ def test_ten_events_come_in_order_and_no_eleventh() -> None:
 
 
 def test_a_put_is_invisible_until_it_is_committed() -> None:
-    """Neither another transaction nor the own one can take it, and it does not count as stored."""
+    """An uncommitted put is invisible and not counted."""
     channel = small()
     transaction = opened(channel)
     transaction.put_many(events("ab"))
@@ -83,7 +82,7 @@ def test_a_put_is_invisible_until_it_is_committed() -> None:
 
 
 def test_the_queue_is_in_the_order_of_commits() -> None:
-    """Not of puts, and not of begins."""
+    """The queue is in commit order."""
     channel = small()
     first, second = opened(channel), opened(channel)
     first.put_many(events("a"))
@@ -94,7 +93,7 @@ def test_the_queue_is_in_the_order_of_commits() -> None:
 
 
 def test_rolled_back_puts_are_gone_and_rolled_back_takes_are_back() -> None:
-    """After the first nothing can be taken; after the second the same ten, in the same order."""
+    """Rolled back puts are gone, and rolled back takes are back in order."""
     channel = MemoryChannel(keep_alive=0)
     transaction = opened(channel)
     transaction.put_many(events(range(10)))
@@ -110,7 +109,7 @@ def test_rolled_back_puts_are_gone_and_rolled_back_takes_are_back() -> None:
 
 @pytest.mark.parametrize("order", [(0, 1, 2), (2, 1, 0), (1, 2, 0), (1, 0, 2)])
 def test_rollbacks_in_any_order_restore_the_first_order(order: tuple[int, ...]) -> None:
-    """Three transactions hold takes; however they are rolled back, the queue is as it was."""
+    """Rollbacks in any order restore the original order."""
     channel = small(capacity=20)
     for start in range(0, 9, 3):
         put(channel, *range(start, start + 3))
@@ -124,7 +123,7 @@ def test_rollbacks_in_any_order_restore_the_first_order(order: tuple[int, ...]) 
 
 
 def test_a_rollback_comes_before_what_was_put_meanwhile() -> None:
-    """Also when everything behind it was taken and committed."""
+    """Rolled back events precede later puts."""
     channel = small(capacity=20)
     put(channel, 0, 1, 2)
     transaction = opened(channel)
@@ -136,7 +135,7 @@ def test_a_rollback_comes_before_what_was_put_meanwhile() -> None:
 
 
 def test_the_order_survives_thousands_of_takes_and_rollbacks() -> None:
-    """Emptied places at the head are removed on the way; nothing is lost or moved."""
+    """Thousands of takes and rollbacks lose and move nothing."""
     channel, seen, count = MemoryChannel(keep_alive=0), [], 6000
     for start in range(0, count, 2000):
         put(channel, *range(start, start + 2000))
@@ -153,14 +152,14 @@ def test_the_order_survives_thousands_of_takes_and_rollbacks() -> None:
 
 
 def test_a_take_returns_what_is_there() -> None:
-    """It waits for the first event only; fewer than asked for come without delay."""
+    """A take waits only for its first event."""
     channel = small(keep_alive=math.inf)
     put(channel, "a", "b")
     assert take(channel, 3, timeout=math.inf) == ["a", "b"]
 
 
 def test_a_take_is_bounded_in_bytes_but_never_empty() -> None:
-    """Bodies together stay within max_bytes; a first event that is larger comes alone."""
+    """A take stays within max_bytes, but returns at least one event."""
     channel = small()
     put(channel, "12345", "123", "1")
     transaction = opened(channel)
@@ -174,7 +173,7 @@ def test_a_take_is_bounded_in_bytes_but_never_empty() -> None:
 
 
 def test_sequence_numbers_are_unique_and_increase() -> None:
-    """Over all transactions, in the order of the queue; a rolled back put uses none, a second take has the same."""
+    """Sequence numbers are unique, increase, and are not used by rollbacks."""
     channel = small()
     assert put(channel, "a", "b") == 1
     transaction = opened(channel)
@@ -190,7 +189,7 @@ def test_sequence_numbers_are_unique_and_increase() -> None:
 
 
 def test_an_event_may_be_put_into_two_channels() -> None:
-    """The one that is put is not touched: each channel numbers its own."""
+    """Putting an event does not change it."""
     one, two = small(), small()
     event = Event({}, b"x")
     for _ in range(2):
@@ -216,7 +215,7 @@ def test_an_event_may_be_put_into_two_channels() -> None:
     ids=repr,
 )
 def test_what_is_no_event_is_refused_at_put(wrong: Any) -> None:
-    """Nothing of that call is put; the transaction is still good."""
+    """An invalid event is refused at put, and the transaction stays usable."""
     channel = small()
     transaction = opened(channel)
     with pytest.raises(InvalidArgumentError, match="put: "):
@@ -227,7 +226,7 @@ def test_what_is_no_event_is_refused_at_put(wrong: Any) -> None:
 
 
 def test_an_empty_body_is_an_event() -> None:
-    """It counts as an event and as no bytes."""
+    """An empty body counts as an event of no bytes."""
     channel = small(byte_capacity=1)
     with channel.transaction() as transaction:
         transaction.put_many([Event(), Event({}, b"")])
@@ -236,7 +235,7 @@ def test_an_empty_body_is_an_event() -> None:
 
 
 def test_an_empty_transaction_can_be_committed() -> None:
-    """It changes nothing, and needs no room."""
+    """An empty transaction commits without capacity."""
     channel = small()
     put(channel, 1, 2, 3)
     put(channel, 4, 5)
@@ -246,7 +245,7 @@ def test_an_empty_transaction_can_be_committed() -> None:
 
 
 def test_a_transaction_may_take_and_put() -> None:
-    """Its puts come behind what it left, and it needs room only for the balance."""
+    """A transaction may take and put, and needs capacity for the balance only."""
     channel = small(byte_capacity=100, byte_capacity_buffer_percentage=0)
     put(channel, "a" * 10, "b" * 10, "c" * 10)
     put(channel, "d" * 10, "e" * 10)
@@ -262,7 +261,7 @@ def test_a_transaction_may_take_and_put() -> None:
 
 
 def test_a_transaction_holds_so_many_puts() -> None:
-    """One more raises, and says what to do; what it holds can be committed."""
+    """Puts beyond the transaction's capacity raise with advice."""
     channel = small()
     transaction = opened(channel)
     transaction.put_many(events("ab"))
@@ -277,7 +276,7 @@ def test_a_transaction_holds_so_many_puts() -> None:
 
 
 def test_a_transaction_holds_so_many_takes() -> None:
-    """A take of more returns what it can hold; the next one raises; what it acknowledged no longer counts."""
+    """Takes beyond the transaction's capacity raise; acknowledged ones no longer count."""
     channel = small()
     put(channel, 0, 1, 2)
     put(channel, 3, 4)
@@ -294,7 +293,7 @@ def test_a_transaction_holds_so_many_takes() -> None:
 
 
 def test_a_full_channel_refuses_a_commit_whole() -> None:
-    """Six events do not fit into five: the second commit of three fails, and nothing of it is seen."""
+    """A commit that does not fit stores nothing."""
     channel = small()
     put(channel, 0, 1, 2)
     with pytest.raises(ChannelFullError):
@@ -303,7 +302,7 @@ def test_a_full_channel_refuses_a_commit_whole() -> None:
 
 
 def test_a_failed_commit_can_be_tried_again() -> None:
-    """The transaction stays open with all its puts; when there is room it succeeds."""
+    """A failed commit can be retried."""
     channel = small()
     put(channel, 0, 1, 2)
     transaction = opened(channel)
@@ -317,7 +316,7 @@ def test_a_failed_commit_can_be_tried_again() -> None:
 
 
 def test_after_a_failed_commit_a_rollback_forgets_the_puts() -> None:
-    """The channel is unchanged, and has the room that it had."""
+    """A rollback after a failed commit leaves the channel unchanged."""
     channel = small()
     put(channel, 0, 1, 2)
     transaction = opened(channel)
@@ -331,7 +330,7 @@ def test_after_a_failed_commit_a_rollback_forgets_the_puts() -> None:
 
 
 def test_room_comes_back_when_takes_are_committed() -> None:
-    """Not when they are taken, and not when they are rolled back."""
+    """Only a committed take frees capacity."""
     channel = small(capacity=3)
     put(channel, 0, 1, 2)
     transaction = opened(channel)
@@ -347,7 +346,7 @@ def test_room_comes_back_when_takes_are_committed() -> None:
 
 
 def test_rolled_back_puts_need_no_room() -> None:
-    """A full transaction is rolled back; the same one again fits."""
+    """Rolled back puts use no capacity."""
     channel = small(capacity=3)
     transaction = opened(channel)
     transaction.put_many(events("abc"))
@@ -357,7 +356,7 @@ def test_rolled_back_puts_need_no_room() -> None:
 
 
 def test_bytes_come_back_when_takes_are_committed() -> None:
-    """Three bodies of 405 bytes fill 2000 with 20 % set aside; after two takes, two more fit."""
+    """Committed takes free their bytes."""
     channel = small(byte_capacity=2000)
     put(channel, *["x" * 405] * 3)
     transaction = opened(channel)
@@ -370,7 +369,7 @@ def test_bytes_come_back_when_takes_are_committed() -> None:
 
 
 def test_rolled_back_puts_need_no_bytes() -> None:
-    """Three bodies that fill the channel are rolled back; the same three again fit, and no fourth."""
+    """Rolled back puts use no bytes."""
     channel = small(byte_capacity=2000)
     transaction = opened(channel)
     transaction.put_many(events(["x" * 405] * 3))
@@ -381,7 +380,7 @@ def test_rolled_back_puts_need_no_bytes() -> None:
 
 
 def test_a_full_channel_says_all_that_one_wants_to_know() -> None:
-    """Name, size, capacity, bytes, what was asked for, how long ago the last take was, and what to do."""
+    """ChannelFullError has name, size, capacity, bytes, the last take and advice."""
     clock = ManualClock()
     channel = small(name="clicks", byte_capacity=1000, byte_capacity_buffer_percentage=0, clock=clock)
     put(channel, "aa", "bb", "cc")
@@ -402,7 +401,7 @@ def test_a_full_channel_says_all_that_one_wants_to_know() -> None:
 
 
 def test_bodies_fill_what_is_not_set_aside_for_headers() -> None:
-    """Of 2000 bytes with 20 % set aside, three bodies of 405 fit, and a fourth does not; with 0 % four do."""
+    """Bodies fill the byte capacity less the share for headers."""
     for percentage, fitting in ((20, 3), (0, 4), (99, 0)):
         channel = small(byte_capacity=2000, byte_capacity_buffer_percentage=percentage)
         for _ in range(fitting):
@@ -413,7 +412,7 @@ def test_bodies_fill_what_is_not_set_aside_for_headers() -> None:
 
 
 def test_headers_count_where_they_need_more_than_their_share() -> None:
-    """An event counts for the UTF-8 of its headers and its body, and for its body and the share at least."""
+    """An event counts its headers and body, at least its body plus the share."""
     channel = small(byte_capacity=10_000)
     for event, size in (
         (Event({}, b"x" * 80), 100),
@@ -431,7 +430,7 @@ def test_headers_count_where_they_need_more_than_their_share() -> None:
 
 
 def test_shared_headers_count_for_each_event() -> None:
-    """One dict in three events is three times its size."""
+    """Shared headers count for each event."""
     channel, headers = small(byte_capacity_buffer_percentage=0), {"ab": "cd"}
     with channel.transaction() as transaction:
         transaction.put_many([Event(headers, b"x")] * 2 + [Event(dict(headers), b"x")])
@@ -439,7 +438,7 @@ def test_shared_headers_count_for_each_event() -> None:
 
 
 def test_an_event_gives_back_what_it_counted_for() -> None:
-    """Also when somebody changed its headers meanwhile."""
+    """An event frees the bytes it counted at its put."""
     channel, headers = small(), {"a": "b"}
     with channel.transaction() as transaction:
         transaction.put(Event(headers, b""))
@@ -449,7 +448,7 @@ def test_an_event_gives_back_what_it_counted_for() -> None:
 
 
 def test_rollbacks_leave_the_bytes_as_they_were() -> None:
-    """Fifty rolled back puts and takes change no byte of the room (the leak of FLUME-2812)."""
+    """Rollbacks leak no bytes (FLUME-2812)."""
     channel = small(byte_capacity=1000)
     put(channel, "x" * 300)
     before = channel.stats().bytes
@@ -465,7 +464,7 @@ def test_rollbacks_leave_the_bytes_as_they_were() -> None:
 
 
 def test_mixed_transactions_leak_no_bytes() -> None:
-    """Five that take one event and put one leave the room of one event, up or down (Flume gains eight slots there)."""
+    """Mixed transactions leak no capacity (Flume gains eight slots there)."""
     channel = small(byte_capacity=1000, byte_capacity_buffer_percentage=0)
     put(channel, "x" * 100)
     for size in (500, 1000, 10, 999, 100):
@@ -480,14 +479,14 @@ def test_mixed_transactions_leak_no_bytes() -> None:
 
 @pytest.mark.parametrize("none", [None, 0])
 def test_without_a_byte_capacity_bytes_have_no_limit(none: int | None) -> None:
-    """None and 0 mean the same; the bytes are counted all the same."""
+    """None and 0 mean no byte limit, and bytes are still counted."""
     channel = small(byte_capacity=none, byte_capacity_buffer_percentage=0)
     put(channel, "x" * 10**6)
     assert (channel.stats().byte_capacity, channel.stats().bytes) == (None, 10**6)
 
 
 def test_what_can_never_fit_is_refused_without_waiting() -> None:
-    """A transaction larger than the whole channel fails at once, whatever keep_alive, and holds up nobody."""
+    """A transaction larger than the channel is refused at once."""
     channel = MemoryChannel(byte_capacity=100, byte_capacity_buffer_percentage=0, keep_alive=math.inf)
     with pytest.raises(ChannelFullError):
         put(channel, "x" * 101)
@@ -495,7 +494,7 @@ def test_what_can_never_fit_is_refused_without_waiting() -> None:
 
 
 def test_the_defaults_hold_what_a_producer_holds() -> None:
-    """Far more than Flume's 100 events; the bytes of a producer's memory; three seconds."""
+    """The defaults fit a producer's memory."""
     stats = MemoryChannel().stats()
     assert (stats.capacity, stats.byte_capacity) == (100_000, 104_857_600)
     channel = MemoryChannel()
@@ -528,7 +527,7 @@ def test_the_defaults_hold_what_a_producer_holds() -> None:
     ids=str,
 )
 def test_a_wrong_value_is_refused_with_name_rule_and_value(options: dict[str, Any], words: str) -> None:
-    """Flume takes its default instead, in silence; nobody who wrote -3 wants 100."""
+    """An invalid option raises with name, rule and value."""
     with pytest.raises(ConfigError, match=words):
         MemoryChannel(**options)
 
@@ -537,7 +536,7 @@ def test_a_wrong_value_is_refused_with_name_rule_and_value(options: dict[str, An
 
 
 def test_acknowledged_events_are_gone_and_the_rest_is_still_taken() -> None:
-    """Their room is free at once; a rollback brings back the others only, in order."""
+    """Acknowledged events free their capacity, and the rest stays taken."""
     channel = small(capacity=3)
     put(channel, 0, 1, 2)
     transaction = opened(channel)
@@ -552,7 +551,7 @@ def test_acknowledged_events_are_gone_and_the_rest_is_still_taken() -> None:
 
 
 def test_acknowledge_is_all_or_nothing() -> None:
-    """With an event that is strange, from elsewhere, acknowledged before or named twice, none is acknowledged."""
+    """Acknowledging an invalid event acknowledges none."""
     channel, other = small(), small()
     put(channel, 0, 1, 2)
     put(other, 9)
@@ -570,7 +569,7 @@ def test_acknowledge_is_all_or_nothing() -> None:
 
 
 def test_a_commit_after_acknowledgements_commits_the_rest() -> None:
-    """Nothing is counted or given back twice."""
+    """A commit after acknowledgements counts only the rest."""
     channel = small()
     put(channel, 0, 1, 2)
     with channel.transaction() as transaction:
@@ -584,7 +583,7 @@ def test_a_commit_after_acknowledgements_commits_the_rest() -> None:
 
 
 def test_the_statistics_tell_what_happened() -> None:
-    """Flume's counters, the age of the head, rates, bytes: each at its value."""
+    """The statistics have Flume's counters, ages, rates and bytes."""
     clock = ManualClock()
     channel = MemoryChannel(10, 5, 1000, 0, 0, name="n", clock=clock)
     put(channel, "aa", "bb", "cc")
@@ -610,7 +609,7 @@ def test_the_statistics_tell_what_happened() -> None:
 
 
 def test_attempts_count_before_they_fail() -> None:
-    """A put that the transaction cannot hold, and a take that finds nothing, were attempts."""
+    """Failed puts and empty takes count as attempts."""
     channel = small()
     transaction = opened(channel)
     with pytest.raises(TransactionFullError):
@@ -624,7 +623,7 @@ def test_attempts_count_before_they_fail() -> None:
 
 
 def test_a_refused_commit_is_an_error_that_is_counted() -> None:
-    """Once for each commit; attempts less successes are what was never stored."""
+    """A refused commit counts as one error."""
     channel = small()
     put(channel, 0, 1, 2)
     for _ in range(2):
@@ -635,7 +634,7 @@ def test_a_refused_commit_is_an_error_that_is_counted() -> None:
 
 
 def test_it_is_a_channel_and_says_what_it_promises() -> None:
-    """Commit says that the puts are in memory, sync returns, nothing is ever on a disk."""
+    """commit() returns MEMORY, and nothing is ever synced."""
     channel: Channel = small()
     transaction = opened(channel)
     transaction.put(Event())
@@ -646,7 +645,7 @@ def test_it_is_a_channel_and_says_what_it_promises() -> None:
 
 
 def test_each_channel_has_a_name() -> None:
-    """The one given, or a number of its own."""
+    """A channel has the given name, or a numbered one."""
     assert small(name="clicks").name == "clicks"
     assert small().name != small().name
     assert repr(small(name="clicks")) == "<MemoryChannel clicks: 0 of 5 events>"
@@ -656,7 +655,7 @@ def test_each_channel_has_a_name() -> None:
 
 
 def test_a_larger_channel_holds_more_and_a_smaller_one_waits_for_takes() -> None:
-    """Full at five, one more fits at six; down to two is refused while six are stored, and all six come out."""
+    """A channel can grow; it shrinks only when its content fits."""
     channel = small(transaction_capacity=1)
     for i in range(5):
         put(channel, i)
@@ -675,7 +674,7 @@ def test_a_larger_channel_holds_more_and_a_smaller_one_waits_for_takes() -> None
 
 
 def test_a_refused_resize_says_why_and_changes_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    """All limits of the call stay as they were; the log names the channel, the wish and what is stored."""
+    """A refused resize changes nothing, and is logged with figures."""
     channel = small(name="clicks")
     put(channel, 0, 1, 2)
     with caplog.at_level(logging.WARNING, "loghub.channels.memory"):
@@ -693,7 +692,7 @@ def test_a_refused_resize_says_why_and_changes_nothing(caplog: pytest.LogCapture
 
 
 def test_open_takes_count_when_a_channel_shrinks() -> None:
-    """A rollback must always find room for what it puts back."""
+    """Open takes count when a channel shrinks."""
     channel = small()
     put(channel, 0, 1, 2)
     transaction = opened(channel)
@@ -704,7 +703,7 @@ def test_open_takes_count_when_a_channel_shrinks() -> None:
 
 
 def test_the_byte_capacity_changes_up_and_down() -> None:
-    """Each new limit holds for what comes, a limit below the content is refused, 0 lifts it."""
+    """The byte capacity can grow and shrink; 0 removes it."""
     channel = MemoryChannel(100, 100, 2000, keep_alive=0)
     put(channel, "x" * 405)
     assert channel.resize(byte_capacity=1500)
@@ -729,7 +728,7 @@ def test_the_byte_capacity_changes_up_and_down() -> None:
 
 
 def test_resizing_to_what_it_is_changes_nothing() -> None:
-    """Also when the channel is full."""
+    """Resizing to the same limits changes nothing."""
     channel = small(capacity=3)
     put(channel, 0, 1, 2)
     assert channel.resize(capacity=3)
@@ -738,7 +737,7 @@ def test_resizing_to_what_it_is_changes_nothing() -> None:
 
 
 def test_a_new_transaction_capacity_holds_from_the_next_call_on() -> None:
-    """Open transactions keep what they have; a smaller one takes no more, and can commit."""
+    """A new transaction capacity applies to the next call."""
     channel = small()
     put(channel, 0, 1, 2)
     transaction = opened(channel)
@@ -765,7 +764,7 @@ def test_a_new_transaction_capacity_holds_from_the_next_call_on() -> None:
     ids=str,
 )
 def test_a_resize_to_a_wrong_value_is_refused(options: dict[str, Any], name: str) -> None:
-    """By the rules of the constructor, taken together with what stays; nothing changes."""
+    """A resize to an invalid value is refused."""
     channel = small()
     with pytest.raises(ConfigError) as caught:
         channel.resize(**options)
@@ -777,7 +776,7 @@ def test_a_resize_to_a_wrong_value_is_refused(options: dict[str, Any], name: str
 
 
 def test_close_says_once_how_many_events_are_lost(caplog: pytest.LogCaptureFixture) -> None:
-    """Stored ones and those in open takes; an empty channel says nothing."""
+    """close() logs once how many events are lost."""
     with caplog.at_level(logging.WARNING, "loghub.channels.memory"):
         small().close()
         assert caplog.text == ""
@@ -794,7 +793,7 @@ def test_close_says_once_how_many_events_are_lost(caplog: pytest.LogCaptureFixtu
 
 
 def test_a_closed_channel_refuses_everything_but_the_end_of_a_transaction() -> None:
-    """A commit raises, so that nobody believes that it happened; rollback and close are allowed."""
+    """A closed channel permits only rollback and close."""
     channel = small()
     put(channel, 0, 1, 2)
     transaction, putting = opened(channel), opened(channel)
@@ -819,7 +818,7 @@ def test_a_closed_channel_refuses_everything_but_the_end_of_a_transaction() -> N
 
 
 def test_a_dropped_transaction_is_rolled_back_at_the_next_use() -> None:
-    """Somebody forgets an open one: its takes come back, in order, its puts were never there."""
+    """A dropped transaction is rolled back at the next use."""
     channel = small()
     put(channel, 0, 1, 2)
     transaction = opened(channel)
@@ -832,7 +831,7 @@ def test_a_dropped_transaction_is_rolled_back_at_the_next_use() -> None:
 
 
 def test_a_pickled_channel_is_an_empty_one_of_the_same_configuration() -> None:
-    """What is in it stays; a copy is no channel to the same events."""
+    """A pickled channel is empty with the same configuration."""
     channel = MemoryChannel(7, 3, None, 5, 1.5, name="clicks")
     put(channel, 0, 1)
     for twin in (pickle.loads(pickle.dumps(channel)), copy.deepcopy(channel)):
@@ -842,10 +841,10 @@ def test_a_pickled_channel_is_an_empty_one_of_the_same_configuration() -> None:
 
 
 def test_taken_and_committed_events_are_freed() -> None:
-    """The channel keeps nothing of what has left it, whether or not its places at the head are removed yet."""
+    """Committed takes are freed from memory."""
 
     class Headers(dict[str, str | None]):
-        """Something that can be told to be alive."""
+        """A dict that supports weak references."""
 
     channel = small()
     with channel.transaction() as transaction:
@@ -911,7 +910,7 @@ print("status", status)
 
 
 def test_a_forked_child_starts_empty_and_works() -> None:
-    """A lock that another thread held at that instant is not waited for; the parent's events stay the parent's."""
+    """A forked child starts empty, and waits for no lock of the parent."""
     ended = subprocess.run(
         [sys.executable, "-W", "ignore", "-c", FORKS], cwd=ROOT, capture_output=True, text=True, timeout=60, check=False
     )
@@ -919,7 +918,7 @@ def test_a_forked_child_starts_empty_and_works() -> None:
 
 
 def _calls(operation: Callable[[], object]) -> int:
-    """How many calls of Python functions an operation takes, all of them counted."""
+    """Return the number of Python calls of an operation."""
     calls = [0]
 
     def count(_frame: FrameType, event: str, _argument: object) -> None:
@@ -935,7 +934,7 @@ def _calls(operation: Callable[[], object]) -> int:
 
 
 def test_what_nobody_stands_in_the_way_of_takes_few_steps() -> None:
-    """A transaction of one event, put or taken, waits for nothing and is in no line; a put is a handful of calls."""
+    """An uncontended transaction needs few Python calls and no line."""
     channel = MemoryChannel(keep_alive=0)
     one = Event({}, b"x")
 

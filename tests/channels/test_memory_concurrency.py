@@ -1,4 +1,4 @@
-"""Many threads on one memory channel: each committed event is taken exactly once, and all of them end."""
+"""MemoryChannel with many threads: each committed event is taken once, and all threads end."""
 
 import math
 import random
@@ -16,7 +16,7 @@ from .helpers import bodies, drained, events, opened, put
 
 
 def test_of_two_threads_only_the_committed_events_are_seen() -> None:
-    """One rolls back, the other one commits, at the same time, in transactions open side by side."""
+    """Of two concurrent transactions only the committed one is visible."""
     channel = MemoryChannel(keep_alive=0)
     both = threading.Barrier(2)
 
@@ -32,7 +32,7 @@ def test_of_two_threads_only_the_committed_events_are_seen() -> None:
 
 
 def test_a_hundred_threads_that_commit_or_roll_back() -> None:
-    """Each of ten transactions with one to five events; what is there in the end is what was committed."""
+    """After a hundred threads commit or roll back, the channel holds what was committed."""
     channel = MemoryChannel(capacity=100_000, keep_alive=0)
     barrier = threading.Barrier(100)
 
@@ -63,7 +63,7 @@ def test_a_hundred_threads_that_commit_or_roll_back() -> None:
 
 @pytest.mark.parametrize("size", [None, 700])
 def test_fifty_sources_and_fifty_sinks(size: int | None) -> None:
-    """A channel of a hundred events (or few bytes), sources and sinks that sometimes roll back: all is taken once."""
+    """Fifty sources and fifty sinks with rollbacks deliver each event once."""
     channel = MemoryChannel(100, 20, size, 0, math.inf)
     each, sources, sinks = 60, 50, 50
     remaining = threading.Semaphore(each * sources)
@@ -113,7 +113,7 @@ def test_fifty_sources_and_fifty_sinks(size: int | None) -> None:
 
 
 def test_order_is_kept_per_source_with_one_sink() -> None:
-    """Eight sources, one sink: each source's events come in its order."""
+    """One sink gets each source's events in order."""
     channel = MemoryChannel(50, 10, keep_alive=math.inf)
 
     def source(name: int) -> None:
@@ -133,7 +133,7 @@ def test_order_is_kept_per_source_with_one_sink() -> None:
 
 
 def test_resizing_up_and_down_under_load_loses_nothing() -> None:
-    """Between 5 and 200 events, again and again, while four sources and four sinks work."""
+    """Resizing under load loses nothing."""
     channel = MemoryChannel(100, 5, keep_alive=math.inf)
     done, took = threading.Event(), Counter[str]()
     lock = threading.Lock()  # guards took
@@ -168,7 +168,7 @@ def test_resizing_up_and_down_under_load_loses_nothing() -> None:
 
 
 class _Held:
-    """A method that is held, before or after it is called, until it is let go."""
+    """A method that blocks before or after its call until released."""
 
     def __init__(self, channel: MemoryChannel, method: str, patch: pytest.MonkeyPatch, *, before: bool = False) -> None:
         self.here, self.go = threading.Event(), threading.Event()
@@ -187,7 +187,7 @@ class _Held:
 def test_a_rollback_that_comes_after_a_commit_is_refused_and_the_commit_returns(
     way: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Between the instant when the events are there and the commit's return: neither thread is told what is not so."""
+    """A rollback just after a commit is refused, and the commit returns."""
     channel = MemoryChannel()
     if way == "_commit":
         monkeypatch.setattr(channel, "_commit_at_once", lambda *_: False)
@@ -204,7 +204,7 @@ def test_a_rollback_that_comes_after_a_commit_is_refused_and_the_commit_returns(
 
 
 def test_a_commit_that_comes_after_a_rollback_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Also one that waited for room, and gets it while the rollback is on its way: nothing is stored."""
+    """A commit just after a rollback is refused, and stores nothing."""
     channel = MemoryChannel(1)
     put(channel, "first")
     held, transaction = _Held(channel, "_rollback", monkeypatch, before=True), opened(channel)
@@ -222,11 +222,11 @@ def test_a_commit_that_comes_after_a_rollback_is_refused(monkeypatch: pytest.Mon
 
 
 def test_a_finalizer_that_interrupts_a_call_of_the_channel_is_refused() -> None:
-    """It would wait for the lock that its own thread holds: ProducerError instead, and the channel goes on."""
+    """A finalizer that re-enters the channel gets ProducerError instead of a deadlock."""
 
     class Asking(dict[str, str | None]):
         def __del__(self) -> None:
-            with pytest.raises(ProducerError, match="let another thread do it"):
+            with pytest.raises(ProducerError, match="make that call on another thread"):
                 channel.stats()
             refused.append(True)
 

@@ -1,4 +1,4 @@
-"""Random histories of a memory channel against a list, looked over after every step."""
+"""Random histories of a memory channel, compared with a list after every step."""
 
 from collections import Counter
 from dataclasses import dataclass, field
@@ -15,13 +15,13 @@ from tests.support.clocks import JumpingClock
 
 from .helpers import bodies
 
-#: The histories that were seen, by what happened in them; a test asserts that nothing of it is missing.
+#: Counts of situations in all histories; a test checks that all occurred.
 SEEN: Counter[str] = Counter()
 
 
 @dataclass
 class Model:
-    """What one transaction holds, by our own account."""
+    """Expected content of one transaction."""
 
     transaction: Transaction
     puts: list[str] = field(default_factory=list)
@@ -29,7 +29,7 @@ class Model:
 
 
 class MemoryChannelMachine(RuleBasedStateMachine):
-    """Several transactions of one thread; nobody else could help one that waits, so its time simply passes."""
+    """State machine of several transactions on one thread; no other thread can end a wait, so waits time out."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -47,7 +47,7 @@ class MemoryChannelMachine(RuleBasedStateMachine):
         self.open: list[Model] = []
 
     def _some(self, which: int) -> Model:
-        """One of up to four open transactions."""
+        """Return one of up to four open transactions."""
         while which >= len(self.open):
             transaction = self.channel.transaction()
             transaction.begin()
@@ -63,7 +63,7 @@ class MemoryChannelMachine(RuleBasedStateMachine):
 
     @rule(which=st.integers(0, 3), sizes=st.lists(st.integers(1, 12), min_size=1, max_size=5))
     def put(self, which: int, sizes: list[int]) -> None:
-        """Some events, if the transaction can hold them."""
+        """Put some events, if the transaction can hold them."""
         model, texts = self._some(which), []
         for size in sizes:
             self.bodies += 1
@@ -79,12 +79,12 @@ class MemoryChannelMachine(RuleBasedStateMachine):
 
     @rule(sizes=st.lists(st.integers(1, 6), min_size=1, max_size=3))
     def put_and_commit(self, sizes: list[int]) -> None:
-        """In a transaction of its own, so that there is something to take."""
+        """Put and commit, so that there is something to take."""
         self.open = [Model(self.channel.transaction()), *self.open]
         self.open[0].transaction.begin()
         self.put(0, sizes)
         self.commit(0, 0.0)
-        if len(self.open) > 4:  # there was no room
+        if len(self.open) > 4:  # the channel was full
             self.roll_back(0, False)
 
     @rule(which=st.integers(0, 3), count=st.integers(1, 7), max_bytes=st.none() | st.integers(1, 30))
@@ -112,7 +112,7 @@ class MemoryChannelMachine(RuleBasedStateMachine):
     @precondition(lambda self: any(model.taken for model in self.open))
     @rule(which=st.integers(0, 3), choice=st.integers(0, 31), strange=st.booleans())
     def acknowledge(self, which: int, choice: int, strange: bool) -> None:
-        """Some of the takes; with a strange one among them, none."""
+        """Acknowledge some takes; none with an invalid one among them."""
         model = self._some(which)
         chosen = [number for index, number in enumerate(model.taken) if choice >> index & 1]
         named = [Event({}, model.taken[number].encode(), number) for number in chosen]
@@ -129,7 +129,7 @@ class MemoryChannelMachine(RuleBasedStateMachine):
 
     @rule(which=st.integers(0, 3), timeout=st.sampled_from([None, 0.0, 2.0]))
     def commit(self, which: int, timeout: float | None) -> None:
-        """It succeeds exactly if the balance fits."""
+        """Commit; it succeeds exactly if the balance fits."""
         model = self._some(which)
         more = len(model.puts) - len(model.taken)
         size = sum(map(len, model.puts)) - sum(map(len, model.taken.values()))
@@ -157,7 +157,7 @@ class MemoryChannelMachine(RuleBasedStateMachine):
     @precondition(lambda self: self._taken)
     @rule(which=st.integers(0, 3), drop=st.booleans())
     def roll_back(self, which: int, drop: bool) -> None:
-        """By a call, or by dropping the transaction."""
+        """Roll back, by a call or by dropping the transaction."""
         model = self._some(which)
         self.open.remove(model)
         self.queue |= model.taken
@@ -188,12 +188,12 @@ class MemoryChannelMachine(RuleBasedStateMachine):
 
     @rule(seconds=st.floats(0, 100))
     def time_passes(self, seconds: float) -> None:
-        """Rates and ages change; nothing else."""
+        """Advance the clock, which only changes rates and ages."""
         self.clock.advance(seconds)
 
     @invariant()
     def the_statistics_agree(self) -> None:
-        """Size, takes, bytes, capacity, and the sums of what was committed."""
+        """Compare size, takes, bytes, capacity and sums with the model."""
         stats = self.channel.stats()
         assert (stats.size, stats.taken, stats.bytes) == (len(self.queue), len(self._taken), self._bytes())
         assert (stats.capacity, stats.byte_capacity) == (self.limits["capacity"], self.limits["byte_capacity"] or None)
@@ -207,12 +207,12 @@ class MemoryChannelMachine(RuleBasedStateMachine):
 
     @invariant()
     def the_queue_agrees(self) -> None:
-        self.channel.stats()  # a use, at which what was dropped comes back
+        self.channel.stats()  # a use, at which dropped takes come back
         queue = self.channel._queue[self.channel._head :]
         assert [(entry[0], entry[2].body.decode()) for entry in queue] == sorted(self.queue.items())
 
     def teardown(self) -> None:
-        """All rolled back: what comes out is what the list says, and all the room is there again."""
+        """Roll everything back, and compare the content with the list."""
         for model in self.open:
             model.transaction.rollback()
             self.queue |= model.taken
@@ -233,8 +233,8 @@ class TestMemoryChannel(MemoryChannelMachine.TestCase):  # type: ignore[name-def
 
 
 def test_the_histories_were_worth_it() -> None:
-    """A machine that never filled the channel, or never lost a transaction, would show nothing."""
-    if not SEEN:  # this test alone
+    """The histories filled the channel and dropped transactions."""
+    if not SEEN:  # run alone
         TestMemoryChannel("runTest").runTest()
     often = {"took", "took nothing", "a strange one", "acknowledged", "full", "committed", "came back", "resized"}
     assert often | {"too many puts", "not resized"} <= set(SEEN)

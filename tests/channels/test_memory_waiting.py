@@ -1,6 +1,6 @@
-"""Who waits on a memory channel, for what, how long, and who is first.
+"""Waiting on a memory channel: for capacity or events, how long, and in which order.
 
-The file is long since there are three things to wait for, and each wait can end in several ways.
+The file is long because there are three things to wait for, and each wait can end in several ways.
 """
 
 import logging
@@ -20,7 +20,7 @@ from .helpers import bodies, drained, events, opened, put, take
 
 
 def full(clock: ManualClock | None = None, **options: object) -> MemoryChannel:
-    """A channel of three events, full, with takes and commits that wait for ever unless the call says otherwise."""
+    """Return a full channel of three events, whose calls wait without a limit by default."""
     limits = {"capacity": 3, "transaction_capacity": 3, "keep_alive": math.inf, **options}
     channel = MemoryChannel(clock=clock, **limits)  # type: ignore[arg-type]
     put(channel, 0, 1, 2)
@@ -28,7 +28,7 @@ def full(clock: ManualClock | None = None, **options: object) -> MemoryChannel:
 
 
 def empty(clock: ManualClock | None = None, **options: object) -> MemoryChannel:
-    """A channel without events, of the same kind."""
+    """Return such a channel without events."""
     channel = full(clock, **options)
     assert take(channel, 3) == ["0", "1", "2"]
     return channel
@@ -46,7 +46,7 @@ def waiting_commits(channel: MemoryChannel, count: int) -> None:
 
 
 def test_a_commit_waits_until_a_take_is_committed() -> None:
-    """Not until something is taken: a rollback must find its room."""
+    """A waiting commit succeeds when a take is committed, not when it is taken."""
     channel = full()
     call = Call(lambda: put(channel, 3, 4))
     waiting_commits(channel, 1)
@@ -61,7 +61,7 @@ def test_a_commit_waits_until_a_take_is_committed() -> None:
 
 
 def test_an_acknowledgement_makes_room_for_a_waiting_commit() -> None:
-    """The transaction that acknowledges stays open."""
+    """An acknowledgement lets a waiting commit succeed."""
     channel = full()
     call = Call(lambda: put(channel, 3))
     waiting_commits(channel, 1)
@@ -72,7 +72,7 @@ def test_an_acknowledgement_makes_room_for_a_waiting_commit() -> None:
 
 
 def test_a_commit_that_waits_stops_no_taker() -> None:
-    """The lock is free while it waits: takes, puts, statistics and empty commits go on."""
+    """Other calls go on while a commit waits."""
     channel = full()
     call = Call(lambda: put(channel, 3, 4, 5))
     waiting_commits(channel, 1)
@@ -85,7 +85,7 @@ def test_a_commit_that_waits_stops_no_taker() -> None:
 
 
 def test_a_commit_waits_for_keep_alive_and_no_longer() -> None:
-    """Then it raises with how long it waited; its transaction is open and can be committed later."""
+    """A commit waits for keep_alive, then raises and stays open."""
     clock = ManualClock()
     channel = full(clock, keep_alive=3.0)
     transaction = opened(channel)
@@ -107,7 +107,7 @@ def test_a_commit_waits_for_keep_alive_and_no_longer() -> None:
 
 
 def test_one_wait_is_for_events_and_bytes_together() -> None:
-    """Flume waits up to keep_alive for each; here a commit that lacks both ends after one keep_alive."""
+    """One keep_alive covers events and bytes (Flume waits for each)."""
     clock = ManualClock()
     channel = full(clock, keep_alive=3.0, byte_capacity=100)
     call = Call(lambda: put(channel, "x" * 79))
@@ -119,7 +119,7 @@ def test_one_wait_is_for_events_and_bytes_together() -> None:
 
 
 def test_the_timeout_of_a_commit_goes_before_keep_alive() -> None:
-    """0 does not wait, another number waits for so long, inf for ever."""
+    """The timeout of a commit overrides keep_alive."""
     clock = ManualClock()
     channel = full(clock, keep_alive=3.0)
     transaction = opened(channel)
@@ -142,7 +142,7 @@ def test_the_timeout_of_a_commit_goes_before_keep_alive() -> None:
 
 
 def test_commits_are_served_in_the_order_in_which_they_came() -> None:
-    """A small one behind a large one waits, though it would fit, and nobody who comes later is faster."""
+    """Commits are served first come, first served."""
     channel = full()
     large = Call(lambda: put(channel, "a", "b", "c"))
     waiting_commits(channel, 1)
@@ -163,7 +163,7 @@ def test_commits_are_served_in_the_order_in_which_they_came() -> None:
 
 
 def test_those_behind_one_who_gave_up_are_served() -> None:
-    """When a large commit times out, the small one behind it goes at once."""
+    """After a timeout the next commit in line is served."""
     clock = ManualClock()
     channel = full(clock)
     large, small = opened(channel), opened(channel)
@@ -183,7 +183,7 @@ def test_those_behind_one_who_gave_up_are_served() -> None:
 
 
 def test_a_commit_that_takes_as_much_as_it_puts_waits_for_nobody() -> None:
-    """It needs no room in the balance, and passes a line of those who do."""
+    """A commit without net growth does not queue."""
     channel = full()
     transaction = opened(channel)
     transaction.take(2)
@@ -196,7 +196,7 @@ def test_a_commit_that_takes_as_much_as_it_puts_waits_for_nobody() -> None:
 
 
 def test_a_take_waits_until_a_put_is_committed() -> None:
-    """Not until it is put; and it gets what there is then."""
+    """A waiting take returns when a put is committed."""
     channel = empty()
     call = Call(lambda: take(channel, 3, timeout=None))
     waiting_takers(channel, 1)
@@ -209,7 +209,7 @@ def test_a_take_waits_until_a_put_is_committed() -> None:
 
 @pytest.mark.parametrize("how", ["rollback", "drop"])
 def test_a_take_is_woken_by_takes_that_come_back(how: str) -> None:
-    """By a rollback, and by a transaction that is dropped."""
+    """A waiting take is woken by a rollback or a dropped transaction."""
     channel = full()
     transaction = opened(channel)
     transaction.take(3)
@@ -222,7 +222,7 @@ def test_a_take_is_woken_by_takes_that_come_back(how: str) -> None:
 
 
 def test_a_take_that_finds_nothing_in_time_returns_nothing() -> None:
-    """After keep_alive, or its own timeout; it raises nothing, and the transaction is good."""
+    """A take without events in time returns nothing."""
     clock = ManualClock()
     channel = empty(clock, keep_alive=3.0)
     transaction = opened(channel)
@@ -240,7 +240,7 @@ def test_a_take_that_finds_nothing_in_time_returns_nothing() -> None:
 
 
 def test_takers_are_served_in_the_order_in_which_they_came() -> None:
-    """Each put wakes one; events are never given to one who came later."""
+    """Takes are served first come, first served."""
     channel, order = empty(), []
     calls = []
     for number in range(5):
@@ -254,7 +254,7 @@ def test_takers_are_served_in_the_order_in_which_they_came() -> None:
 
 
 def test_one_commit_serves_as_many_takers_as_it_has_events() -> None:
-    """The first one gets what it asks for, the next one the rest, the last one waits on."""
+    """One commit serves as many takes as it has events."""
     channel = empty()
     calls = []
     for number in range(3):
@@ -268,7 +268,7 @@ def test_one_commit_serves_as_many_takers_as_it_has_events() -> None:
 
 
 def test_takers_and_commits_that_wait_for_each_other_all_go_on() -> None:
-    """A take that is served by a commit lets its own commit serve the next commit, and so on."""
+    """Takes and commits that wait for each other all proceed."""
     channel = full()
     calls = [Call(lambda number=number: put(channel, number)) for number in range(3, 20)]
     got: list[str] = []
@@ -280,11 +280,11 @@ def test_takers_and_commits_that_wait_for_each_other_all_go_on() -> None:
 
 
 def test_a_transaction_used_by_two_threads_takes_and_acknowledges() -> None:
-    """One thread takes without end, another one acknowledges: nothing is lost, and the room comes back."""
+    """Two threads may take and acknowledge in one transaction."""
     channel = empty()
     transaction = opened(channel)
     taken: SimpleQueue[list[Event]] = SimpleQueue()
-    allowed = threading.Semaphore(2)  # of the three that it can hold
+    allowed = threading.Semaphore(2)  # of the three permitted
 
     def feed() -> int:
         count = 0
@@ -313,7 +313,7 @@ def test_a_transaction_used_by_two_threads_takes_and_acknowledges() -> None:
 
 
 def test_two_takes_of_one_transaction_share_its_capacity() -> None:
-    """The first one fills it; the second one, that waits meanwhile, hears of it and holds up nobody."""
+    """Two takes of one transaction share its capacity."""
     channel = empty(capacity=6)
     transaction = opened(channel)
     first = Call(lambda: transaction.take(3))
@@ -331,7 +331,7 @@ def test_two_takes_of_one_transaction_share_its_capacity() -> None:
 
 
 def test_a_transaction_that_is_rolled_back_ends_its_own_waits() -> None:
-    """A take and a commit that wait in other threads hear of it at once."""
+    """A rollback ends the transaction's waits in other threads."""
     channel = empty()
     transaction = opened(channel)
     call = Call(transaction.take)
@@ -354,7 +354,7 @@ def test_a_transaction_that_is_rolled_back_ends_its_own_waits() -> None:
 
 
 def test_a_resize_waits_for_takes_and_commits_wait_behind_it() -> None:
-    """Nobody fills up again what it waits for; then it is done, and the commits have the new limits."""
+    """Commits wait behind a waiting resize."""
     channel = full()
     call = Call(lambda: channel.resize(capacity=1, transaction_capacity=1))
     waiting_commits(channel, 1)
@@ -369,7 +369,7 @@ def test_a_resize_waits_for_takes_and_commits_wait_behind_it() -> None:
 
 
 def test_a_resize_gives_up_after_keep_alive(caplog: pytest.LogCaptureFixture) -> None:
-    """It returns False and says why; who waited behind it goes on."""
+    """A resize fails after keep_alive, and commits behind it go on."""
     clock = ManualClock()
     channel = full(clock)
     call = Call(lambda: channel.resize(capacity=1, transaction_capacity=1, keep_alive=4.0))
@@ -387,7 +387,7 @@ def test_a_resize_gives_up_after_keep_alive(caplog: pytest.LogCaptureFixture) ->
 
 
 def test_a_larger_channel_serves_those_who_wait() -> None:
-    """The room that a resize adds goes to the line."""
+    """A larger capacity serves waiting commits."""
     channel = full()
     call = Call(lambda: put(channel, "a"))
     waiting_commits(channel, 1)
@@ -398,7 +398,7 @@ def test_a_larger_channel_serves_those_who_wait() -> None:
 
 
 def test_a_commit_that_no_longer_fits_at_all_gives_up_its_place() -> None:
-    """A resize makes the channel smaller than what a commit adds: it is refused then, and not at its timeout."""
+    """A commit that can no longer fit after a resize is refused at once."""
     channel = full()
     resized = Call(lambda: channel.resize(capacity=2, transaction_capacity=2))
     waiting_commits(channel, 1)
@@ -416,7 +416,7 @@ def test_a_commit_that_no_longer_fits_at_all_gives_up_its_place() -> None:
 
 
 def test_close_wakes_all_who_wait() -> None:
-    """Takers, commits and a resize get ChannelClosedError; nobody is left in a line."""
+    """close() ends all waits with ChannelClosedError."""
     one, two = full(), empty()
     calls = [Call(lambda: put(one, 3)) for _ in range(3)]
     calls.append(Call(lambda: one.resize(capacity=1, transaction_capacity=1)))
@@ -435,7 +435,7 @@ def test_close_wakes_all_who_wait() -> None:
 
 
 class _Interrupt(ManualClock):
-    """A clock whose wait ends with Ctrl-C, after ``before`` ran."""
+    """A clock whose wait raises KeyboardInterrupt, after ``before`` ran."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -447,7 +447,7 @@ class _Interrupt(ManualClock):
 
 
 def test_an_interrupted_wait_leaves_the_line() -> None:
-    """For room and for events; those behind are served, and nothing is stored or taken."""
+    """An interrupted wait leaves the line, and stores or takes nothing."""
     clock = _Interrupt()
     channel = full(clock)
     transaction = opened(channel)
@@ -464,7 +464,7 @@ def test_an_interrupted_wait_leaves_the_line() -> None:
 
 
 def test_an_interrupt_in_the_moment_of_success_loses_nothing() -> None:
-    """A commit that another thread completed stays so, once; events that were given to a take go back."""
+    """An interrupt at the moment of success loses nothing."""
     clock = _Interrupt()
     channel = full(clock)
     clock.before = lambda: take(channel)
@@ -482,7 +482,7 @@ def test_an_interrupt_in_the_moment_of_success_loses_nothing() -> None:
 
 
 class _Gate(SystemClock):
-    """A clock on which one thread waits until it is let go, and is interrupted then."""
+    """A clock on which one thread waits until released, and is then interrupted."""
 
     def __init__(self) -> None:
         self.gone = threading.Event()
@@ -496,7 +496,7 @@ class _Gate(SystemClock):
 
 
 def test_who_leaves_the_line_serves_those_behind() -> None:
-    """The one behind fits, sleeps without an end, and no other call comes that could serve him."""
+    """A call that leaves the line serves the next one."""
     clock = _Gate()
     channel = full(clock)  # type: ignore[arg-type]
     large, small = opened(channel), opened(channel)
@@ -521,7 +521,7 @@ def test_who_leaves_the_line_serves_those_behind() -> None:
 
 
 def test_the_lock_is_free_while_somebody_waits() -> None:
-    """For room, for events, and for a resize."""
+    """No lock is held during any wait."""
     clock, states = _Interrupt(), []
     channel = full(clock)
     clock.before = lambda: states.append(channel._lock._is_owned())
@@ -536,7 +536,7 @@ def test_the_lock_is_free_while_somebody_waits() -> None:
 
 
 def test_idle_waiting_costs_nothing() -> None:
-    """A thread that waits for an hour looks when it comes, and then once a second, not again and again."""
+    """A waiting thread checks once a second."""
     channel, looked = empty(ManualClock()), []
     serve = channel._turns.serve
 

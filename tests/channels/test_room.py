@@ -1,4 +1,4 @@
-"""Room: in events and bytes, first come, first served; in use is what is stored, and what is claimed."""
+"""Room: capacity in events and bytes, granted first come, first served."""
 
 from hypothesis import given
 from hypothesis import strategies as st
@@ -15,7 +15,7 @@ class Stored:
 
 
 def test_room_is_given_up_to_the_last_event_and_byte() -> None:
-    """What fits is granted at once; one more event, or one more byte, is not."""
+    """Capacity is granted up to the last event and byte."""
     room = Room(3, 100, Stored())
     first, too_many, too_large, last = Claim(2, 60), Claim(2, 0), Claim(0, 41), Claim(1, 40)
     assert room.grant(first)
@@ -27,7 +27,7 @@ def test_room_is_given_up_to_the_last_event_and_byte() -> None:
 
 
 def test_without_a_byte_capacity_only_events_count() -> None:
-    """None is no limit of bytes."""
+    """Without a byte capacity only events count."""
     room = Room(2, None, Stored())
     assert room.could_hold(Claim(2, 10**15))
     large, one = Claim(2, 10**15), Claim(1, 0)
@@ -36,7 +36,7 @@ def test_without_a_byte_capacity_only_events_count() -> None:
 
 
 def test_what_can_never_fit_is_known() -> None:
-    """More than the limits, whatever is there."""
+    """A claim above the limits can never fit."""
     room = Room(3, 100, Stored(3, 100))
     assert room.could_hold(Claim(3, 100))
     assert not room.could_hold(Claim(4, 0))
@@ -44,7 +44,7 @@ def test_what_can_never_fit_is_known() -> None:
 
 
 def test_what_a_channel_holds_counts_beyond_the_limits() -> None:
-    """What it finds at its opening may be more than fits; nothing fits until it is less."""
+    """Recovered content above the limits blocks claims until it is less."""
     stored, claim = Stored(5, 50), Claim(1, 5)
     room = Room(2, 10, stored)
     assert not room.grant(claim)
@@ -53,7 +53,7 @@ def test_what_a_channel_holds_counts_beyond_the_limits() -> None:
 
 
 def test_the_line_is_served_in_order() -> None:
-    """One who comes later waits behind one who does not fit yet, even if he would fit himself."""
+    """Claims are granted in order."""
     stored, large, small = Stored(10), Claim(8, 0), Claim(1, 0)
     room = Room(10, None, stored)
     assert not room.grant(large)
@@ -70,7 +70,7 @@ def test_the_line_is_served_in_order() -> None:
 
 
 def test_who_leaves_the_line_lets_those_behind_him_through() -> None:
-    """A large request gives up; the small one behind it, which fits, is granted."""
+    """A dropped claim lets the next one through."""
     room, large, small = Room(10, None, Stored(5)), Claim(8, 0), Claim(5, 0)
     assert not room.grant(large)
     assert not room.grant(small)
@@ -79,7 +79,7 @@ def test_who_leaves_the_line_lets_those_behind_him_through() -> None:
 
 
 def test_room_that_is_dropped_is_free_once() -> None:
-    """Also if it is dropped twice, and if it was granted twice."""
+    """Dropping a claim twice frees it once."""
     room, claim = Room(10, 100, Stored()), Claim(4, 40)
     assert room.grant(claim)
     assert room.grant(claim)
@@ -90,7 +90,7 @@ def test_room_that_is_dropped_is_free_once() -> None:
 
 
 def test_a_claim_that_is_over_holds_up_no_other() -> None:
-    """An interrupt kept its owner from dropping it: the line moves on without it."""
+    """A claim marked over does not block the line."""
     room, claim, waiting = Room(3, None, Stored()), Claim(3, 0), Claim(3, 0)
     room.grant(claim)
     assert not room.grant(waiting)
@@ -104,7 +104,7 @@ def test_a_claim_that_is_over_holds_up_no_other() -> None:
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5), st.integers(0, 30)), max_size=40))
 def test_what_is_in_use_is_what_was_granted(steps: list[tuple[int, int, int]]) -> None:
-    """Whatever is asked for, waited for, stored and given up: use is the sum of it, in bounds, and nobody overtakes."""
+    """Any history keeps capacity in use equal to stored plus granted, within limits and in order."""
     stored = Stored()
     room = Room(10, 60, stored)
     claims: list[Claim] = []

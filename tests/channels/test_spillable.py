@@ -1,6 +1,6 @@
-"""The spillable channel: memory first, then the overflow, in order; with a memory channel and a file channel below.
+"""SpillableChannel: memory first, then the overflow, in order; over memory and file channels.
 
-The file is long since it holds the channel's behaviour call by call.
+The file is long because it tests the channel call by call.
 """
 
 import logging
@@ -34,13 +34,13 @@ from tests.support.waiting import PATIENCE, Call, eventually
 
 from .helpers import bodies, drained, events, opened, put, take
 
-#: A memory of three events and what is below it.
+#: Makes a channel with three events of memory.
 Make = Callable[..., tuple[SpillableChannel, MemoryChannel, Channel]]
 
 
 @pytest.fixture(params=["memory", "file"])
 def make(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Make]:
-    """Makes a channel with three events of memory, and an overflow of either kind."""
+    """Make a channel with three events of memory, and an overflow of either kind."""
     made: list[SpillableChannel] = []
 
     def _make(clock: ManualClock | None = None, **options: Any) -> tuple[SpillableChannel, MemoryChannel, Channel]:
@@ -58,7 +58,7 @@ def make(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Make]:
 
 
 def test_memory_first_then_the_overflow_in_order(make: Make) -> None:
-    """Three events are in memory, the rest in the overflow; all come out in the order in which they went in."""
+    """Three events go to memory, the rest to the overflow, and all come out in order."""
     channel, memory, overflow = make()
     for number in range(8):
         put(channel, number)
@@ -68,7 +68,7 @@ def test_memory_first_then_the_overflow_in_order(make: Make) -> None:
 
 
 def test_while_the_overflow_holds_anything_puts_go_there(make: Make) -> None:
-    """Also when there is room in memory again; and until takes from it are committed, for they may come back."""
+    """Puts go to the overflow until it is empty and has no open take."""
     channel, memory, overflow = make()
     for number in range(4):
         put(channel, number)
@@ -86,7 +86,7 @@ def test_while_the_overflow_holds_anything_puts_go_there(make: Make) -> None:
 
 
 def test_the_puts_of_a_transaction_go_to_one_of_the_two_whole(make: Make) -> None:
-    """Two fit, four do not: all four go to the overflow, with nothing of them in memory."""
+    """The puts of a transaction go to one channel, whole."""
     channel, memory, overflow = make()
     put(channel, 0, 1)
     put(channel, 2, 3)
@@ -95,7 +95,7 @@ def test_the_puts_of_a_transaction_go_to_one_of_the_two_whole(make: Make) -> Non
 
 
 def test_what_memory_has_no_bytes_for_goes_to_the_overflow() -> None:
-    """However few its events are; when both are full a commit is refused."""
+    """Events beyond memory's bytes go to the overflow; if both are full, a commit is refused."""
     overflow = MemoryChannel(2, transaction_capacity=2)
     memory = MemoryChannel(100, transaction_capacity=2, byte_capacity=20, byte_capacity_buffer_percentage=0)
     with SpillableChannel(memory, overflow) as channel:
@@ -111,7 +111,7 @@ def test_what_memory_has_no_bytes_for_goes_to_the_overflow() -> None:
 
 
 def test_a_transaction_does_not_mix_puts_and_takes(make: Make) -> None:
-    """It says so, whatever comes first; what it has is still good."""
+    """Puts and takes in one transaction are refused."""
     channel, _, _ = make()
     put(channel, 0)
     transaction = opened(channel)
@@ -128,7 +128,7 @@ def test_a_transaction_does_not_mix_puts_and_takes(make: Make) -> None:
 
 
 def test_commit_says_where_the_events_are(make: Make) -> None:
-    """Those in memory die with the process; those in the overflow are as safe as it is."""
+    """commit() returns the durability of the channel used."""
     channel, _, overflow = make()
     promised = Stored.CACHE if isinstance(overflow, FileChannel) else Stored.MEMORY
     said = []
@@ -141,7 +141,7 @@ def test_commit_says_where_the_events_are(make: Make) -> None:
 
 
 def test_what_is_synced_never_covers_an_event_in_memory(tmp_path: Path) -> None:
-    """After a sync the overflow's events are on the disk; a number of memory is above all of them."""
+    """``synced_sequence`` never covers an event in memory."""
     overflow = FileChannel(tmp_path, checkpoint_interval=None, minimum_free_space=0, fsync="os")
     channel = SpillableChannel(MemoryChannel(3, 3), overflow)
     numbers = [put(channel, number) for number in range(5)]
@@ -151,7 +151,7 @@ def test_what_is_synced_never_covers_an_event_in_memory(tmp_path: Path) -> None:
 
 
 def test_what_was_on_the_disk_comes_before_what_is_put(tmp_path: Path) -> None:
-    """A new channel on an overflow that holds events gives those first, also if memory is empty."""
+    """Recovered events of the overflow come first."""
     options: dict[str, Any] = {"checkpoint_interval": None, "minimum_free_space": 0}
     first = SpillableChannel(MemoryChannel(3, 3), FileChannel(tmp_path, **options))
     for number in range(5):
@@ -164,7 +164,7 @@ def test_what_was_on_the_disk_comes_before_what_is_put(tmp_path: Path) -> None:
 
 
 def test_close_loses_what_is_in_memory_and_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """The guarantee, seen: three of five events are lost and counted, two are there again."""
+    """close() loses and logs the events in memory, and keeps the others."""
     overflow = FileChannel(tmp_path, checkpoint_interval=None, minimum_free_space=0)
     channel = SpillableChannel(MemoryChannel(3, 3, name="front"), overflow)
     for number in range(5):
@@ -178,7 +178,7 @@ def test_close_loses_what_is_in_memory_and_says_so(tmp_path: Path, caplog: pytes
 
 
 def test_takes_from_both_are_committed_and_rolled_back_together(make: Make) -> None:
-    """One transaction takes from memory and from the overflow; a rollback restores the order of both."""
+    """Takes from both channels are committed or rolled back together."""
     channel, _, _ = make()
     for number in range(5):
         put(channel, number)
@@ -196,7 +196,7 @@ def test_takes_from_both_are_committed_and_rolled_back_together(make: Make) -> N
 
 
 def test_events_of_both_are_acknowledged_in_one_call(make: Make) -> None:
-    """The rest comes back, in order; a strange event is refused."""
+    """Events of both channels are acknowledged in one call."""
     channel, _, _ = make()
     for number in range(5):
         put(channel, number)
@@ -211,7 +211,7 @@ def test_events_of_both_are_acknowledged_in_one_call(make: Make) -> None:
 
 
 def test_a_full_overflow_refuses_and_the_commit_can_be_tried_again(make: Make) -> None:
-    """Nothing of it is stored; after takes from the overflow it succeeds, once."""
+    """A commit refused by a full overflow can be retried."""
     channel, _, _ = make(capacity=2, transaction_capacity=2)
     for number in range(5):
         put(channel, number)
@@ -227,7 +227,7 @@ def test_a_full_overflow_refuses_and_the_commit_can_be_tried_again(make: Make) -
 
 
 def test_a_transaction_holds_as_many_puts_as_memory_allows(make: Make) -> None:
-    """One more raises; a bad event is refused at put, and the good ones stay."""
+    """The memory's transaction capacity limits the puts."""
     channel, _, _ = make()
     transaction = opened(channel)
     transaction.put_many(events("ab"))
@@ -240,7 +240,7 @@ def test_a_transaction_holds_as_many_puts_as_memory_allows(make: Make) -> None:
 
 
 def test_rolled_back_puts_are_nowhere(make: Make) -> None:
-    """Neither in memory nor in the overflow."""
+    """Rolled back puts are in neither channel."""
     channel, _, _ = make()
     for end in ("memory", "overflow"):
         transaction = opened(channel)
@@ -254,12 +254,12 @@ def test_rolled_back_puts_are_nowhere(make: Make) -> None:
 
 
 def _of_the_channel(stats: ChannelStats) -> FileStats | None:
-    """Without the free space of the disk, on which others write as well."""
+    """Return the statistics without the free space, which other programs change."""
     return stats.file and replace(stats.file, free_bytes=0)
 
 
 def test_the_statistics_are_the_sums(make: Make) -> None:
-    """Sizes, bytes and successes of both; each put and take is one attempt, and a spill is no error."""
+    """The statistics are the sums of both channels, and a spill is no error."""
     clock = ManualClock()
     channel, memory, overflow = make(clock)
     assert channel.stats().oldest_event_age is None
@@ -281,7 +281,7 @@ def test_the_statistics_are_the_sums(make: Make) -> None:
 
 
 def test_a_take_waits_for_a_put_into_either(make: Make) -> None:
-    """For a commit to memory, one to the overflow, and takes that come back; takers are woken one after the other."""
+    """A waiting take is woken by a commit to either channel, and by returned takes."""
     channel, memory, overflow = make()
     call = Call(lambda: take(channel, 5, timeout=math.inf))
     eventually(lambda: len(channel._takers) == 1)
@@ -293,7 +293,7 @@ def test_a_take_waits_for_a_put_into_either(make: Make) -> None:
     assert bodies(transaction.take(3) + transaction.take(3)) == ["0", "1", "2", "3"]
     calls = [Call(lambda: take(channel, 1, timeout=math.inf)) for _ in range(2)]
     eventually(lambda: len(channel._takers) == 2)
-    put(channel, "b")  # the overflow is not empty as long as its take is open
+    put(channel, "b")  # the overflow is not empty while its take is open
     eventually(lambda: sum(call.done for call in calls) == 1)
     assert overflow.stats().taken >= 1
     transaction.rollback()
@@ -303,7 +303,7 @@ def test_a_take_waits_for_a_put_into_either(make: Make) -> None:
 
 
 def test_a_take_ends_at_its_time(make: Make) -> None:
-    """It returns nothing, and leaves the line."""
+    """A take ends at its timeout."""
     clock = ManualClock()
     channel, _, _ = make(clock)
     call = Call(lambda: take(channel, timeout=5.0))
@@ -314,7 +314,7 @@ def test_a_take_ends_at_its_time(make: Make) -> None:
 
 
 def test_close_wakes_takers_and_refuses_everything(make: Make) -> None:
-    """Both channels are closed; a transaction can only be rolled back and closed."""
+    """close() ends waits and closes both channels."""
     channel, memory, overflow = make()
     put(channel, 0)
     putting, taking = opened(channel), opened(channel)
@@ -335,7 +335,7 @@ def test_close_wakes_takers_and_refuses_everything(make: Make) -> None:
 
 
 class _Failing(MemoryChannel):
-    """An overflow whose disk fails when told to."""
+    """An overflow whose disk fails on request."""
 
     failing = False
 
@@ -346,7 +346,7 @@ class _Failing(MemoryChannel):
 
 
 def test_an_overflow_that_fails_leaves_everything_as_it_was() -> None:
-    """A put is not stored, and takes from both stay taken: each can be tried again."""
+    """A failing overflow leaves puts and takes unchanged, for a retry."""
     overflow = _Failing(20, 10, keep_alive=0)
     channel = SpillableChannel(MemoryChannel(3, 3, keep_alive=0), overflow)
     for number in range(5):
@@ -366,7 +366,7 @@ def test_an_overflow_that_fails_leaves_everything_as_it_was() -> None:
 
 
 class _Watched(MemoryChannel):
-    """Calls somebody, once, when it was looked at, or before it commits."""
+    """Calls a function once, after its statistics or before a commit."""
 
     looked: Callable[[], object] | None = None
     commits: Callable[[], object] | None = None
@@ -391,7 +391,7 @@ def _watched() -> tuple[SpillableChannel, _Watched]:
 
 
 def test_what_is_spilled_while_somebody_finds_the_overflow_empty_comes_out_in_order() -> None:
-    """Between his look and what follows from it an event went there, and memory has room again."""
+    """Events spilled during a check for an empty overflow come out in order."""
     channel, overflow = _watched()
     put(channel, 0, 1, 2)
     put(channel, 3)
@@ -408,7 +408,7 @@ def test_what_is_spilled_while_somebody_finds_the_overflow_empty_comes_out_in_or
 
 
 def test_what_is_being_spilled_is_found_though_the_overflow_is_empty_yet() -> None:
-    """While it is on its way another one is put, and memory has room again: both come out."""
+    """Events being spilled come out even if the overflow is still empty."""
     channel, overflow = _watched()
     put(channel, 0, 1, 2)
 
@@ -422,14 +422,14 @@ def test_what_is_being_spilled_is_found_though_the_overflow_is_empty_yet() -> No
 
 
 class _Interrupt(ManualClock):
-    """A clock whose wait ends with Ctrl-C."""
+    """A clock whose wait raises KeyboardInterrupt."""
 
     def wait_for(self, signal: Signal, deadline: Deadline) -> None:
         raise KeyboardInterrupt
 
 
 def test_an_interrupted_wait_leaves_the_line(make: Make) -> None:
-    """The next put is not kept for somebody who is gone."""
+    """An interrupted take leaves the line."""
     channel, _, _ = make(_Interrupt())
     with pytest.raises(KeyboardInterrupt):
         take(channel, timeout=math.inf)
@@ -439,7 +439,7 @@ def test_an_interrupted_wait_leaves_the_line(make: Make) -> None:
 
 
 def test_in_a_child_it_is_as_after_a_fork_of_its_parts() -> None:
-    """The memory is empty there, and the parent's transactions refuse."""
+    """In a child the memory is empty, and the parent's transactions refuse."""
     channel = SpillableChannel(MemoryChannel(3, 3, keep_alive=0), MemoryChannel(20, 10, keep_alive=0))
     for number in range(5):
         put(channel, number)
@@ -456,14 +456,14 @@ def test_in_a_child_it_is_as_after_a_fork_of_its_parts() -> None:
 
 
 def test_a_pickled_channel_carries_the_two_below_it() -> None:
-    """Each of them by its own rules; the name stays."""
+    """A pickled channel carries both channels and the name."""
     channel = SpillableChannel(MemoryChannel(3, 3, name="a"), MemoryChannel(9, 9, name="b"))
     twin = pickle.loads(pickle.dumps(channel))
     assert (twin.name, twin.stats().capacity, twin.stats().size) == ("a+b", 12, 0)
 
 
 def test_many_threads_lose_nothing_and_keep_each_source_in_order(make: Make) -> None:
-    """Six sources that overflow the memory again and again, and one sink that rolls back now and then."""
+    """Six spilling sources and one sink with rollbacks lose nothing and keep the order."""
     channel, memory, overflow = make(capacity=1000)
     each, spilled = 60, threading.Event()
 
@@ -502,7 +502,7 @@ def test_many_threads_lose_nothing_and_keep_each_source_in_order(make: Make) -> 
 
 
 def test_a_rollback_while_another_thread_commits_is_refused(make: Make) -> None:
-    """The overflow may have the events already: the commit that waits there goes on, and they are there once."""
+    """A rollback during a commit in another thread is refused."""
     channel, _memory, overflow = make(capacity=10, keep_alive=30.0)
     put(channel, *range(3))
     for number in range(10):

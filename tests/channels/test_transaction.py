@@ -1,4 +1,4 @@
-"""The life of a transaction: what may be called when, for every channel alike."""
+"""States of a transaction: the permitted calls, the same for every channel."""
 
 import threading
 from collections.abc import Callable, Sequence
@@ -15,7 +15,7 @@ S = TransactionState
 
 
 class Scripted(BaseTransaction):
-    """Remembers what it was asked for, and raises when told to."""
+    """Records its calls, and raises on request."""
 
     def __init__(self) -> None:
         super().__init__("test")
@@ -48,7 +48,7 @@ class Scripted(BaseTransaction):
         self._did("rollback")
 
 
-#: A call, the states in which it is allowed, and the state after it (None: unchanged).
+#: A call, its permitted states, and the state after it (None for unchanged).
 CALLS: dict[str, tuple[Callable[[BaseTransaction], object], set[S], S | None]] = {
     "begin": (lambda tx: tx.begin(), {S.NEW}, S.OPEN),
     "put": (lambda tx: tx.put(Event()), {S.OPEN}, None),
@@ -63,7 +63,7 @@ CALLS: dict[str, tuple[Callable[[BaseTransaction], object], set[S], S | None]] =
 
 
 def in_state(state: S, how: str = "commit") -> Scripted:
-    """A transaction in ``state``; where that makes a difference, completed by ``how``."""
+    """Return a transaction in ``state``, completed by ``how``."""
     transaction = Scripted()
     if state is not S.NEW:
         transaction.begin()
@@ -79,7 +79,7 @@ def in_state(state: S, how: str = "commit") -> Scripted:
 @pytest.mark.parametrize("state", S)
 @pytest.mark.parametrize("call", CALLS)
 def test_every_call_in_every_state(call: str, state: S, how: str) -> None:
-    """A call is done where it is allowed, and moves on as the table says; elsewhere it raises and does nothing."""
+    """Each call works in its permitted states, and raises in others without effect."""
     function, allowed, after = CALLS[call]
     transaction = in_state(state, how)
     if state in allowed:
@@ -94,13 +94,13 @@ def test_every_call_in_every_state(call: str, state: S, how: str) -> None:
 
 
 def test_the_table_of_transitions_is_what_the_calls_do() -> None:
-    """Each allowed call with a new state is a transition of the table, and the table has no other."""
+    """The permitted calls and the table of transitions agree."""
     done = {(state, after) for _, allowed, after in CALLS.values() if after for state in allowed}
     assert done == {(state, after) for state, afters in TRANSITIONS.items() for after in afters}
 
 
 def test_a_transaction_that_is_begun_twice_says_so_and_stays_open() -> None:
-    """The second begin raises; the first one holds."""
+    """A second begin raises, and the transaction stays open."""
     transaction = in_state(S.OPEN)
     with pytest.raises(TransactionStateError, match="commit or roll back first"):
         transaction.begin()
@@ -110,7 +110,7 @@ def test_a_transaction_that_is_begun_twice_says_so_and_stays_open() -> None:
 
 @pytest.mark.parametrize("error", [ChannelError("test", "no"), RuntimeError("a bug"), KeyboardInterrupt()])
 def test_a_commit_that_fails_leaves_the_transaction_open(error: BaseException) -> None:
-    """It may be tried again, and succeed; what was put is not put again."""
+    """A failed commit leaves the transaction open for a retry."""
     transaction = in_state(S.OPEN)
     transaction.error = error
     with pytest.raises(type(error)):
@@ -122,7 +122,7 @@ def test_a_commit_that_fails_leaves_the_transaction_open(error: BaseException) -
 
 
 def test_after_a_failed_commit_a_rollback_is_allowed() -> None:
-    """The usual end of a put that found no room."""
+    """After a failed commit a rollback is permitted."""
     transaction = in_state(S.OPEN)
     transaction.error = ChannelError("test", "full")
     with pytest.raises(ChannelError):
@@ -134,7 +134,7 @@ def test_after_a_failed_commit_a_rollback_is_allowed() -> None:
 
 
 def test_after_a_failed_commit_a_close_is_refused() -> None:
-    """The transaction is open: somebody has to decide what becomes of its events."""
+    """After a failed commit a close is refused."""
     transaction = in_state(S.OPEN)
     transaction.error = ChannelError("test", "full")
     with pytest.raises(ChannelError, match="full"):
@@ -146,7 +146,7 @@ def test_after_a_failed_commit_a_close_is_refused() -> None:
 
 @pytest.mark.parametrize("error", [ChannelError("test", "no"), RuntimeError("a bug"), KeyboardInterrupt()])
 def test_a_rollback_that_raises_has_happened(error: BaseException) -> None:
-    """It completes the transaction before it tries, and cannot be repeated; close is allowed."""
+    """A rollback that raises has taken effect."""
     transaction = in_state(S.OPEN)
     transaction.error = error
     with pytest.raises(type(error)):
@@ -161,7 +161,7 @@ def test_a_rollback_that_raises_has_happened(error: BaseException) -> None:
 
 @pytest.mark.parametrize("call", ["put", "put_many", "take", "acknowledge"])
 def test_a_put_or_take_that_raises_leaves_the_transaction_open(call: str) -> None:
-    """Commit and rollback are still possible."""
+    """A failed put or take leaves the transaction open."""
     transaction = in_state(S.OPEN)
     transaction.error = ChannelError("test", "no")
     with pytest.raises(ChannelError):
@@ -171,7 +171,7 @@ def test_a_put_or_take_that_raises_leaves_the_transaction_open(call: str) -> Non
 
 
 def test_an_open_transaction_cannot_be_closed() -> None:
-    """Nobody forgets by accident what became of his events: commit or rollback come first."""
+    """An open transaction cannot be closed."""
     transaction = in_state(S.OPEN)
     with pytest.raises(TransactionStateError, match="close\\(\\) on a transaction that is open: commit or roll back"):
         transaction.close()
@@ -180,7 +180,7 @@ def test_an_open_transaction_cannot_be_closed() -> None:
 
 
 def test_leaving_the_block_commits_and_closes() -> None:
-    """A block without an error is a committed transaction."""
+    """The end of a block commits and closes."""
     with Scripted() as transaction:
         transaction.put(Event())
     assert [what[0] for what in transaction.did] == ["put", "commit"]
@@ -188,7 +188,7 @@ def test_leaving_the_block_commits_and_closes() -> None:
 
 
 def test_an_exception_in_the_block_rolls_back_and_goes_on() -> None:
-    """The error reaches the caller; nothing is committed."""
+    """An exception in a block rolls back and propagates."""
     transaction = Scripted()
     with pytest.raises(KeyError, match="mine"), transaction:
         raise KeyError("mine")
@@ -197,7 +197,7 @@ def test_an_exception_in_the_block_rolls_back_and_goes_on() -> None:
 
 
 def test_a_failed_commit_at_the_end_of_the_block_rolls_back_and_raises() -> None:
-    """Nothing stays open, and the caller hears of it."""
+    """A failed commit at the end of a block rolls back and raises."""
     transaction = Scripted()
 
     def run() -> None:
@@ -212,7 +212,7 @@ def test_a_failed_commit_at_the_end_of_the_block_rolls_back_and_raises() -> None
 
 @pytest.mark.parametrize("end", ["commit", "rollback"])
 def test_the_block_may_end_its_transaction_itself(end: str) -> None:
-    """Nothing is done twice."""
+    """A block may end its transaction itself."""
     with Scripted() as transaction:
         getattr(transaction, end)()
     assert len(transaction.did) == 1
@@ -220,7 +220,7 @@ def test_the_block_may_end_its_transaction_itself(end: str) -> None:
 
 
 def test_put_many_takes_any_iterable_and_reads_it_once() -> None:
-    """A generator that fails half-way puts nothing."""
+    """put_many reads any iterable once, and puts nothing if it fails."""
     transaction = in_state(S.OPEN)
     transaction.put_many(Event({}, body) for body in (b"1", b"2"))
     assert transaction.did == [("put", [Event({}, b"1"), Event({}, b"2")])]
@@ -236,13 +236,13 @@ def test_put_many_takes_any_iterable_and_reads_it_once() -> None:
 
 @pytest.mark.parametrize("count", [0, -1])
 def test_a_take_of_nothing_is_a_mistake(count: int) -> None:
-    """The count is at least 1; the error says what was given."""
+    """A take with a count below 1 is refused."""
     with pytest.raises(InvalidArgumentError, match=f"at least 1, got {count}"):
         in_state(S.OPEN).take(count)
 
 
 def test_a_transaction_goes_from_thread_to_thread() -> None:
-    """Begun here, put to there, committed in a third thread: it belongs to no thread."""
+    """A transaction may move between threads."""
     channel = MemoryChannel()
     transaction = channel.transaction()
     Call(transaction.begin).result()
@@ -253,7 +253,7 @@ def test_a_transaction_goes_from_thread_to_thread() -> None:
 
 
 def test_each_call_of_transaction_makes_a_new_one() -> None:
-    """Several are open at once, also in one thread; beginning one takes no lock that another one holds."""
+    """Several transactions may be open at once in one thread."""
     channel = MemoryChannel()
     one, two = channel.transaction(), channel.transaction()
     assert one is not two
@@ -268,7 +268,7 @@ def test_each_call_of_transaction_makes_a_new_one() -> None:
 
 
 def test_of_two_threads_that_end_a_transaction_one_wins() -> None:
-    """A race of begin in eight threads has one winner, every time; the others hear that it is open."""
+    """Of eight threads that begin a transaction one succeeds."""
     for _ in range(50):
         transaction, barrier = Scripted(), threading.Barrier(8)
 

@@ -1,4 +1,4 @@
-"""Turns: calls in line are served in order, also when a call that left it could not say so."""
+"""Turns: waiting calls are served in order, even after an interrupt."""
 
 from producer.channels.turns import Turn, Turns
 from producer.model.owned_lock import OwnedLock
@@ -17,7 +17,7 @@ def in_line(turns: Turns, *, possible: bool) -> Turn:
 
 
 def test_a_call_that_was_interrupted_as_it_left_holds_up_no_other() -> None:
-    """It is over, and still in line: the call behind it has its turn."""
+    """An interrupted call does not block the line."""
     turns = the_turns(ManualClock())
     interrupted, behind = in_line(turns, possible=False), in_line(turns, possible=True)
     turns.serve()
@@ -29,7 +29,7 @@ def test_a_call_that_was_interrupted_as_it_left_holds_up_no_other() -> None:
 
 
 def test_a_call_that_waits_serves_the_lines_though_no_other_wakes_it() -> None:
-    """Its work became possible, and an interrupt kept another call from serving: it polls once a second."""
+    """A waiting call serves the lines by polling once a second."""
     clock, possible = ManualClock(), list[bool]()
     turns = the_turns(clock)
     call = Call(lambda: turns.perform(lambda: bool(possible), turns.takers, 60.0))
@@ -40,7 +40,7 @@ def test_a_call_that_waits_serves_the_lines_though_no_other_wakes_it() -> None:
 
 
 def test_a_call_that_gives_up_lets_those_behind_it_have_their_turn() -> None:
-    """At once: they do not wait until they poll."""
+    """After a timeout the next call is served at once."""
     turns = the_turns(ManualClock())
     first, behind = in_line(turns, possible=False), in_line(turns, possible=True)
     turns._leave(first, turns.rooms)

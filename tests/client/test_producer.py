@@ -246,7 +246,7 @@ def test_the_projects_that_a_producer_shows_are_those_that_its_records_go_to(
 def test_a_sink_that_knows_no_projects_says_so() -> None:
     """A project that would be ignored is refused; what is no sink is, too."""
     project = ProjectConfig("p", endpoint="http://127.0.0.1:9", access_key_id="id", access_key_secret="b")
-    with pytest.raises(InvalidArgumentError, match="StdoutSink knows no projects: leave out 'p'"):
+    with pytest.raises(InvalidArgumentError, match="StdoutSink has no projects: leave out 'p'"):
         Producer(project, sink=StdoutSink())
     for wrong in (StdoutSink, object()):
         with pytest.raises(ConfigError, match="sink: must be None or inherit"):

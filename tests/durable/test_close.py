@@ -675,6 +675,6 @@ def test_a_flush_that_interrupts_a_call_of_the_channel_is_refused(tmp_path: Path
     channel = file_channel(tmp_path / "d")
     with Producer(sink=RecordingSink(), channel=channel) as producer:
         producer.send("p", "l", LOG).result(PATIENCE)
-        with channel._log._writing, pytest.raises(ProducerError, match="let another thread do it"):
+        with channel._log._writing, pytest.raises(ProducerError, match="make that call on another thread"):
             producer.flush()
         producer.flush()

@@ -11,7 +11,7 @@ from typing import Literal
 from ...channels import FileChannel, MemoryChannel, SpillableChannel
 from ...channels.file.options import LEAST_SEGMENT
 from ...channels.file.store.encryption import FileKeys, check_available
-from ...channels.file.store.lost import LostEvent, TellLost
+from ...channels.file.store.lost import LostEvent, OnLost
 from ...channels.file.store.pointers import MOST_OFFSET
 from ...model.errors import ConfigError
 from ...model.interfaces import Channel, Event
@@ -279,7 +279,7 @@ class Counted:
         self.found += [Position(name, end, "", start) for name, ranges in joined.items() for start, end in ranges]
 
 
-def _file_channel(options: _OnDisk, context: Context, lost: TellLost) -> FileChannel:
+def _file_channel(options: _OnDisk, context: Context, lost: OnLost) -> FileChannel:
     directory = options.directory or context.state / EVENTS
     directory.parent.mkdir(parents=True, exist_ok=True)
     return FileChannel(

@@ -1,8 +1,8 @@
-"""FileChannel: events on the disk, in transactions; what is committed survives the process and the machine.
+"""FileChannel: a channel whose committed events survive the process and the machine.
 
-It puts the parts together: the ledger knows what is there, the log writes it down, the reader brings it back, the
-checkpointer makes the next opening short. The file is long because each option and each call is told
-about where it stands.
+It connects the parts. The ledger holds the state in memory, the log writes it to the disk, the reader reads events
+back, and the checkpointer keeps recovery short. The file is long because each option and each public call is described
+where it is defined.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ from .store.directories import Directories
 from .store.disk import Disk
 from .store.encryption import OVERHEAD, KeyProvider, check_available
 from .store.format import PutPayload
-from .store.lost import LostEvent, TellLost
+from .store.lost import LostEvent, OnLost
 from .store.notes import FileNotes
 from .store.segments import Segments
 from .store.space import Space
@@ -49,47 +49,50 @@ from .store.speed import encode_events
 
 _log = get_logger("loghub.channel")
 
-#: Where no commit waits for the disk, from so many bytes on that have come since a sync began the next one begins, on
-#: the keeper's thread: else a commit would wait for that of a whole segment, when it is full.
+#: If no commit waits for the disk, the sync thread syncs after this many bytes. Otherwise the commit that fills a
+#: segment would wait for a sync of the whole segment.
 SYNC_AHEAD = 4 << 20
 
-#: The name of a note.
+#: Key of the note with the highest sequence number that was overtaken.
 _PASSED = "passed through"
 
 _channels: weakref.WeakSet[FileChannel] = weakref.WeakSet()
 
 
 class FileChannel:
-    """A channel whose events lie on the disk, in order, until their take is committed.
+    """A channel on the disk: committed events stay there, in order, until their take is committed.
 
-    :param directory: the channel's own; made if it does not exist. One channel at a time may use it.
-    :param capacity: events.
-    :param byte_capacity: bytes of headers and bodies; None for no limit but the disk's.
-    :param admit_larger: a transaction that puts more bytes than ``byte_capacity`` is let in when nothing else is there,
-        and not refused.
-    :param transaction_capacity: puts, or takes, of one transaction; None is 10,000, or ``capacity`` if that is less.
-    :param keep_alive: seconds that a commit waits for room, and a take for its first event, unless told otherwise.
-    :param fsync: ``"commit"``: a commit returns when it is on the disk, and concurrent ones share a sync. A number:
-        it returns when it is written, and the disk follows after at most so many seconds. ``"os"``: it returns when
-        it is written, and the operating system decides.
-    :param segment_size: bytes, about, after which a new file is begun.
-    :param checkpoint_interval: seconds; None for none but those of opening and closing, and no thread for them.
-    :param dual_checkpoints: keep a second copy.
-    :param minimum_free_space: bytes that puts leave free on the disk, or what a checkpoint takes if that is more.
-    :param reserve: bytes given up when the disk is full all the same, so that takes can be committed.
-    :param data_directories: where segments go, in turn, if not into ``directory``; on other disks, say.
+    :param directory: the channel's own directory, created if missing. One channel at a time may use it.
+    :param capacity: the number of events that it holds.
+    :param byte_capacity: limit on the bytes of headers and bodies; None for no limit but the disk's.
+    :param admit_larger: True to admit a transaction larger than ``byte_capacity`` when the channel is empty, instead of
+        refusing it.
+    :param transaction_capacity: limit on the puts, or takes, of one transaction; None for 10,000, or ``capacity`` if
+        that is less.
+    :param keep_alive: default wait in seconds, of a commit for capacity and of a take for its first event.
+    :param fsync: ``"commit"``: a commit returns once it is on the disk, and concurrent commits share a sync. A number:
+        a commit returns once written, and is synced within this many seconds. ``"os"``: a commit returns once written,
+        and the operating system decides when to sync.
+    :param segment_size: approximate size in bytes at which a new segment file is begun.
+    :param checkpoint_interval: seconds between checkpoints; None for checkpoints only at opening and closing, and no
+        thread.
+    :param dual_checkpoints: True to keep a second copy.
+    :param minimum_free_space: bytes that puts leave free on the disk, or the size of a checkpoint if that is more.
+    :param reserve: bytes reserved on the disk, and released when it fills up, so that takes can still be committed.
+    :param data_directories: directories for the segments, used in turn, for instance on other disks; ``directory`` by
+        default.
     :param encryption: a :class:`~producer.channels.KeyProvider`: new segments are encrypted with its current key.
-    :param name: for messages; None is the directory.
-    :param lost: is told, in place of the log, of events whose records are damaged, with what is left of their headers;
-        in the constructor, and by whoever takes. See :mod:`.store.lost`.
+    :param name: the name in messages; None for the directory's name.
+    :param lost: callback for events with damaged records, replacing the log line; it receives the headers that can
+        still be read. It is called by the constructor and by taking threads. Details: :mod:`.store.lost`.
     :param clock: the source of time, for tests.
     :param disk: the file system, for tests.
-    :raises ConfigError: a wrong option.
+    :raises ConfigError: an option is invalid.
     :raises ChannelLockedError: another channel owns a directory.
-    :raises ChannelFormatError: a directory is none, or not a channel's, or of a newer version.
-    :raises ChannelKeyError: an encrypted segment's key is missing.
+    :raises ChannelFormatError: a path is not a directory, or holds other files, or a channel of a newer version.
+    :raises ChannelKeyError: the key of an encrypted segment is missing.
     :raises ChannelIOError: the directory cannot be read or written.
-    :raises RuntimeError: the system has no thread for it.
+    :raises RuntimeError: the system cannot start a thread.
     """
 
     def __init__(
@@ -110,7 +113,7 @@ class FileChannel:
         data_directories: Sequence[str | os.PathLike[str]] = (),
         encryption: KeyProvider | None = None,
         name: str | None = None,
-        lost: TellLost | None = None,
+        lost: OnLost | None = None,
         clock: Clock | None = None,
         disk: Disk | None = None,
     ) -> None:
@@ -134,17 +137,17 @@ class FileChannel:
             if not isinstance(encryption, KeyProvider):
                 raise ConfigError("encryption", "must be a KeyProvider", type(encryption).__qualname__)
             check_available()
-        self._keys, self._promise, self._tell_lost = encryption, self.options.promise, lost
+        self._keys, self._promise, self._on_lost = encryption, self.options.promise, lost
         absolute = os.path.abspath if disk is None else os.fspath
         self.directory = absolute(directory)
         self.data_directories = tuple(absolute(path) for path in data_directories) or (self.directory,)
         self.name = name or Path(self.directory).name or self.directory
-        #: Events up to this sequence number may come behind later ones: one of them could not be read for a while.
+        # Events up to this sequence number may come after later ones: one of them could not be read for a while.
         self._passed_through = -1
         self._disk: Disk = disk or Disk()
         self._clock: Clock = clock or SystemClock()
         self._ledger = Ledger(self.name, self.options, self._clock)
-        self._closing = threading.Lock()  # held by the one who closes; guards _ended
+        self._closing = threading.Lock()  # held while closing; guards _ended
         self._ended = False
         self._place = Directories(self._disk, self.name, self.directory, self.data_directories)
         self._ownership = own(self._place, self._clock)
@@ -153,10 +156,10 @@ class FileChannel:
             self._disk, self.name, self.data_directories, self._keys, self._clock, self._check_owned
         )
         self._log = self._new_log()
-        #: What idempotent streams need to survive a restart; a disk of a test's own has none.
+        #: Notes of idempotent streams, which survive a restart; None with a test's own disk.
         self.notes = FileNotes(self.directory, self.name) if disk is None else None
-        _channels.add(self)  # before what takes long: a child that is forked meanwhile has to give the lock up
-        # One that is dropped without close gives its files and locks back; it writes nothing more.
+        _channels.add(self)  # before recovery, which takes long: a child forked meanwhile must release the lock
+        # A channel dropped without close releases its files and locks, and writes nothing more.
         self._finalizer = weakref.finalize(self, _give_back, self._log, self.notes, self._ownership)
         self._finalizer.atexit = False
         self._keeper = Keeper(self, self._clock)
@@ -164,7 +167,7 @@ class FileChannel:
             self._open()
             self._keeper.start()
         except BaseException:
-            self._ledger.close("it could not be opened")  # nor does its thread write anything, if it has begun
+            self._ledger.close("it could not be opened")  # so that its thread, if started, writes nothing
             self._log.close()
             self._close_notes()
             self._release()
@@ -179,7 +182,7 @@ class FileChannel:
             every,
             minimum=minimum,
             reserve=reserve,
-            # Without the channel, which holds this: one that is dropped has to go at once.
+            # No reference to the channel: a cycle would delay the release of a dropped one.
             checkpoint=lambda: checkpoints.size_of(ledger.events, copies=1 + options.dual_checkpoints),
             clock=self._clock,
         )
@@ -203,18 +206,18 @@ class FileChannel:
         if self.notes is not None:
             self.notes.forget_lost(self._log.next_sequence)
             self._passed_through = int(self.notes.read(_PASSED) or -1)
-        self._log.open_first(found.what_lives(self._clock) if found.owes_live else None)
+        self._log.open_first(found.live_run(self._clock) if found.needs_live else None)
         self._space.keep_reserve()
         self.checkpoint(force=True)
 
     def _recover(self) -> Recovered:
-        found = recover(self._place, self._segments.cipher_of, self._clock, lost=self._tell_lost)
+        found = recover(self._place, self._segments.cipher_of, self._clock, lost=self._on_lost)
         self._ledger.restore(found.events, found.sums)
         self._log.resume(found.segments, next_sequence=found.next_sequence, next_transaction=found.next_transaction)
         self._segments.pass_over(found.last_number)
         uncopied = quarantine.Uncopied(self._disk, found.uncopied)
         self._reader = EventReader(
-            self._disk, self.name, self._segments, self._ledger, uncopied.keep, self._note_passed, self._tell_lost
+            self._disk, self.name, self._segments, self._ledger, uncopied.keep, self._note_passed, self._on_lost
         )
         self._checkpointer = Checkpointer(
             self._disk,
@@ -236,25 +239,26 @@ class FileChannel:
         return found
 
     def _note_passed(self, sequence: int) -> None:
-        """An event will come behind others, whose numbers are higher; also whoever opens the channel next must know."""
+        """Record, also for the next opening, that an event will come after events with higher numbers."""
         self._passed_through = max(sequence, self._passed_through)
         try:
             if self.notes is not None:
                 self.notes.write(_PASSED, b"%d" % self._passed_through, self._passed_through)
-        except ChannelError as error:  # what was taken with it must not be lost for this
+        except ChannelError as error:  # the events taken with it must still be delivered
             _log.error(
-                "channel %s: the note of events out of order cannot be written, and a restart will miss it: %s",
+                "channel %s: the note of events out of order cannot be written and will be missing after a restart: %s",
                 *(self.name, error),
             )
 
     @property
     def _has_quarantined(self) -> bool:
-        """Whether something is kept aside in ``quarantine/``."""
+        """True if there are files in ``quarantine/``."""
         return bool(quarantine.files(self._disk, self._place.all))
 
     def close(self) -> None:
-        """Write a checkpoint and give the directory up; what is in the channel stays there. May be called again, also
-        after a call that a signal handler's exception ended.
+        """Write a checkpoint and release the directory; the events stay there.
+
+        It may be called again, also after a call that a signal handler's exception ended.
         """
         self._close(keep_empty=True)
 
@@ -297,22 +301,22 @@ class FileChannel:
         return False
 
     def _is_empty(self) -> bool:
-        """Whether nothing is lost with the directory; called when nothing can be committed any more."""
+        """True if removing the directory loses nothing; called when no further commit is possible."""
         with contextlib.suppress(ChannelError):
-            self._log.sync()  # what was being committed is there now, or has failed
+            self._log.sync()  # commits in progress are stored now, or have failed
         figures, sums = self._ledger.figures()
         left = figures["size"] or figures["taken"]
-        # Of what was damaged perhaps no copy could be kept: then its segment is all that there is of it.
+        # There may be no copy of damaged records: their segment must stay.
         return not (left or sums.get("lost_events") or sums.get("damaged_records") or self._has_quarantined)
 
     def _release(self) -> None:
-        """Let another channel have the directory; after :meth:`close`."""
+        """Release the directory for another channel, after :meth:`close`."""
         self._ownership.release()
         self._finalizer.detach()
         _channels.discard(self)
 
     def _abandon_in_child(self) -> None:
-        """After a fork: the directory is the parent's; forget all files without touching what is in them."""
+        """Close all files in a forked child, unchanged: the directory is the parent's."""
         self._finalizer.detach()
         self._closing, self._ended = threading.Lock(), True
         self._ledger.close_in_child("it belongs to the parent of this process; ProcessFileChannel gives each its own")
@@ -340,65 +344,69 @@ class FileChannel:
         )
 
     def transaction(self) -> FileTransaction:
-        """See :class:`~producer.model.interfaces.Channel`."""
-        self._ledger.must_be_open()
+        """Return a new transaction.
+
+        :raises ChannelClosedError: the channel is closed.
+        """
+        self._ledger.check_open()
         return FileTransaction(self)
 
     @property
     def _next_sequence(self) -> int:
-        """The number that the next event will get."""
+        """Return the sequence number of the next event."""
         return self._log.next_sequence
 
     @property
     def synced_sequence(self) -> int:
-        """See :class:`~producer.model.interfaces.Channel`."""
+        """Return the sequence number up to which all events are on the disk; -1 for none."""
         return self._log.synced_sequence
 
     def sync(self, timeout: float | None = None) -> None:
-        """Wait until all that is committed is on the disk, whatever ``fsync`` says.
+        """Wait until everything committed is on the disk, whatever ``fsync`` is.
 
-        :param timeout: seconds; None is for ever.
+        :param timeout: seconds; None for no limit.
         :raises TimeoutError: it took longer.
-        :raises ChannelIOError: the disk could not.
+        :raises ChannelIOError: the sync failed.
         """
-        self._ledger.must_be_open()
+        self._ledger.check_open()
         if not self._log.sync(timeout):
-            raise TimeoutError(f"channel {self.name}: not on the disk within {timeout} s; the sync goes on")
+            raise TimeoutError(f"channel {self.name}: not synced within {timeout} s; the sync continues")
 
     def checkpoint(self, *, force: bool = False) -> bool:
-        """Write down which events are in the channel, and delete the segments that nobody needs any more.
+        """Write a checkpoint of the queue, and delete the segments that are no longer needed.
 
-        :param force: also if nothing has changed.
-        :returns: whether one was written; an error is logged and counted, and the one before still holds.
-        :raises ChannelClosedError: the directory may be another channel's by now.
+        :param force: True to write one even if nothing has changed.
+        :returns: True if one was written. A failure is logged and counted, and the previous checkpoint remains valid.
+        :raises ChannelClosedError: the channel is closed; the directory may belong to another one.
         """
-        self._ledger.must_be_open()  # in a forked child somebody else may have held the lock
+        self._ledger.check_open()  # before the lock: in a forked child it may stay locked forever
         with self._checkpointer.lock:
-            self._ledger.must_be_open()
+            self._ledger.check_open()
             return self._checkpointer.write(force=force)
 
     def _put_at_once(self, events: Sequence[Event], timeout: float | None) -> tuple[Stored, int]:
-        """As a transaction that puts these, at least one, and commits; what it promises, and its last sequence number.
+        """Put and commit events, at least one, without a transaction object.
 
-        :param timeout: as of :meth:`~producer.model.interfaces.Transaction.commit`.
-        :raises ChannelError: as its ``put_many`` and ``commit``; nothing was stored.
+        :param timeout: seconds to wait for capacity; None for ``keep_alive``.
+        :returns: the durability and the last sequence number.
+        :raises ChannelError: nothing was stored.
         """
-        self._ledger.must_be_open()
+        self._ledger.check_open()
         self._ledger.count_puts(len(events))
         if len(events) > self.options.transaction_capacity:
             raise TransactionFullError(self.name, "puts", self.options.transaction_capacity)
         return self._promise, self._commit_puts(encode_events(events), timeout)
 
-    # -- what its transactions call
+    # -- called by its transactions
 
     def _count_puts(self, count: int) -> None:
-        """See :class:`~producer.channels.file.queue.file_transaction.Keeping`, as for those that follow."""
+        """Count events given to ``put``."""
         self._ledger.count_puts(count)
 
     def _commit_puts(self, payloads: Sequence[PutPayload], timeout: float | None) -> int:
-        """Store one transaction's events; returns the last sequence number.
+        """Store one transaction's events; return the last sequence number.
 
-        :raises ChannelFullError: no room in time.
+        :raises ChannelFullError: no capacity within the timeout.
         :raises ChannelIOError: the disk failed, or is too full.
         """
         count = len(payloads)
@@ -432,14 +440,14 @@ class FileChannel:
                 return events
 
     def _commit_takes(self, taken: Taken, sequences: Sequence[int | None]) -> None:
-        """Make these of ``taken`` final.
+        """Make the takes of these events final.
 
-        :raises ChannelError: one is not among them, or the disk failed.
+        :raises ChannelError: an event is not in ``taken``, or the disk failed.
         """
         if not sequences:
             return
         with self._ledger.lock:
-            self._ledger.must_be_open()
+            self._ledger.check_open()
             takes = tuple(sequence for sequence in sequences if sequence in taken)
             strangers = len(sequences) - len(set(takes))
         if strangers:
@@ -456,29 +464,29 @@ class FileChannel:
                 taken.pop(sequence, None)
 
     def _orphan(self, taken: Taken) -> None:
-        """A transaction was dropped while it was open. For :class:`FileTransaction`."""
+        """Schedule the takes of a transaction that was dropped while open to be returned."""
         self._ledger.orphan(taken)
 
     def _put_back(self, taken: Taken, sequences: Sequence[int | None] | None = None) -> None:
-        """Give these of ``taken`` back to the head; None is all."""
+        """Return these of ``taken`` to the queue; None for all."""
         known = list(taken) if sequences is None else [sequence for sequence in sequences if sequence is not None]
         self._ledger.put_back(taken, known)
 
-    # -- looking
+    # -- inspection
 
     def peek(self, damaged: Callable[[LostEvent], object] | None = None) -> Iterator[Event]:
-        """Every event that is in the channel now, taken ones included, in order; takes nothing.
+        """Yield every event in the channel, taken ones included, in order, without taking any.
 
-        Events that are committed away meanwhile may be missing, and so are those that cannot be read.
+        Events that are committed away meanwhile may be missing, and so are unreadable ones.
 
-        :param damaged: is told of those whose records are damaged; who takes them finds them lost.
+        :param damaged: callback for events with damaged records, which a take would find lost; None to skip them.
         """
         with self._ledger.lock:
             events = self._ledger.queue.snapshot(1 << 64)
         return self._reader.peek(events, damaged)
 
     def stats(self) -> ChannelStats:
-        """See :class:`~producer.model.interfaces.Channel`."""
+        """Return what the channel holds and has done since it was opened."""
         figures, sums = self._ledger.figures()
         segments = self._segments.all()
         file = FileStats(
@@ -496,7 +504,7 @@ class FileChannel:
     def _size_of(self, path: str) -> int:
         try:
             return self._disk.size_of(path)
-        except OSError:  # deleted a moment ago
+        except OSError:  # deleted concurrently
             return 0
 
     def _free(self) -> int:
@@ -507,15 +515,15 @@ class FileChannel:
 
 
 def _check_owned(ownership: Ownership, ledger: Ledger) -> None:
-    """Check that the directories are still the channel's, and end the channel if they are not.
+    """Check that the directories still belong to the channel; close the channel if not.
 
-    :raises ChannelLockedError: another process may have them by now.
+    :raises ChannelLockedError: another process may be using them.
     """
     lost = ownership.lost()
     if lost is None:
         return
     reason = (
-        f"{lost} was removed or replaced: another process may use the directory; end that one, then open this again"
+        f"{lost} was removed or replaced, so another process may use the directory: stop that one, then open this again"
     )
     error = ChannelLockedError(ledger.name, reason)
     if ledger.close(reason):
@@ -532,7 +540,7 @@ def _give_back(log: Log, notes: FileNotes | None, ownership: Ownership) -> None:
 
 
 def _abandon_in_child() -> None:
-    with contextlib.ExitStack() as all_of_them:  # also if one of them raises
+    with contextlib.ExitStack() as all_of_them:  # each callback runs even if another raises
         for channel in list(_channels):
             all_of_them.callback(channel._abandon_in_child)
         _channels.clear()

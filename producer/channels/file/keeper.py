@@ -1,4 +1,4 @@
-"""Keeper: the thread of a file channel, which writes checkpoints, and syncs where that is due, or will be soon."""
+"""Keeper: the sync thread of a file channel, which also writes its checkpoints."""
 
 from __future__ import annotations
 
@@ -15,29 +15,29 @@ _log = get_logger("loghub.channel")
 
 
 class Kept(Protocol):
-    """What is kept: a file channel."""
+    """The part of a file channel that its sync thread uses."""
 
     @property
     def name(self) -> str:
-        """For messages."""
+        """Name for messages."""
 
     @property
     def options(self) -> FileChannelOptions:
-        """What says what is due when."""
+        """Options with the intervals of syncs and checkpoints."""
 
     def sync(self, timeout: float | None = None) -> None:
-        """Wait for the disk."""
+        """Wait until all commits are on the disk."""
 
     def checkpoint(self, *, force: bool = False) -> bool:
-        """Write one."""
+        """Write a checkpoint."""
 
 
 class Keeper:
-    """Syncs one channel, and writes its checkpoints, when that is due.
+    """Sync thread of one channel: syncs it and writes its checkpoints at their intervals.
 
-    It holds the channel weakly: one that is dropped without ``close`` ends its thread.
+    It holds a weak reference to the channel: the thread ends if the channel is dropped without ``close``.
 
-    :param channel: whose options say what is due when; without any interval no thread is started.
+    :param channel: the channel; without any interval in its options no thread is started.
     """
 
     def __init__(self, channel: Kept, clock: Clock) -> None:
@@ -46,22 +46,22 @@ class Keeper:
         self._checkpoints, self._syncs = channel.options.checkpoint_interval, channel.options.interval
         self._wake = Signal()
         self._stop = threading.Event()
-        self._hurried = False  # somebody wants a sync
+        self._hurried = False  # a sync was requested
         self._thread = threading.Thread(target=self._run, name=f"{channel.name}-keeper", daemon=True)
 
     def start(self) -> None:
-        """Begin, if anything is ever due."""
+        """Start the thread, if any interval is set."""
         if self._checkpoints is not None or self._syncs is not None:
             self._thread.start()
 
     def hurry(self) -> None:
-        """Sync soon, lest somebody has to wait for it later; nothing if there is no thread."""
+        """Request a sync before its interval ends, so that no commit has to wait for it. No effect without a thread."""
         if not self._hurried and self._thread.is_alive():
             self._hurried = True
             self._wake.set()
 
     def stop(self) -> None:
-        """Begin nothing more, and wait for what was begun."""
+        """Start no further work, and wait for the work in progress."""
         self._stop.set()
         self._wake.set()
         if self._thread.is_alive() and self._thread is not threading.current_thread():
@@ -82,7 +82,7 @@ class Keeper:
             if self._stop.is_set() or channel is None:
                 return
             if self._hurried:
-                self._hurried = False  # before the sync: what is written meanwhile needs another one
+                self._hurried = False  # before the sync: records written during it need another one
                 self._sync(channel)
             for work, period in periods.items():
                 if self._clock.monotonic() >= times[work]:
@@ -94,16 +94,22 @@ class Keeper:
         try:
             channel.sync()
         except ChannelClosedError:
-            return  # it was closed a moment ago
+            return  # closed concurrently
         except ChannelError as error:
             _log.error("channel %s: %s", channel.name, error)
-        except Exception:  # noqa: BLE001  # the next one is due all the same
-            _log.exception("channel %s: a bug: the sync failed; the next one may not", channel.name)
+        except Exception:  # noqa: BLE001  # the next interval tries again
+            _log.exception(
+                "channel %s: the sync failed unexpectedly, which is a bug; it is tried again later",
+                channel.name,
+            )
 
     def _checkpoint(self, channel: Kept) -> None:
         try:
             channel.checkpoint()
         except ChannelClosedError:
             return
-        except Exception:  # noqa: BLE001  # the next one is due all the same
-            _log.exception("channel %s: a bug: the checkpoint failed; the next one may not", channel.name)
+        except Exception:  # noqa: BLE001  # the next interval tries again
+            _log.exception(
+                "channel %s: the checkpoint failed unexpectedly, which is a bug; it is tried again later",
+                channel.name,
+            )

@@ -1,4 +1,4 @@
-"""The options of a file channel, checked once."""
+"""Options of a file channel, checked once."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ from ...model.interfaces import Stored
 from ...model.options import check_all, option
 from .store.pointers import MOST_OFFSET
 
-#: Bytes of the smallest segment.
+#: The smallest permitted segment size, bytes.
 LEAST_SEGMENT = 1280
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class FileChannelOptions:
-    """The options of a :class:`~producer.channels.FileChannel`, which describes and defaults them.
+    """Options of a :class:`~producer.channels.FileChannel`, which documents them and sets their defaults.
 
-    :raises ConfigError: a wrong type or value: name, rule, value.
+    :raises ConfigError: an option has a wrong type or value.
     """
 
     capacity: int = option(least=1, unit="events")
@@ -42,31 +42,31 @@ class FileChannelOptions:
 
     @property
     def waits(self) -> bool:
-        """Whether a commit waits for the disk."""
+        """True if a commit waits for the disk."""
         return self.fsync == "commit"
 
     @property
     def interval(self) -> float | None:
-        """Seconds between syncs, if there is such a rule."""
+        """Return the seconds between syncs; None if no interval is set."""
         return None if isinstance(self.fsync, str) else float(self.fsync)
 
     @property
     def keeps(self) -> bool:
-        """Whether what is not synced is kept in memory, to be written again if a sync fails."""
+        """True if unsynced records are kept in memory, to be written again after a failed sync."""
         return self.fsync != "os"
 
     @property
     def promise(self) -> Stored:
-        """Where a commit is when it returns."""
+        """Return the durability of a commit when it returns."""
         return Stored.DISK if self.waits else Stored.CACHE
 
 
 def check_paths(directory: object, data_directories: object) -> None:
-    """Whether these are a path, and a list of paths.
+    """Check that ``directory`` is a path and ``data_directories`` a list of paths.
 
-    :raises ConfigError: they are not.
+    :raises ConfigError: one of them is not.
     """
-    if not os.fspath(directory):  # type: ignore[call-overload]  # raises for what is no path
+    if not os.fspath(directory):  # type: ignore[call-overload]  # raises TypeError if not a path
         raise ConfigError("directory", "must be the path of a directory", directory)
     if isinstance(data_directories, str | bytes | os.PathLike):
         raise ConfigError("data_directories", "must be a list of directories, not one path", data_directories)

@@ -1,9 +1,8 @@
-"""A file channel for each process on a host, below one directory; what dead ones left behind is adopted.
+"""A file channel for each process on a host, below one directory; orphans of dead processes are adopted.
 
-For pre-fork servers and Spark workers: the same object works in the parent and in every child, where it opens a
-directory of its own at its first use. A directory whose lock is free belonged to a process that died: it becomes that
-of a new process, or its events are moved to one that runs. Nothing is lost on the way; a crash during a move delivers
-events twice.
+It is meant for pre-fork servers and Spark workers. The same object works in the parent and in every child, where it
+opens a directory of its own at first use. A directory with a free lock belonged to a process that died. A new process
+takes it over, or a running one moves its events. Nothing is lost in a move; a crash during it delivers events twice.
 """
 
 from __future__ import annotations
@@ -42,25 +41,25 @@ from .store.notes import FileNotes
 
 _log = get_logger("loghub.channel")
 
-#: Events, and bytes, that are moved in one transaction.
+#: Limits of one moving transaction, in events and in bytes.
 _MOVED_AT_ONCE = 1000
 _MOVED_BYTES = 4 << 20
-#: A new directory may be taken for an orphan before it is locked; then another is made.
+#: Tries to create a directory: another process may adopt a new one before it is locked.
 _TRIES = 10
 
 _channels: weakref.WeakSet[ProcessFileChannel] = weakref.WeakSet()
 
 
 class ProcessFileChannel:
-    """A channel with a directory of its own, below ``base``, in each process that uses it, forked ones too.
+    """A channel with a directory of its own below ``base`` in each process that uses it, forked ones included.
 
-    Directories of processes that died are adopted: their events are delivered by one that lives. A directory is removed
-    when its process closes it empty. The channel can be pickled: what arrives elsewhere opens a directory there.
-    Implements :class:`~producer.model.interfaces.Channel`.
+    Directories of dead processes are adopted: a running process delivers their events. A directory is removed when its
+    process closes it empty. The channel can be pickled; the copy opens a directory where it is unpickled. Implements
+    :class:`~producer.model.interfaces.Channel`.
 
-    :param base: the directory that holds one for each process, made if it does not exist; on a local disk.
-    :param adopt_interval: seconds between looks for dead processes; None looks once.
-    :param options: of each process's :class:`FileChannel`.
+    :param base: the parent of the processes' directories, created if missing; on a local disk.
+    :param adopt_interval: seconds between scans for orphans; None for a single scan.
+    :param options: the options of each process's :class:`FileChannel`.
     :raises ConfigError: ``data_directories`` are given.
     """
 
@@ -81,15 +80,15 @@ class ProcessFileChannel:
 
     @property
     def name(self) -> str:
-        """See :class:`~producer.model.interfaces.Channel`."""
+        """Return the name for messages and statistics."""
         return str(self._options.get("name") or Path(self.base).name)
 
     @property
     def own(self) -> FileChannel:
-        """This process's channel; opened now if it was not before.
+        """Return this process's channel, opening it at the first use.
 
         :raises ChannelClosedError: after :meth:`close`.
-        :raises ChannelIOError: no directory can be made.
+        :raises ChannelIOError: no directory can be created.
         """
         own = self._own
         if own is not None:
@@ -105,15 +104,15 @@ class ProcessFileChannel:
 
     @property
     def directory(self) -> str:
-        """This process's directory."""
+        """Return this process's directory."""
         return self.own.directory
 
     def _open(self) -> FileChannel:
-        """An orphan's directory, if there is one; else a new one."""
+        """Open an orphan's directory, if there is one; else a new one."""
         if Path(self.base, LOCK_NAME).exists():
             message = (
                 f"{self.base} is the directory of a single channel, whose events would not be delivered from here: "
-                "give another, or let that channel drain (producer channel drain) and remove it"
+                "give another directory, or drain that channel (producer channel drain) and remove it"
             )
             raise ChannelFormatError(self.name, message)
         for directory in self._others(None):
@@ -125,7 +124,7 @@ class ProcessFileChannel:
             channel = self._try(f"{self.base}/{unique}")
             if channel is not None:
                 return channel
-        raise ChannelIOError(self.name, f"no directory could be made in {self.base} within {_TRIES} tries")
+        raise ChannelIOError(self.name, f"no directory could be created in {self.base} within {_TRIES} tries")
 
     def _try(self, directory: str) -> FileChannel | None:
         options = {"name": f"{self.name}/{Path(directory).name}", **self._options}
@@ -135,11 +134,13 @@ class ProcessFileChannel:
             return None
 
     def _try_orphan(self, directory: str) -> FileChannel | None:
-        """One that cannot be opened must not stop those that can, nor this process."""
+        """Open an orphan; None if that fails. A failure must not stop this process, or the adoption of others."""
         try:
             return self._try(directory)
         except ChannelError as error:
-            _log.error("channel %s: %s is left alone, its events are not delivered: %s", self.name, directory, error)
+            _log.error(
+                "channel %s: %s cannot be adopted, and its events are not delivered: %s", self.name, directory, error
+            )
             return None
 
     def _others(self, own: str | None) -> list[str]:
@@ -154,9 +155,9 @@ class ProcessFileChannel:
         return sorted(path for path in found if path != own)
 
     def _adopt(self) -> int:
-        """Move what dead processes left behind into this process's channel; returns how many events.
+        """Move the events of dead processes into this process's channel; return their number.
 
-        Stops without an error when the channel is full; what is left is moved later, by whoever is first.
+        It stops without an error when the channel is full. The rest is moved later, by the first process with capacity.
         """
         moved = 0
         own = self.own
@@ -175,20 +176,26 @@ class ProcessFileChannel:
                 continue
             orphan.close()
             if not full.never:
-                _log.info("channel %s: full while %s was adopted: the rest of it waits there", self.name, directory)
+                _log.info(
+                    "channel %s: full while adopting %s: the rest of its events stays there for now",
+                    self.name,
+                    directory,
+                )
                 break
             _log.error(
-                "channel %s: an event of %s can never fit: it, and what follows it there, waits until the limits are "
-                "raised, or `producer channel drain` delivers it: %s",
+                "channel %s: an event of %s can never fit: it and the events after it stay there until the limits are "
+                "raised or `producer channel drain` delivers them: %s",
                 *(self.name, directory, full),
             )
         return moved
 
     def _move(self, orphan: FileChannel, own: FileChannel) -> tuple[int, ChannelFullError | None]:
-        """Move what there is room for, in ever smaller parts; how many events, and why not all of them."""
+        """Move as many events as fit, in ever smaller transactions; return their number and why not all moved."""
         moved, most, origin, full = 0, _MOVED_AT_ONCE, None, None
         if own.notes is not None and orphan.notes is not None:
-            origin = own.notes.adopt(orphan.notes)  # before the first event: nobody else goes on with its numbers
+            origin = own.notes.adopt(
+                orphan.notes
+            )  # before the first event, so that no other process continues its numbers
         while most:
             try:
                 events = self._move_some(orphan, own, origin, most, None if full is None else 0.0)
@@ -206,9 +213,9 @@ class ProcessFileChannel:
 
     @staticmethod
     def _move_some(orphan: FileChannel, own: FileChannel, origin: str | None, most: int, timeout: float | None) -> int:
-        """Move up to ``most`` events at once; how many.
+        """Move up to ``most`` events in one transaction; return their number.
 
-        :param timeout: to wait for room, seconds; None is ``keep_alive``.
+        :param timeout: seconds to wait for capacity; None for ``keep_alive``.
         :raises ChannelFullError: they do not fit.
         """
         with orphan.transaction() as taking:
@@ -217,37 +224,42 @@ class ProcessFileChannel:
                 with own.transaction() as putting:
                     putting.put_many(events if origin is None else [_marked(event, origin) for event in events])
                     putting.commit(timeout)
-                own.sync()  # whatever the policy: the orphan's copy is given up
+                own.sync()  # whatever the policy: the orphan's copy is deleted next
         return len(events)
 
     @property
     def notes(self) -> FileNotes | None:
-        """See :class:`~producer.model.interfaces.Notes`."""
+        """Return the notes of this process's channel."""
         return self.own.notes
 
     def transaction(self) -> FileTransaction:
-        """See :class:`~producer.model.interfaces.Channel`."""
+        """Return a new transaction on this process's channel.
+
+        :raises ChannelClosedError: the channel is closed.
+        """
         return self.own.transaction()
 
     def _put_at_once(self, events: Sequence[Event], timeout: float | None) -> tuple[Stored, int]:
-        """See :meth:`FileChannel._put_at_once`."""
         return self.own._put_at_once(events, timeout)
 
     @property
     def synced_sequence(self) -> int:
-        """See :class:`~producer.model.interfaces.Channel`."""
+        """Return the sequence number up to which this process's events are on the disk; -1 for none."""
         return self.own.synced_sequence
 
     def sync(self, timeout: float | None = None) -> None:
-        """See :class:`~producer.model.interfaces.Channel`."""
+        """Wait until everything committed by this process is on the disk.
+
+        :param timeout: seconds; None for no limit.
+        """
         self.own.sync(timeout)
 
     def checkpoint(self, *, force: bool = False) -> bool:
-        """See :meth:`FileChannel.checkpoint`."""
+        """Write a checkpoint of this process's channel, as :meth:`FileChannel.checkpoint` does."""
         return self.own.checkpoint(force=force)
 
     def stats(self) -> ChannelStats:
-        """See :class:`~producer.model.interfaces.Channel`."""
+        """Return what this process's channel holds and has done."""
         own = self._own
         if own is None:
             own = self.own
@@ -257,7 +269,7 @@ class ProcessFileChannel:
         return dataclasses.replace(stats, file=dataclasses.replace(stats.file, adopted=self.adopted))
 
     def close(self) -> None:
-        """Give this process's directory up; if nothing is in it, it is removed. May be called again."""
+        """Release this process's directory, and remove it if it is empty. May be called again."""
         with self._lock:
             own, self._own, self._closed = self._own, None, True
             adopter, self._adopter = self._adopter, None
@@ -267,7 +279,7 @@ class ProcessFileChannel:
             _close_or_remove(own)
 
     def _renew_in_child(self) -> None:
-        """After a fork: the parent's directory stays the parent's."""
+        """Start without a directory after a fork: the parent's stays the parent's."""
         self._lock = threading.Lock()
         self._own = self._adopter = None
         self.adopted = 0
@@ -292,30 +304,31 @@ def _rebuild(base: str, adopt_interval: float | None, options: dict[str, Any]) -
 
 
 def _marked(event: Event, origin: str) -> Event:
-    """``event``, with where it came from and its number there; not if it has been moved before."""
+    """Return ``event`` with a header of its origin and number there, unless it has been moved before."""
     if ADOPTED_HEADER in event.headers:
         return event
     return Event({**event.headers, ADOPTED_HEADER: f"{origin}:{event.sequence}"}, event.body)
 
 
 def _close_or_remove(channel: FileChannel) -> None:
-    """Close a channel, and remove its directory if nothing is in it, damaged things included.
+    """Close a channel, and remove its directory if it holds neither events nor damaged records.
 
-    It is removed while the lock is held: whoever opens the lock file meanwhile finds that it has no name any more.
+    The lock is held during the removal. A process that opens the lock file meanwhile finds that it has no name any
+    more.
     """
     if channel._close_to_remove():
         try:
             _remove(Path(channel.directory))
-        except OSError as error:  # what is left has a lock file, or nothing of a channel
+        except OSError as error:  # the rest has a lock file, or nothing of a channel
             _log.warning("channel %s: its empty directory could not be removed: %s", channel.name, error)
         finally:
             channel._release()
 
 
 def _remove(directory: Path) -> None:
-    """Remove what is a channel's, in an order in which a crash brings nothing back: and the directory, if it is empty.
+    """Remove a channel's files, in an order safe for a crash, and the directory if nothing else is in it.
 
-    Without a checkpoint the log is read; without its older segments it holds takes of what is gone, and nothing else.
+    Without checkpoints the log is read. Without its older segments it holds only takes of removed events.
     """
     for name in CHECKPOINT_NAMES:
         (directory / name).unlink(missing_ok=True)
@@ -332,7 +345,7 @@ def _remove(directory: Path) -> None:
 
 
 class _Adopter:
-    """The thread that looks for orphans; it holds the channel weakly."""
+    """The thread that scans for orphans; it holds a weak reference to the channel."""
 
     def __init__(self, channel: ProcessFileChannel, clock: Clock, interval: float | None) -> None:
         self._wake = Signal()
@@ -342,11 +355,11 @@ class _Adopter:
         self._thread = threading.Thread(target=self._run, name=f"{channel.name}-adopter", daemon=True)
 
     def start(self) -> None:
-        """Look for the first time."""
+        """Start the first scan."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Wait for what was begun, and look no more."""
+        """Wait for the scan in progress, and start no other."""
         self._dropped(None)
         if self._thread is not threading.current_thread():
             self._thread.join()
@@ -366,8 +379,11 @@ class _Adopter:
                 return
             except ChannelError as error:
                 _log.error("channel %s: orphans could not be adopted: %s", channel.name, error)
-            except Exception:  # noqa: BLE001  # the next look may succeed
-                _log.exception("channel %s: a bug: orphans could not be adopted", channel.name)
+            except Exception:  # noqa: BLE001  # the next scan may succeed
+                _log.exception(
+                    "channel %s: adopting orphans failed unexpectedly, which is a bug",
+                    channel.name,
+                )
             del channel
             if self._interval is None:
                 return

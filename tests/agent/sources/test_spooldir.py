@@ -457,7 +457,7 @@ def test_a_link_out_of_the_spool_directory_is_not_followed(
     spool.write("good", b"good\n")
     assert spool.seen() + spool.seen(60) == [b"good"]
     (record,) = caplog.records
-    assert f"a link to {tmp_path}/secret, below no directory that was named" in record.message
+    assert f"a link to {tmp_path}/secret, outside the named directories" in record.message
 
 
 def test_what_was_put_and_is_not_safe_is_bounded(spool: Spool, monkeypatch: pytest.MonkeyPatch) -> None:

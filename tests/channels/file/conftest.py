@@ -1,4 +1,4 @@
-"""What the tests of the file channel share."""
+"""Fixtures of the file channel's tests."""
 
 import contextlib
 import logging
@@ -9,13 +9,13 @@ import pytest
 from producer.channels.file.queue import recent
 from tests.support.measurement import paused_coverage
 
-#: Thousands of histories: measured, they take three times as long, and cover nothing that the others do not.
+#: Tests with thousands of histories: with coverage they take three times as long, and cover nothing more.
 _UNMEASURED = {"test_model", "test_mutations", "test_every_byte", "test_nth_error"}
 
 
 @pytest.fixture(scope="module", autouse=True)
 def quiet(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Let the channel log nothing there: to keep it for a report that nobody reads takes most of the time."""
+    """Silence the channel's log in tests with many histories, where capturing it takes most of the time."""
     quiet = request.module.__name__.rpartition(".")[2] in _UNMEASURED
     log = logging.getLogger("loghub.channel")
     log.disabled = quiet
@@ -33,5 +33,5 @@ def unmeasured(request: pytest.FixtureRequest) -> Iterator[None]:
 
 @pytest.fixture
 def read_back(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let every take read the disk, as one does that is behind, or comes after a restart."""
+    """Make every take read from the disk, as after a restart."""
     monkeypatch.setattr(recent, "MOST", 0)

@@ -1,6 +1,6 @@
-"""The file channel on a simulated disk, driven through random histories and held to the model after every step.
+"""Stateful test of the file channel on a simulated disk, compared with the model after every step.
 
-Long since a machine is one class with all its rules.
+The file is long because a state machine is one class with all its rules.
 """
 
 import errno
@@ -26,22 +26,22 @@ from tests.support.sim_fs import Fault, SimFS
 DIRECTORY = "/channel"
 CAPACITY = 30
 TRANSACTION_CAPACITY = 8
-#: Everything that may fail.
+#: Disk operations that may fail.
 OPERATIONS = (
     *("append", "sync", "rename", "unlink", "truncate", "sync_directory", "create", "open", "names", "allocate"),
     *("append", "sync", "read", "lock", "rewrite", "lay_out", "free", "*"),
 )
-#: What threads do side by side.
+#: Actions of concurrent threads.
 CALLS = ("put", "put", "take", "roll back", "checkpoint", "sync")
 SEEDS = integers(0, 1 << 32)
 YES_OR_NO = sampled_from([False, True])
 
-#: What happened in all runs, so that a test can tell that the machine reached it.
+#: Counts of situations in all runs, so that a test can check that they occurred.
 SEEN: Counter[str] = Counter()
 
 
 class _Open:
-    """A transaction that is open, and what the model knows of it."""
+    """An open transaction, with the model's knowledge of it."""
 
     def __init__(self, owner: int, transaction: FileTransaction) -> None:
         self.owner = owner
@@ -51,7 +51,7 @@ class _Open:
 
 
 class _Beside:
-    """What one thread does while others do something else."""
+    """One concurrent action of a thread."""
 
     def __init__(self, name: str, call: Callable[[], Any], each: _Open | None = None) -> None:
         self.name, self.each = name, each
@@ -66,7 +66,7 @@ class _Beside:
 
 @contextmanager
 def _noting_runs(log: Log, calls: Sequence[_Beside]) -> Iterator[None]:
-    """Let each call know where in the log stands what it commits."""
+    """Record the log position of each call's commit."""
 
     def commit(run: Run) -> None:
         try:
@@ -84,7 +84,7 @@ def _noting_runs(log: Log, calls: Sequence[_Beside]) -> Iterator[None]:
 
 
 class ChannelMachine(Machine):
-    """See the module; subclasses choose the policy, and mutations the disk.
+    """State machine of the channel; subclasses choose the sync policy, mutations the disk.
 
     :cvar fsync: the channel's option.
     :cvar disk_type: the disk.
@@ -100,7 +100,7 @@ class ChannelMachine(Machine):
         self.disk = self.disk_type()
         self.model = Model()
         self.open: list[_Open] = []
-        self.aside: set[int] = set()  # what could not be read three times
+        self.aside: set[int] = set()  # events that could not be read three times
         self.numbers = self.owners = 0
         self.faults: list[Fault] = []
         self.seed = 0
@@ -142,7 +142,7 @@ class ChannelMachine(Machine):
         return sum(fault.met for fault in self.faults)
 
     def _try(self, call: Callable[[], Any]) -> tuple[bool, Any]:
-        """Whether a call succeeded, and its value or its error, which there must be a reason for."""
+        """Return True and the value of a call, or False and its error, which must have a reason."""
         before = self._struck
         try:
             return True, call()
@@ -153,7 +153,7 @@ class ChannelMachine(Machine):
             return False, error
 
     def _revive(self) -> None:
-        """If the power failed meanwhile, the machine starts again."""
+        """Restart the machine if the power failed meanwhile."""
         if self.disk.dead:
             SEEN["the power failed in an operation"] += 1
             self._start_again(self.disk.crash(self.seed), machine_died=True)
@@ -161,7 +161,7 @@ class ChannelMachine(Machine):
     def _start_again(self, disk: SimFS, *, machine_died: bool) -> None:
         synced = self.channel.synced_sequence
         with suppress(ChannelError):
-            self.channel.close()  # its disk is dead: this ends it, and changes nothing
+            self.channel.close()  # its disk is dead: this only ends its threads
         self._count_faults()
         self.disk = disk
         self._look(machine_died=machine_died, synced=synced)
@@ -169,7 +169,7 @@ class ChannelMachine(Machine):
     def _look(
         self, *, machine_died: bool, synced: int = -1, damaged: bool = False, opened_before: bool = False
     ) -> None:
-        """Open the channel and compare what is in it with the model."""
+        """Open the channel and compare its content with the model."""
         self._open_for_good()
         found = list(self.channel.peek())
         doubts = [entry for entry in self.model.history if entry.doubt]
@@ -214,7 +214,7 @@ class ChannelMachine(Machine):
         assert known == event.sequence, f"event {number} had the sequence number {known}, now {event.sequence}"
 
     def _pick(self, which: int, *, takes: bool) -> _Open:
-        """An open transaction of this kind, or a new one."""
+        """Return an open transaction of this kind, or a new one."""
         fitting = [each for each in self.open if not (each.puts if takes else each.takes)]
         if fitting and (which % 3 or len(self.open) >= 5):
             self.open.append(self.open.pop(self.open.index(fitting[which % len(fitting)])))
@@ -260,7 +260,7 @@ class ChannelMachine(Machine):
 
     @rule(which=integers(0, 20), count=integers(1, 6), max_bytes=sampled_from([None, None, 100, 4000]))
     def take(self, which: int, count: int, max_bytes: int | None) -> None:
-        """Events come from the head, in order."""
+        """Take events from the head, in order."""
         each = self._pick(which, takes=True)
         if not each.puts:
             self._take_into(each, count, max_bytes)
@@ -284,7 +284,7 @@ class ChannelMachine(Machine):
             self._could_not_read(queued)
 
     def _learn_aside(self, queued: list[int], *, failed: bool) -> None:
-        """What cannot be read may be set aside, if it was near the head and the disk has failed."""
+        """Learn which unreadable events were set aside, if near the head after a disk failure."""
         sequences = set(self.channel._ledger._aside)
         aside = {number for number in self.model.visible if self.model.sequences[number] in sequences}
         assert len(aside) == len(sequences), "what is set aside is not in the channel"
@@ -310,14 +310,14 @@ class ChannelMachine(Machine):
 
     @rule(count=integers(1, 4), times=integers(1, 3))
     def put_and_commit(self, count: int, times: int) -> None:
-        """Transactions of puts, one after the other."""
+        """Commit consecutive transactions of puts."""
         for _ in range(times):
             self.put(0, count)
             self.commit(-1)
 
     @rule(count=integers(1, 6), times=integers(1, 2))
     def take_and_commit(self, count: int, times: int) -> None:
-        """Transactions of takes, one after the other."""
+        """Commit consecutive transactions of takes."""
         for _ in range(times):
             self.take(0, count, None)
             if self.open:
@@ -325,7 +325,7 @@ class ChannelMachine(Machine):
 
     @rule(lambda self: self._taken, which=integers(0, 20), part=integers(0, 255))
     def acknowledge(self, which: int, part: int) -> None:
-        """Some takes of a transaction become final; it stays open."""
+        """Acknowledge some takes of a transaction, which stays open."""
         having = [each for each in self.open if each.takes]
         each = having[which % len(having)]
         numbers = [number for place, number in enumerate(each.takes) if part >> place & 1]
@@ -347,7 +347,7 @@ class ChannelMachine(Machine):
 
     @rule(lambda self: self.open, which=integers(0, 20))
     def commit(self, which: int) -> None:
-        """A transaction is committed; if it cannot be, it stays open."""
+        """Commit a transaction; a failed one stays open."""
         each = self.open[which % len(self.open)]
         fits = len(self.model.visible) + len(each.puts) <= CAPACITY or not each.puts
         try:
@@ -390,7 +390,7 @@ class ChannelMachine(Machine):
 
     @rule(lambda self: any(each.takes for each in self.open))
     def mix(self) -> None:
-        """A transaction that takes cannot put."""
+        """Refuse puts in a transaction that takes."""
         each = next(each for each in self.open if each.takes)
         with suppress(TransactionStateError):
             each.transaction.put(event_of(0))
@@ -406,7 +406,7 @@ class ChannelMachine(Machine):
         seed=SEEDS,
     )
     def together(self, what: list[str], switches: set[int], fails: int, operations: int | None, seed: int) -> None:
-        """Several threads use the channel at once; perhaps syncs fail, or the power does."""
+        """Use the channel from several threads, perhaps with failing syncs or a crash."""
         self._heal()
         calls = [self._beginning(name) for name in what]
         if fails:
@@ -451,9 +451,9 @@ class ChannelMachine(Machine):
         self._ended_together(calls)
 
     def _ended_together(self, calls: list[_Beside]) -> None:
-        """What was committed counts in the order of the log; what failed may have been the last of all."""
+        """Apply successful commits in log order, then the failed ones as possible."""
         if any(call.name == "sync" and call.done for call in calls):
-            self.model.synced()  # all that was committed before it began
+            self.model.synced()  # all earlier commits
         for call in sorted(calls, key=lambda call: (not call.done, call.run)):
             each = call.each
             if each is None:
@@ -470,7 +470,7 @@ class ChannelMachine(Machine):
 
     @rule()
     def checkpoint(self) -> None:
-        """A checkpoint is written, if anything changed; it raises nothing."""
+        """Write a checkpoint if anything changed; it raises nothing."""
         before = self._struck
         written = self.channel.checkpoint(force=True)
         self.aside.clear()
@@ -479,7 +479,7 @@ class ChannelMachine(Machine):
 
     @rule()
     def sync(self) -> None:
-        """All that was committed goes to the disk."""
+        """Sync all commits."""
         done, _ = self._try(self.channel.sync)
         if done:
             self.model.synced()
@@ -490,18 +490,18 @@ class ChannelMachine(Machine):
         self.clock.advance(seconds)
 
     def close_and_open(self) -> None:
-        """A clean end and a new beginning: nothing is lost, whatever the policy; open transactions are rolled back."""
+        """Close and reopen: nothing is lost, and open transactions are rolled back."""
         self._heal()
         self.channel.close()
         assert self.disk.open_files == []
         self.model.synced()
         self._look(machine_died=False)
 
-    # -- what goes wrong
+    # -- faults
 
     @rule(how=sampled_from(["crash", "crash", "kill", "close"]), seed=SEEDS)
     def end(self, how: str, seed: int) -> None:
-        """The channel ends between two calls, and is opened again."""
+        """End the channel between two calls, and reopen it."""
         if how == "crash":
             self.crash(seed)
         elif how == "kill":
@@ -519,13 +519,13 @@ class ChannelMachine(Machine):
 
     @rule(operations=integers(0, 12), seed=SEEDS)
     def power_fails_soon(self, operations: int, seed: int) -> None:
-        """The power fails in one of the next operations."""
+        """Fail the power in one of the next operations."""
         self.seed = seed
         self.disk.die_after(operations)
 
     @rule(what=sampled_from(["checkpoint", "put", "take"]), operations=integers(0, 15), seed=SEEDS)
     def crash_in(self, what: str, operations: int, seed: int) -> None:
-        """The power fails in the middle of a checkpoint or of a commit."""
+        """Fail the power inside a checkpoint or a commit."""
         self._heal()
         self.power_fails_soon(operations, seed)
         self._do(what)
@@ -541,7 +541,7 @@ class ChannelMachine(Machine):
         seed=SEEDS,
     )
     def fail_in(self, what: str, operation: str, times: int, more: str | None, crash: bool, seed: int) -> None:
-        """An operation fails in a checkpoint or a commit; perhaps something more is done, and the machine dies."""
+        """Fail an operation inside a checkpoint or a commit, perhaps followed by a crash."""
         self._heal()
         self.fault(operation, 1, errno.EIO, times, 0)
         self._do(what)
@@ -561,14 +561,14 @@ class ChannelMachine(Machine):
 
     @rule(opening=YES_OR_NO, operations=integers(0, 25), seeds=lists(SEEDS, 2, 2))
     def end_in_the_middle(self, opening: bool, operations: int, seeds: Sequence[int]) -> None:
-        """The power fails while the channel is being opened or closed."""
+        """Fail the power while the channel is opened or closed."""
         if opening:
             self.crash_and_crash_again(operations, seeds)
         else:
             self.crash_while_closing(operations, seeds[0])
 
     def crash_and_crash_again(self, operations: int, seeds: Sequence[int]) -> None:
-        """The power fails, and again while the channel is being opened."""
+        """Fail the power, and again while the channel is opened."""
         synced = self.channel.synced_sequence
         disk = self.disk.crash(seeds[0])
         with suppress(ChannelError):
@@ -584,7 +584,7 @@ class ChannelMachine(Machine):
         self._look(machine_died=True, synced=synced, opened_before=True)
 
     def crash_while_closing(self, operations: int, seed: int) -> None:
-        """The power fails while the channel is being closed, or right after it."""
+        """Fail the power while the channel is closed, or right after it."""
         synced = self.channel.synced_sequence
         self.disk.die_after(operations)
         self._try(self.channel.close)
@@ -595,9 +595,9 @@ class ChannelMachine(Machine):
 
     @rule(operation=sampled_from(OPERATIONS), nth=integers(1, 4))
     def open_with_a_fault(self, operation: str, nth: int) -> None:
-        """An error while the channel is being opened is told, or does not matter; the next time it opens."""
+        """Fail an operation while the channel is opened: it raises or does not matter, and the next opening works."""
         if operation in ("sync", "*") and not self._on_disk:
-            return  # what the cache had is lost then, and the next process cannot know
+            return  # the cache is lost then, which the next process cannot know
         self._heal()
         disk = self.disk.kill()
         with suppress(ChannelError):
@@ -616,7 +616,7 @@ class ChannelMachine(Machine):
 
     @rule(room=sampled_from([None, *range(0, 6000, 13)]))
     def disk_fills(self, room: int | None) -> None:
-        """Somebody else leaves so many bytes, or goes away."""
+        """Change the free space left by other programs."""
         self.disk.capacity = None if room is None else self.disk.used + room
 
     @rule(
@@ -631,7 +631,7 @@ class ChannelMachine(Machine):
 
     @rule(nth=integers(1, 3), written=integers(1, 900))
     def short_write(self, nth: int, written: int) -> None:
-        """A write writes less than it was given."""
+        """Shorten a write."""
         self.faults.append(self.disk.fail("append", nth, None, written=written))
 
     @rule()
@@ -654,7 +654,7 @@ class ChannelMachine(Machine):
         how=sampled_from(["gone", "empty", "flip"]),
     )
     def damage_checkpoints(self, copies: Sequence[str], how: str) -> None:
-        """One copy of the checkpoint, or both, are lost or damaged while the channel is not open."""
+        """Lose or damage copies of the checkpoint while the channel is closed."""
         self._heal()
         disk = self.disk.kill()
         with suppress(ChannelError):
@@ -674,10 +674,10 @@ class ChannelMachine(Machine):
             else:
                 disk.put(path, b"" if how == "empty" else content[:-9] + bytes([content[-9] ^ 1]) + content[-8:])
 
-    # -- what is always true
+    # -- invariants
 
     def check(self) -> None:
-        """What the channel says of itself is what the model knows."""
+        """Check that the channel's statistics agree with the model."""
         if self.disk.dead:
             return
         stats = self.channel.stats()
@@ -698,18 +698,17 @@ class ChannelMachine(Machine):
         self.file_stats = stats
 
     def finish(self) -> None:
-        """Whatever happened: without faults everything can be taken, and then nothing is left."""
+        """Check that everything can be taken once the faults end."""
         self._heal()
         self._finish()
 
     def give_back(self) -> None:
-        """See :class:`~tests.support.histories.Machine`."""
         Keeper.start = self._keeper_start  # type: ignore[method-assign]
         with suppress(ChannelError):
             self.channel.close()
 
     def teardown(self) -> None:
-        """The end of a history that a test has written down."""
+        """End a history written down by a test."""
         try:
             self.check()
             self.finish()
@@ -739,14 +738,14 @@ class ChannelMachine(Machine):
 
 
 class OsMachine(ChannelMachine):
-    """With ``fsync="os"`` a crash may lose what came last, and a failed sync more; none fails here."""
+    """State machine with ``fsync="os"``: a crash may lose the end of the log."""
 
     fsync = "os"
     sync_faults = 0
 
 
 class IntervalMachine(ChannelMachine):
-    """With a sync at intervals: likewise."""
+    """State machine with a sync interval: a crash may lose the end of the log."""
 
     fsync = 5.0
 

@@ -1,10 +1,9 @@
-"""What a file channel must hold: a list of events, and which states may be found after a crash.
+"""Model of a file channel: a list of events, and the states permitted after a crash.
 
-Events are known by a number; everything else of them is a function of it. ``history`` has what was committed, or may
-have been, and is not known to be on the disk. After the machine died the channel holds what ``durable`` and some prefix
-of the history make; where no commit waits for the disk, any part of the history, and it counts what is missing before
-what it has. After only the process died it holds all. A transaction whose commit raised may be found, whole, or not at
-all.
+Each event is a function of its number. ``history`` holds commits, certain or possible, that are not known to be on the
+disk. After a crash of the machine, the channel holds ``durable`` plus a prefix of the history. If no commit waits for
+the disk, it holds any part of the history, and counts gaps as lost. After a crash of the process alone it holds
+everything. A transaction whose commit raised may be found whole or not at all.
 """
 
 from __future__ import annotations
@@ -16,7 +15,7 @@ from producer.model.interfaces import Event
 
 
 def event_of(number: int) -> Event:
-    """The event of this number: its size, headers and body are a function of it."""
+    """Return the event of this number; size, headers and body are a function of it."""
     headers: dict[str, str | None] = {"id": str(number)}
     if number % 3 == 1:
         headers["größe"] = "x" * (number * 7 % 90)
@@ -51,13 +50,13 @@ class Entry:
 
 @dataclass(slots=True)
 class Model:
-    """See the module.
+    """The expected content of one channel.
 
-    :ivar durable: what is on the disk for certain, in order.
-    :ivar history: what came after, and may be lost from its end.
-    :ivar visible: what the channel holds now, in order, events taken in open transactions included.
-    :ivar taken: every event whose take was committed.
-    :ivar sequences: the sequence numbers, as far as the channel has told them.
+    :ivar durable: events certainly on the disk, in order.
+    :ivar history: later entries, whose end may be lost.
+    :ivar visible: events in the channel now, in order, including those in open transactions.
+    :ivar taken: events whose take was committed.
+    :ivar sequences: the known sequence numbers.
     """
 
     durable: list[int] = field(default_factory=list)
@@ -73,24 +72,24 @@ class Model:
         self.taken |= entry.takes
         if on_disk:
             self.synced()
-            # What failed before is voided by what was written since; only what a former life left in doubt still is.
+            # Later writes void earlier failures; only doubts of an earlier life remain.
             self.history = [
                 entry for entry in self.history if {*entry.puts} & {*self.visible} or entry.takes - {*self.visible}
             ]
 
     def doubt(self, owner: int, puts: Iterable[int], takes: Iterable[int]) -> None:
-        """A commit raised: it may have happened, as will be seen after the next crash."""
+        """Record a commit that raised, and may have happened, until the next crash decides."""
         self.history.append(Entry(owner, tuple(puts), frozenset(takes), doubt=True))
 
     def synced(self) -> None:
-        """All that was committed is on the disk; what is in doubt still is."""
+        """Record that all commits are on the disk; doubtful ones remain so."""
         gone = frozenset(number for entry in self.history if not entry.doubt for number in entry.takes)
         puts = [number for entry in self.history if not entry.doubt for number in entry.puts]
         self.durable = [number for number in (*self.durable, *puts) if number not in gone]
         self.history = [entry.without(gone) for entry in self.history if entry.doubt]
 
     def found(self, numbers: Sequence[int], *, machine_died: bool, synced_sequence: int = -1) -> int:
-        """This is what was there when the channel was opened again; returns how many transactions are lost."""
+        """Apply the content found at a reopening; return the number of lost transactions."""
         whole = len(self.history)
         least = self._least(synced_sequence) if machine_died else whole
         problem = self._problem(numbers, whole)
@@ -108,7 +107,7 @@ class Model:
         return lost
 
     def found_with_holes(self, numbers: Sequence[int], *, synced_sequence: int, counted: int | None) -> int:
-        """This is what was there after the machine died, where no commit waits for the disk; returns what is lost."""
+        """Apply the content found after a crash without syncs at commit; return the number lost."""
         least = self._least(synced_sequence)
         safe, unsafe = self.history[:least], self.history[least:]
         found, taken = frozenset(numbers), {number for entry in self.history for number in entry.takes}
@@ -131,7 +130,7 @@ class Model:
         return len(missing)
 
     def _least(self, synced_sequence: int) -> int:
-        """How much of the history is on the disk, by what the channel said."""
+        """Return the length of the history certainly on the disk, as the channel reported."""
         least = 0
         for place, entry in enumerate(self.history):
             if not entry.doubt and entry.puts and self.sequences[entry.puts[-1]] <= synced_sequence:
@@ -139,14 +138,14 @@ class Model:
         return least
 
     def _problem(self, numbers: Sequence[int], kept: int) -> str:
-        """What is wrong if so much of the history was kept; an empty text if nothing is."""
+        """Return the contradiction if this much of the history was kept; empty if there is none."""
         history = self.history[:kept]
         gone = frozenset(number for entry in history if not entry.doubt for number in entry.takes)
         puts = [number for entry in history if not entry.doubt for number in entry.puts]
         certain = [number for number in (*self.durable, *puts) if number not in gone]
         doubts = [entry.without(gone) for entry in history if entry.doubt]
         found = frozenset(numbers)
-        optional: dict[int, list[tuple[int, ...]]] = {}  # by owner: a commit may raise, and again with more events
+        optional: dict[int, list[tuple[int, ...]]] = {}  # by owner: a commit may raise, and be retried with more events
         for entry in doubts:
             if entry.puts:
                 optional.setdefault(entry.owner, []).append(entry.puts)
@@ -163,7 +162,7 @@ class Model:
 
     @staticmethod
     def _excused(missing: frozenset[int], certain: frozenset[int], doubts: Iterable[Entry]) -> frozenset[int]:
-        """What may be missing, since a take of it, whose commit raised, may have happened."""
+        """Return the events that may be missing, because a take whose commit raised may have happened."""
         excused: frozenset[int] = frozenset()
         for entry in doubts:
             if entry.takes & certain <= missing:

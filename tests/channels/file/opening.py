@@ -1,4 +1,4 @@
-"""Opening file channels on a simulated disk with tiny limits, and looking into what they have written."""
+"""Helpers to open file channels on a simulated disk with tiny limits, and to read their files."""
 
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -27,7 +27,7 @@ CHECKPOINTS = (f"{DIRECTORY}/checkpoint", f"{DIRECTORY}/checkpoint.backup")
 
 
 def open_channel(disk: SimFS | None = None, **options: Any) -> FileChannel:
-    """A channel on this disk, or on a new one, with tiny segments and nothing that happens by itself."""
+    """Open a channel with tiny segments and no background work, on this disk or a new one."""
     capacity = options.get("capacity", 1000)
     known: dict[str, Any] = {
         "capacity": capacity,
@@ -54,14 +54,14 @@ def opened_channel(disk: SimFS | None = None, **options: Any) -> Iterator[FileCh
 
 
 def file_stats(channel: FileChannel) -> FileStats:
-    """What a file channel adds to its statistics."""
+    """Return the file channel's part of the statistics."""
     stats = channel.stats().file
     assert stats is not None
     return stats
 
 
 def killed(channel: FileChannel, disk: SimFS) -> SimFS:
-    """The process dies; what it had written is there. Its channel is closed on the dead disk, for its threads."""
+    """Kill the process: return the disk with everything written, and close the channel on the dead one."""
     after = disk.kill()
     channel.close()
     return after
@@ -72,7 +72,7 @@ def names(disk: SimFS, directory: str = DIRECTORY) -> list[str]:
 
 
 def segments(disk: SimFS, directory: str = DIRECTORY) -> list[str]:
-    """The paths of all segments in a directory, the oldest first."""
+    """Return the paths of all segments in a directory, oldest first."""
     return [f"{directory}/{name}" for name in names(disk, directory) if name.startswith("log-")]
 
 
@@ -98,7 +98,7 @@ class Written(NamedTuple):
 
 
 def records(disk: SimFS, path: str) -> list[Written]:
-    """Every record of a segment that is all whole."""
+    """Return every record of a valid segment."""
     data = disk.content(path)
     found = []
     for item in scan(data, header(disk, path)):
@@ -110,17 +110,17 @@ def records(disk: SimFS, path: str) -> list[Written]:
 
 
 def log(disk: SimFS, directory: str = DIRECTORY) -> list[Written]:
-    """Every record of all segments of a directory."""
+    """Return every record of all segments of a directory."""
     return [record for path in segments(disk, directory) for record in records(disk, path)]
 
 
 def end_of(disk: SimFS, path: str) -> int:
-    """Where the last record of a segment ends; behind it there may be room."""
+    """Return the end of the last record of a segment, before any preallocated zeros."""
     return records(disk, path)[-1].end
 
 
 def put_record(disk: SimFS, body: str) -> tuple[str, Written]:
-    """Where the Put of the event with this body stands: its segment and the record."""
+    """Return the segment and the Put of the event with this body."""
     for path in segments(disk):
         for record in records(disk, path):
             if record.kind == Kind.PUT and decode_event(record.payload, 1).body == body.encode():
@@ -129,7 +129,7 @@ def put_record(disk: SimFS, body: str) -> tuple[str, Written]:
 
 
 def flip(disk: SimFS, path: str, offset: int) -> None:
-    """Turn one bit of a file over, on the disk as well."""
+    """Flip one bit of a file, on the disk as well."""
     content = bytearray(disk.content(path))
     content[offset] ^= 0x10
     disk.put(path, bytes(content))
@@ -141,23 +141,23 @@ def zero(disk: SimFS, path: str, start: int, end: int) -> None:
 
 
 def look(disk: SimFS, **options: Any) -> DirectoryReport:
-    """What can be told of the channel without opening it."""
+    """Inspect the channel without opening it."""
     return examine(DIRECTORY, disk=cast("Disk", disk), **options)
 
 
 def cut(disk: SimFS, path: str, size: int) -> None:
-    """Leave the first ``size`` bytes of a file, or with a negative number all but so many."""
+    """Keep the first ``size`` bytes of a file; a negative number removes as many."""
     disk.put(path, disk.content(path)[:size])
 
 
 def contents(disk: SimFS, **options: Any) -> list[str]:
-    """Open a channel, take everything, and close it."""
+    """Open a channel, take everything, and close it; return the bodies."""
     with opened_channel(disk, **options) as channel:
         return drained(channel)
 
 
 def fill(channel: FileChannel, count: int, *, size: int = 100, each: int = 1) -> list[str]:
-    """Put so many events of about ``size`` bytes, ``each`` in a transaction; their bodies."""
+    """Put ``count`` events of about ``size`` bytes, ``each`` in a transaction; return their bodies."""
     bodies = [f"{number:06}".ljust(size, ".") for number in range(count)]
     for start in range(0, count, each):
         put(channel, *bodies[start : start + each])

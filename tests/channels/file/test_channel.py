@@ -1,6 +1,6 @@
-"""What a file channel promises to those who put and take; Flume's TestFileChannel and TestFileChannelRollback.
+"""FileChannel: its promises to putting and taking threads; Flume's TestFileChannel and TestFileChannelRollback.
 
-The file is long since the list of promises is.
+The file is long because the list of promises is.
 """
 
 import errno
@@ -45,7 +45,7 @@ from tests.support.waiting import Call, eventually
 
 
 def test_what_is_put_comes_out_in_order_by_ones_and_by_hundreds() -> None:
-    """An empty channel gives nothing; single and batched puts come out whole and in order, single and batched."""
+    """Single and batched puts are taken in order, whole."""
     with opened_channel() as channel:
         assert take(channel, 5) == []
         alone = fill(channel, 40)
@@ -56,7 +56,7 @@ def test_what_is_put_comes_out_in_order_by_ones_and_by_hundreds() -> None:
 
 
 def test_it_satisfies_the_protocols_and_counts_sequence_numbers() -> None:
-    """Channel and Transaction are implemented; events get increasing numbers, known when the put is committed."""
+    """Channel and Transaction are implemented, and committed events get increasing numbers."""
     with opened_channel() as channel:
         as_channel: Channel = channel
         transaction: Transaction = as_channel.transaction()
@@ -70,7 +70,7 @@ def test_it_satisfies_the_protocols_and_counts_sequence_numbers() -> None:
 
 
 def test_put_at_once_does_what_a_transaction_does() -> None:
-    """All is stored or nothing, refusals and counts included; large bodies come back whole, from memory and disk."""
+    """A put without a transaction stores all or nothing, with the same errors and counts."""
     whole = [Event({"a": "b"}, bytes(range(256)) * 40), Event({}, b"s"), Event({"c": None}, b"x" * 5000)]
     fs = SimFS()
     with opened_channel(fs, capacity=4, transaction_capacity=3, keep_alive=0) as channel:
@@ -101,7 +101,7 @@ def test_put_at_once_does_what_a_transaction_does() -> None:
     ],
 )
 def test_headers_and_bodies_come_back_as_they_were(headers: dict[str, str | None], body: bytes) -> None:
-    """A value of None stays None and does not become an empty text; also after a restart."""
+    """Headers and bodies are unchanged, also after a restart; None stays None."""
     disk = SimFS()
     for reopened in (False, True):
         channel = open_channel(disk)
@@ -117,7 +117,7 @@ def test_headers_and_bodies_come_back_as_they_were(headers: dict[str, str | None
 
 @pytest.mark.parametrize("body", ["text", 5, ["x"], object()])
 def test_what_is_no_event_is_refused_and_the_transaction_goes_on(body: Any) -> None:
-    """A body that is no bytes, headers that are no text, or no event at all: an error, and nothing of it is kept."""
+    """Invalid events are refused, and the transaction stays usable."""
     with opened_channel() as channel:
         with channel.transaction() as transaction:
             transaction.put(Event({}, b"good"))
@@ -128,7 +128,7 @@ def test_what_is_no_event_is_refused_and_the_transaction_goes_on(body: Any) -> N
 
 
 def test_a_body_of_none_or_of_other_bytes_is_stored_as_bytes() -> None:
-    """None is empty; bytearray and memoryview are copied, so that later changes of them change nothing."""
+    """None is stored as empty, and bytearray and memoryview as copies."""
     with opened_channel() as channel:
         buffer = bytearray(b"before")
         with channel.transaction() as transaction:
@@ -154,7 +154,7 @@ def test_a_body_of_none_or_of_other_bytes_is_stored_as_bytes() -> None:
     ],
 )
 def test_a_wrong_option_is_refused_by_its_name_and_nothing_is_made(option: str, value: Any) -> None:
-    """Negative and zero limits, wrong types: a ConfigError with name, rule and value; no silent default."""
+    """An invalid option raises ConfigError, and nothing is created."""
     disk = SimFS()
     with pytest.raises(ConfigError) as caught:
         open_channel(disk, **{option: value})
@@ -164,13 +164,13 @@ def test_a_wrong_option_is_refused_by_its_name_and_nothing_is_made(option: str, 
 
 
 def test_a_transaction_capacity_above_the_capacity_is_refused() -> None:
-    """As in Flume; the message says both numbers."""
+    """A transaction capacity above the capacity is refused with both numbers."""
     with pytest.raises(ConfigError, match=r"transaction_capacity: must not be above capacity \(5\), got 6"):
         open_channel(capacity=5, transaction_capacity=6)
 
 
 def test_the_defaults_are_what_the_documents_say() -> None:
-    """A million events, ten thousand in a transaction, three seconds, a sync at each commit, two checkpoints."""
+    """The defaults are those of the documents."""
     with FileChannel("/channel", disk=SimFS(), clock=ManualClock()) as channel:  # type: ignore[arg-type]
         options = channel.options
         assert (options.capacity, options.transaction_capacity, options.byte_capacity) == (1_000_000, 10_000, None)
@@ -180,7 +180,7 @@ def test_the_defaults_are_what_the_documents_say() -> None:
 
 
 def test_a_transaction_holds_at_most_its_capacity_of_puts_and_of_takes() -> None:
-    """One put too many, or a take when it is full, raises and changes nothing; a take is cut to what fits."""
+    """Puts and takes beyond the transaction's capacity raise and change nothing."""
     with opened_channel(transaction_capacity=3) as channel:
         with channel.transaction() as transaction:
             transaction.put_many(events("abc"))
@@ -196,7 +196,7 @@ def test_a_transaction_holds_at_most_its_capacity_of_puts_and_of_takes() -> None
 
 
 def test_a_transaction_either_puts_or_takes() -> None:
-    """Mixing raises, in both orders, and what was done before stands."""
+    """Puts and takes in one transaction are refused."""
     with opened_channel() as channel:
         put(channel, "old")
         with channel.transaction() as transaction:
@@ -211,7 +211,7 @@ def test_a_transaction_either_puts_or_takes() -> None:
 
 
 def test_takes_that_found_nothing_commit_and_roll_back() -> None:
-    """A take of an empty channel is not counted as content of the transaction: it may still put."""
+    """An empty take leaves the transaction free to put."""
     with opened_channel() as channel:
         with channel.transaction() as transaction:
             assert transaction.take(5) == []
@@ -220,7 +220,7 @@ def test_takes_that_found_nothing_commit_and_roll_back() -> None:
 
 
 def test_a_full_channel_refuses_a_commit_with_all_that_one_needs_to_know() -> None:
-    """The error names the channel, size, capacity, what was wanted and the last take; the transaction stays open."""
+    """ChannelFullError has name, size, capacity, wanted events and the last take; the transaction stays open."""
     clock = ManualClock()
     with opened_channel(capacity=3, clock=clock, name="orders") as channel:
         put(channel, "a", "b", "c")
@@ -243,7 +243,7 @@ def test_a_full_channel_refuses_a_commit_with_all_that_one_needs_to_know() -> No
 
 
 def test_taken_events_keep_their_room_until_the_take_is_committed() -> None:
-    """Neither an open take nor one that is rolled back frees a slot; a committed one does."""
+    """Only a committed take frees capacity."""
     with opened_channel(capacity=5) as channel:
         put(channel, *"abcde")
         for end in ("open", "rollback", "commit"):
@@ -261,7 +261,7 @@ def test_taken_events_keep_their_room_until_the_take_is_committed() -> None:
 
 
 def test_bytes_are_limited_too_and_what_can_never_fit_is_refused_at_once() -> None:
-    """Headers count; a transaction larger than the byte capacity raises without waiting, and holds up nobody."""
+    """A transaction larger than the byte capacity is refused at once."""
     with opened_channel(byte_capacity=1000, clock=ManualClock()) as channel:
         with channel.transaction() as transaction:
             transaction.put(Event({"h": "v" * 400}, b"x" * 400))
@@ -279,7 +279,7 @@ def test_bytes_are_limited_too_and_what_can_never_fit_is_refused_at_once() -> No
 
 
 def test_a_put_that_waits_for_room_goes_through_when_a_take_is_committed() -> None:
-    """It waits within keep_alive; a take that began later has the greater transaction id, and replay copes."""
+    """A waiting put succeeds when a take is committed."""
     disk, clock = SimFS(), ManualClock()
     channel = open_channel(disk, capacity=3, keep_alive=60, clock=clock)
     put(channel, "a", "b", "c")
@@ -309,7 +309,7 @@ def put_at_once(channel: FileChannel, body: str) -> None:
 
 
 def test_a_take_waits_for_the_first_event_and_is_woken_by_a_commit() -> None:
-    """Within its timeout; a clock that moves past it ends the wait with nothing."""
+    """A waiting take is woken by a commit, or ends at its timeout."""
     clock = ManualClock()
     with opened_channel(clock=clock, keep_alive=60) as channel:
         waiting = Call(lambda: take(channel, 10, timeout=30))
@@ -323,7 +323,7 @@ def test_a_take_waits_for_the_first_event_and_is_woken_by_a_commit() -> None:
 
 
 def test_take_stops_before_max_bytes_but_gives_one_at_least() -> None:
-    """The events together stay within it; an event that is larger alone comes alone."""
+    """A take stays within max_bytes, but returns at least one event."""
     with opened_channel() as channel:
         put(channel, *("x" * size for size in (100, 100, 100, 900, 50)))
         with channel.transaction() as transaction:
@@ -332,7 +332,7 @@ def test_take_stops_before_max_bytes_but_gives_one_at_least() -> None:
 
 
 def test_ten_who_put_and_ten_who_take_agree(tmp_path: Path) -> None:
-    """Threads on a real disk: what was committed and what was taken are the same, each event once."""
+    """Twenty threads on a real disk deliver each event once."""
     options: dict[str, Any] = {"segment_size": 20_000, "keep_alive": 20, "checkpoint_interval": None, "reserve": 0}
     with FileChannel(tmp_path / "c", minimum_free_space=0, **options) as channel:
         done = threading.Event()
@@ -360,7 +360,7 @@ def test_ten_who_put_and_ten_who_take_agree(tmp_path: Path) -> None:
 
 
 def test_relative_paths_are_those_of_the_opening(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A program that goes elsewhere afterwards keeps its directories, data directories too."""
+    """Relative paths are resolved at the opening."""
     monkeypatch.chdir(tmp_path)
     options: dict[str, Any] = {"segment_size": 1280, "checkpoint_interval": None, "reserve": 0, "minimum_free_space": 0}
     with FileChannel("c", data_directories=["one", "two"], keep_alive=0, **options) as channel:
@@ -373,7 +373,7 @@ def test_relative_paths_are_those_of_the_opening(tmp_path: Path, monkeypatch: py
 
 
 def test_close_may_be_repeated_and_ends_every_use() -> None:
-    """Afterwards nothing can be put, taken, synced or checkpointed; the text and the statistics say closed."""
+    """A closed channel refuses every use, and can be closed again."""
     disk = SimFS()
     channel = open_channel(disk, name="orders")
     put(channel, "a", "b")
@@ -396,7 +396,7 @@ def test_close_may_be_repeated_and_ends_every_use() -> None:
 
 
 def test_nothing_is_written_to_a_directory_that_was_given_up() -> None:
-    """A checkpoint asked for after close does not touch what belongs to the next channel."""
+    """A checkpoint after close writes nothing to the directory."""
     disk = SimFS()
     first = open_channel(disk)
     first.close()
@@ -410,7 +410,7 @@ def test_nothing_is_written_to_a_directory_that_was_given_up() -> None:
 
 
 def test_close_wakes_those_who_wait() -> None:
-    """A put that waits for room and a take that waits for events hear that the channel is closed."""
+    """Closing wakes waiting puts and takes with an error."""
     clock = ManualClock()
     full, empty = open_channel(capacity=1, clock=clock), open_channel(clock=clock)
     put(full, "a")
@@ -426,13 +426,13 @@ def test_close_wakes_those_who_wait() -> None:
 
 
 def test_a_channel_cannot_be_pickled_and_says_what_can() -> None:
-    """It belongs to one process; the error names ProcessFileChannel."""
+    """Pickling is refused with a hint to ProcessFileChannel."""
     with opened_channel() as channel, pytest.raises(TypeError, match="ProcessFileChannel"):
         pickle.dumps(channel)
 
 
 def test_a_rolled_back_take_gives_the_same_events_again_in_order() -> None:
-    """Also when several transactions roll back in another order than they took, and after a restart."""
+    """Rolled back takes return in order, also after a restart."""
     disk = SimFS()
     channel = open_channel(disk)
     put(channel, *range(10))
@@ -452,7 +452,7 @@ def test_a_rolled_back_take_gives_the_same_events_again_in_order() -> None:
 
 @pytest.mark.parametrize("checkpointed", [False, True])
 def test_open_takes_of_two_transactions_come_back(checkpointed: bool) -> None:
-    """Two and three events taken, perhaps a checkpoint, and the process dies: all five are there, in order."""
+    """Open takes of a killed process come back in order."""
     disk = SimFS()
     channel = open_channel(disk)
     put(channel, *"abcde")
@@ -471,7 +471,7 @@ def test_open_takes_of_two_transactions_come_back(checkpointed: bool) -> None:
 def test_a_transaction_that_crosses_a_checkpoint_counts_once(
     between: bool, after: bool, what: str, end: str, left: str
 ) -> None:
-    """Put or take, a checkpoint or none, commit, rollback or neither, a checkpoint or none, death."""
+    """A transaction around checkpoints counts once, after a kill at any point."""
     disk = SimFS()
     channel = open_channel(disk)
     put(channel, "a", "b")
@@ -490,7 +490,7 @@ def test_a_transaction_that_crosses_a_checkpoint_counts_once(
 
 
 def test_the_example_of_the_sources_leaves_b() -> None:
-    """Put a and b, checkpoint, take a, death: b is left, and next to nothing was read to find that out."""
+    """After putting a and b, a checkpoint and a take of a, a restart delivers b."""
     disk = SimFS()
     channel = open_channel(disk)
     put(channel, "a", "b")
@@ -503,7 +503,7 @@ def test_the_example_of_the_sources_leaves_b() -> None:
 
 
 def test_segments_of_open_takes_are_kept_through_a_checkpoint() -> None:
-    """Ten of fifteen events in open takes, a checkpoint, a rollback: fifteen come out, no segment went away before."""
+    """A checkpoint keeps the segments of open takes."""
     disk = SimFS()
     channel = open_channel(disk, segment_size=1280)
     expected = fill(channel, 15, size=300)
@@ -521,7 +521,7 @@ def test_segments_of_open_takes_are_kept_through_a_checkpoint() -> None:
 
 
 def test_after_a_rollback_nothing_is_in_progress() -> None:
-    """No event stays in the books of open takes, and a checkpoint written then says what is there."""
+    """After a rollback no event counts as taken."""
     disk = SimFS()
     channel = open_channel(disk)
     put(channel, "a")
@@ -538,7 +538,7 @@ def test_after_a_rollback_nothing_is_in_progress() -> None:
 @pytest.mark.usefixtures("read_back")
 @pytest.mark.parametrize("fsync", ["commit", "os", 5.0])
 def test_an_event_that_is_damaged_on_the_disk_is_lost_alone(fsync: str | float, caplog: Any) -> None:
-    """One flipped bit of 100 events: 99 are delivered, the loss is counted and logged, the segment kept aside."""
+    """One damaged event of a hundred is lost, counted and logged."""
     disk = SimFS()
     with opened_channel(disk, fsync=fsync) as channel:
         expected = fill(channel, 100)
@@ -546,7 +546,7 @@ def test_an_event_that_is_damaged_on_the_disk_is_lost_alone(fsync: str | float, 
         flip(disk, path, record.offset + 60)
         with caplog.at_level(logging.ERROR):
             assert drained(channel) == expected[:50] + expected[51:]
-        assert "1 event is damaged on the disk and lost; the next ones follow" in caplog.text
+        assert "1 event is damaged on the disk and lost; delivery continues with the next event" in caplog.text
         found = file_stats(channel)
         assert (found.lost_events, found.damaged_records, found.quarantined) == (1, 1, 1)
         assert channel.stats().take_errors == 1
@@ -558,7 +558,7 @@ def test_an_event_that_is_damaged_on_the_disk_is_lost_alone(fsync: str | float, 
 @pytest.mark.usefixtures("read_back")
 @pytest.mark.parametrize("restart", [False, True])
 def test_a_damaged_segment_is_not_deleted_for_want_of_room_for_its_copy(restart: bool) -> None:
-    """On a full disk it gets a second name in quarantine, under which it outlives its deletion."""
+    """On a full disk a damaged segment gets a second name in quarantine."""
     disk = SimFS()
     channel = open_channel(disk, reserve=6000)
     expected = fill(channel, 60)
@@ -584,7 +584,7 @@ def test_a_damaged_segment_is_not_deleted_for_want_of_room_for_its_copy(restart:
 @pytest.mark.usefixtures("read_back")
 @pytest.mark.parametrize("restarts", [0, 2])
 def test_a_damaged_segment_of_which_nothing_can_be_kept_is_not_deleted(restarts: int) -> None:
-    """Neither a copy nor a second name can be made: the segment stays, also over restarts, until one can."""
+    """A damaged segment without any copy stays until one is possible."""
     disk = SimFS()
     channel = open_channel(disk)
     expected = fill(channel, 60)
@@ -610,7 +610,7 @@ def test_a_damaged_segment_of_which_nothing_can_be_kept_is_not_deleted(restarts:
 
 
 def test_acknowledge_commits_some_takes_and_leaves_the_rest_open() -> None:
-    """What was acknowledged is gone for good, what was not comes back; strangers and repetitions are refused."""
+    """Acknowledged events are gone permanently, and the rest stays taken."""
     disk = SimFS()
     channel = open_channel(disk)
     put(channel, *"abcdef")
@@ -627,7 +627,7 @@ def test_acknowledge_commits_some_takes_and_leaves_the_rest_open() -> None:
 
 @pytest.mark.parametrize(("fsync", "stored"), [("commit", Stored.DISK), ("os", Stored.CACHE), (2.0, Stored.CACHE)])
 def test_commit_says_what_it_survives(fsync: str | float, stored: Stored) -> None:
-    """DISK only where it has been synced; sync() brings the rest there, and synced_sequence tells."""
+    """commit() returns the durability, and sync() raises it to DISK."""
     disk = SimFS()
     with opened_channel(disk, fsync=fsync) as channel:
         transaction = opened(channel)
@@ -643,7 +643,7 @@ def test_commit_says_what_it_survives(fsync: str | float, stored: Stored) -> Non
 
 
 def test_with_an_interval_the_disk_follows_by_itself() -> None:
-    """A thread syncs when the time has come; nobody has to ask."""
+    """With a sync interval a thread syncs by itself."""
     disk, clock = SimFS(), ManualClock()
     with opened_channel(disk, fsync=5.0, clock=clock) as channel:
         eventually(lambda: clock.waiting == 1)
@@ -657,9 +657,7 @@ def test_with_an_interval_the_disk_follows_by_itself() -> None:
 def test_a_sync_begins_before_a_commit_would_have_to_wait_for_it(
     fsync: str | float, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Once enough was put the keeper syncs, though no time has come, and again if that was put during a sync; a commit
-    waits for the disk at no time.
-    """
+    """The sync thread syncs after enough bytes, so that no commit waits for the disk."""
     monkeypatch.setattr(channel_module, "SYNC_AHEAD", 2000)
     disk, syncing = SimFS(), list[str]()
     sync = disk.sync
@@ -689,7 +687,7 @@ def test_a_sync_begins_before_a_commit_would_have_to_wait_for_it(
 
 
 def test_checkpoints_come_by_themselves_and_only_if_something_changed() -> None:
-    """A thread writes one each interval; without a put or a take in between there is none."""
+    """Checkpoints are written at each interval with changes."""
     disk, clock = SimFS(), ManualClock()
     with opened_channel(disk, checkpoint_interval=30.0, clock=clock) as channel:
         for number in range(1, 4):
@@ -707,7 +705,7 @@ def test_checkpoints_come_by_themselves_and_only_if_something_changed() -> None:
 
 
 def test_a_smaller_or_larger_capacity_keeps_what_is_there() -> None:
-    """Reopened with another capacity the content stays, from the checkpoint; a smaller one only refuses puts."""
+    """Reopening with another capacity keeps all events."""
     disk = SimFS()
     channel = open_channel(disk, capacity=10)
     expected = fill(channel, 10)
@@ -726,7 +724,7 @@ def test_a_smaller_or_larger_capacity_keeps_what_is_there() -> None:
 
 
 def test_empty_channels_stay_empty_through_restarts() -> None:
-    """Opening and closing again and again leaves one segment and no events."""
+    """An empty channel keeps one segment and no events across restarts."""
     disk = SimFS()
     for _ in range(5):
         with opened_channel(disk) as channel:
@@ -735,7 +733,7 @@ def test_empty_channels_stay_empty_through_restarts() -> None:
 
 
 def test_rolls_and_checkpoints_go_on_under_load() -> None:
-    """Sources, sinks and checkpoints side by side: nothing is lost or doubled, old segments go away."""
+    """Puts, takes and checkpoints under load lose and duplicate nothing."""
     disk = SimFS()
     with opened_channel(disk, capacity=50, keep_alive=20) as channel:
         stop = threading.Event()
@@ -767,7 +765,7 @@ def test_rolls_and_checkpoints_go_on_under_load() -> None:
 
 
 def test_takes_of_a_transaction_that_was_dropped_come_back() -> None:
-    """Whoever forgot to end it: the next use of the channel finds its events at the head; its puts are gone."""
+    """Takes of a dropped transaction come back at the next use."""
     with opened_channel(capacity=5) as channel:
         put(channel, *"abcde")
         forgotten = opened(channel)
@@ -787,7 +785,7 @@ def test_takes_of_a_transaction_that_was_dropped_come_back() -> None:
 
 
 def test_room_of_events_that_are_given_back_is_not_given_away_twice() -> None:
-    """After any mixture of rollbacks and acknowledges the room in use is what is in the channel."""
+    """Capacity in use equals the content after rollbacks and acknowledgements."""
     with opened_channel(capacity=10) as channel:
         put(channel, *range(10))
         for count in (1, 3, 5):

@@ -1,6 +1,6 @@
-"""Bad input and bad disks: errors that say what happened and what to do; Flume's TestFileChannelErrorMetrics.
+"""Errors of input and disks: what happened and what to do; Flume's TestFileChannelErrorMetrics.
 
-The file is long since the list of what can go wrong is.
+The file is long because the list of errors is.
 """
 
 import errno
@@ -42,7 +42,7 @@ REAL: dict[str, Any] = {"checkpoint_interval": None, "minimum_free_space": 0, "r
 
 
 class Forbidding(Disk):
-    """The real disk, on which one operation is refused for paths with a certain end."""
+    """The real disk, with one operation refused for paths with a given end."""
 
     def __init__(self, operation: str, ending: str, number: int = errno.EACCES) -> None:
         method = getattr(self, operation)
@@ -56,24 +56,24 @@ class Forbidding(Disk):
 
 
 def open_files() -> int:
-    """Of this process; 0 where the system does not tell."""
+    """Return the number of open files of this process; 0 if unknown."""
     descriptors = Path("/proc/self/fd")
     return sum(1 for _ in descriptors.iterdir()) if descriptors.is_dir() else 0
 
 
 def forget_open_files(channel: FileChannel) -> None:
-    """What is open could be read even after it was deleted."""
+    """Close files open for reading, which would survive their deletion."""
     for file in channel._segments._files.values():
         channel._disk.close(file)
     channel._segments._files.clear()
 
 
-# What is counted
+# Counts
 
 
 @pytest.mark.usefixtures("read_back")
 def test_errors_of_puts_and_takes_are_counted(tmp_path: Path) -> None:
-    """The directory is deleted below a running channel: a put and a take fail, each counted once, and nothing else."""
+    """A failed put and a failed take count once each."""
     clock = ManualClock()
     channel = FileChannel(tmp_path / "c", clock=clock, segment_size=1280, **REAL)
     put(channel, "test1", "x" * 900)
@@ -87,7 +87,7 @@ def test_errors_of_puts_and_takes_are_counted(tmp_path: Path) -> None:
         put(channel, "test")
     forget_open_files(channel)
     taking = opened(channel)
-    with pytest.raises(ChannelIOError, match=r"an event cannot be read \(1 of 3 tries"):
+    with pytest.raises(ChannelIOError, match=r"an event cannot be read \(try 1 of 3"):
         taking.take()
     stats = channel.stats()
     assert (stats.put_attempts, stats.put_successes, stats.put_errors) == (3, 2, 1)
@@ -100,7 +100,7 @@ def test_errors_of_puts_and_takes_are_counted(tmp_path: Path) -> None:
 
 @pytest.mark.usefixtures("read_back")
 def test_a_damaged_event_counts_as_an_error_of_the_take() -> None:
-    """No exception: the take gives what else there is, here nothing."""
+    """A damaged event counts as a take error without an exception."""
     disk = SimFS()
     with opened_channel(disk) as channel:
         put(channel, "test")
@@ -112,7 +112,7 @@ def test_a_damaged_event_counts_as_an_error_of_the_take() -> None:
 
 
 def test_checkpoints_that_fail_are_counted_logged_and_tried_again(caplog: pytest.LogCaptureFixture) -> None:
-    """The thread that writes them lives on; the next one that succeeds makes up for all."""
+    """Failed checkpoints are counted, logged and tried again."""
     disk, clock = SimFS(), ManualClock()
     with opened_channel(disk, checkpoint_interval=30.0, clock=clock) as channel:
         put(channel, "a")
@@ -132,14 +132,14 @@ def test_checkpoints_that_fail_are_counted_logged_and_tried_again(caplog: pytest
 
 @pytest.mark.parametrize("operation", ["create", "append", "sync", "rename", "sync_directory"])
 def test_second_copies_that_fail_are_counted_apart(operation: str, caplog: pytest.LogCaptureFixture) -> None:
-    """The first copy counts as a checkpoint; the error of the second is logged, and nothing is deleted."""
+    """Failed second copies are counted separately, and nothing is deleted."""
     disk = SimFS()
     with opened_channel(disk) as channel:
         fill(channel, 60)
         drained(channel)
         before = segments(disk)
         channel._log.sync()
-        # Before the two copies the log says what lives, in one write and one sync.
+        # A Live precedes the two copies, in one write and one sync.
         fault = disk.fail(operation, nth=3 if operation in ("append", "sync") else 2)
         assert channel.checkpoint()
         assert fault.met == 1
@@ -153,7 +153,7 @@ def test_second_copies_that_fail_are_counted_apart(operation: str, caplog: pytes
 
 
 def test_a_segment_that_cannot_be_deleted_is_tried_again() -> None:
-    """The error is counted; the next checkpoint deletes it."""
+    """A failed deletion is counted and tried again."""
     disk = SimFS()
     with opened_channel(disk) as channel:
         fill(channel, 60)
@@ -170,7 +170,7 @@ def test_a_segment_that_cannot_be_deleted_is_tried_again() -> None:
 
 
 def test_a_channel_that_is_well_says_so() -> None:
-    """Open, no errors, nothing damaged, after opening, use and closing."""
+    """A healthy channel reports no errors."""
     disk = SimFS()
     channel = open_channel(disk)
     put(channel, "a")
@@ -185,7 +185,7 @@ def test_a_channel_that_is_well_says_so() -> None:
 
 
 def test_a_segment_of_rubbish_is_set_aside_and_the_channel_opens(caplog: pytest.LogCaptureFixture) -> None:
-    """Counted and logged; the file is kept, the events of the others are there."""
+    """An invalid segment is quarantined, and the channel opens."""
     disk = SimFS()
     with opened_channel(disk) as channel:
         put(channel, "a")
@@ -199,11 +199,11 @@ def test_a_segment_of_rubbish_is_set_aside_and_the_channel_opens(caplog: pytest.
         assert file_stats(channel).quarantined == 0
 
 
-# What cannot be a channel's directory
+# Directories
 
 
 def test_a_file_is_no_directory(tmp_path: Path) -> None:
-    """Neither as the directory, nor as a part of its path, nor as a data directory."""
+    """A file in place of a directory is refused."""
     (tmp_path / "file").write_text("precious")
     for directory, options in (
         (tmp_path / "file", {}),
@@ -220,7 +220,7 @@ def test_a_file_is_no_directory(tmp_path: Path) -> None:
 
 
 def test_a_directory_of_something_else_is_refused_and_left_alone(tmp_path: Path) -> None:
-    """The message names a few of the strange files, and nothing is written beside them."""
+    """A directory with foreign files is refused with some names, unchanged."""
     for name in ("holiday.jpg", "a", "b", "thesis.doc"):
         (tmp_path / name).write_text("precious")
     with pytest.raises(ChannelFormatError) as caught:
@@ -234,7 +234,7 @@ def test_a_directory_of_something_else_is_refused_and_left_alone(tmp_path: Path)
 
 @pytest.mark.parametrize("found", [[], ["lost+found"], ["checkpoint.new"], ["log-0000000001.new"]])
 def test_an_empty_directory_will_do(found: list[str]) -> None:
-    """Also the root of a file system of its own, and what a crash in the first moment left."""
+    """An empty directory, or one with only traces of a crash, is accepted."""
     disk = SimFS()
     disk.make_directory(DIRECTORY)
     for name in found:
@@ -245,7 +245,7 @@ def test_an_empty_directory_will_do(found: list[str]) -> None:
 
 
 def test_missing_directories_are_made_and_are_private(tmp_path: Path) -> None:
-    """However deep."""
+    """Missing directories are created, private."""
     with FileChannel(tmp_path / "a" / "b" / "c", **REAL) as channel:
         put(channel, "a")
     for path in (tmp_path / "a", tmp_path / "a" / "b", tmp_path / "a" / "b" / "c"):
@@ -253,7 +253,7 @@ def test_missing_directories_are_made_and_are_private(tmp_path: Path) -> None:
 
 
 def test_a_segment_of_a_newer_version_is_refused_and_left_alone() -> None:
-    """Not read as damage: the message says which version this package reads."""
+    """A segment of a newer version is refused, with the readable versions."""
     disk = SimFS()
     with opened_channel(disk) as channel:
         put(channel, "a")
@@ -262,13 +262,13 @@ def test_a_segment_of_a_newer_version_is_refused_and_left_alone() -> None:
     content = bytearray(original)
     for start in (0, SECOND_HEADER):
         content[start + 8] = 7
-        body = content[start : start + HEADER_SIZES[1] - 4]  # what every version begins with
+        body = content[start : start + HEADER_SIZES[1] - 4]  # the part common to all versions
         content[start + HEADER_SIZES[1] - 4 : start + HEADER_SIZES[1]] = struct.pack("<I", crc32(body))
     disk.put(path, bytes(content))
     with pytest.raises(ChannelFormatError) as caught:
         open_channel(disk)
     assert str(caught.value) == (
-        f"channel channel: {path} is of format version 7, this package reads versions up to 2: "
+        f"channel channel: {path} has format version 7, and this package reads versions up to 2: "
         "use the newer package that wrote it, or give another directory"
     )
     assert disk.content(path) == bytes(content)
@@ -278,14 +278,14 @@ def test_a_segment_of_a_newer_version_is_refused_and_left_alone() -> None:
 
 
 def test_a_directory_with_the_name_of_a_segment_is_an_error_that_names_it(tmp_path: Path) -> None:
-    """Nothing is removed or guessed."""
+    """A directory with a segment's name is an error with its path."""
     FileChannel(tmp_path, **REAL).close()
     (tmp_path / "log-0000000005").mkdir()
-    with pytest.raises(ChannelIOError, match=r"log-0000000005.*look at the disk"):
+    with pytest.raises(ChannelIOError, match=r"log-0000000005.*check the disk"):
         FileChannel(tmp_path, **REAL)
 
 
-# What the system refuses
+# Errors of the system
 
 
 @pytest.mark.parametrize(
@@ -300,7 +300,7 @@ def test_a_directory_with_the_name_of_a_segment_is_an_error_that_names_it(tmp_pa
 )
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EMFILE])
 def test_what_is_not_permitted_is_told_with_its_path(tmp_path: Path, operation: str, ending: str, number: int) -> None:
-    """The error names the channel, the path and the reason, has the system's number, and gives everything back."""
+    """A refused operation raises with channel, path, reason and number, and releases everything."""
     with FileChannel(tmp_path / "c", **REAL) as channel:
         put(channel, "a")
     before = open_files()
@@ -315,13 +315,13 @@ def test_what_is_not_permitted_is_told_with_its_path(tmp_path: Path, operation: 
 
 
 def test_what_this_user_may_not_write_says_what_to_do(tmp_path: Path) -> None:
-    """Another directory, or another owner."""
+    """A directory without write permission raises with advice."""
     with pytest.raises(ChannelIOError, match="give a directory that this user may write, or change its owner"):
         FileChannel(tmp_path / "c", disk=Forbidding("lock", "/LOCK"), **REAL)
 
 
 def test_a_checkpoint_that_may_not_be_read_is_passed_over(tmp_path: Path) -> None:
-    """The log tells all; the channel opens."""
+    """An unreadable checkpoint is ignored."""
     with FileChannel(tmp_path / "c", **REAL) as channel:
         put(channel, "a")
     with FileChannel(tmp_path / "c", disk=Forbidding("open", "/checkpoint"), **REAL) as channel:
@@ -330,7 +330,7 @@ def test_a_checkpoint_that_may_not_be_read_is_passed_over(tmp_path: Path) -> Non
 
 
 def test_a_disk_without_any_room_is_told_when_the_channel_is_opened() -> None:
-    """A new channel needs a little; one that exists opens from its reserve, and can be emptied."""
+    """On a full disk a new channel is refused, and an existing one opens."""
     with pytest.raises(ChannelIOError, match="No space left on device") as caught:
         open_channel(SimFS(capacity=0))
     assert caught.value.errno == errno.ENOSPC
@@ -347,7 +347,7 @@ def test_a_disk_without_any_room_is_told_when_the_channel_is_opened() -> None:
 
 
 def test_an_error_while_opening_gives_the_directory_up() -> None:
-    """Whichever operation fails: an error of the package, no lock left, and the next opening finds everything."""
+    """Any failure while opening raises, releases the lock and loses nothing."""
     disk = SimFS()
     with opened_channel(disk) as channel:
         expected = fill(channel, 40)
@@ -370,14 +370,14 @@ def test_an_error_while_opening_gives_the_directory_up() -> None:
 
 @pytest.mark.usefixtures("read_back")
 def test_reading_that_fails_for_a_moment_costs_nothing() -> None:
-    """The take is told; the event is the first again, and is read when the disk has recovered."""
+    """After a temporary read error the same event is delivered."""
     disk = SimFS()
     with opened_channel(disk) as channel:
         put(channel, "a", "b")
         taking = opened(channel)
         for failures in (1, 2):
             disk.fail("read", times=2)  # both events at once, then the first alone
-            with pytest.raises(ChannelIOError, match=f"{failures} of 3 tries"):
+            with pytest.raises(ChannelIOError, match=f"try {failures} of 3"):
                 taking.take(2)
         assert bodies(taking.take(2)) == ["a", "b"]
         taking.commit()
@@ -385,7 +385,7 @@ def test_reading_that_fails_for_a_moment_costs_nothing() -> None:
 
 
 def test_all_of_them_are_errors_of_the_package_and_of_the_system() -> None:
-    """``except ProducerError`` and ``except ChannelError`` catch all; the disk's are OSErrors with a number."""
+    """All errors are ChannelErrors, and disk errors are OSErrors with a number."""
     for kind in (ChannelFormatError, ChannelIOError, ChannelLockedError, DiskFullError):
         assert issubclass(kind, ChannelError)
         assert issubclass(kind, ProducerError)
@@ -394,7 +394,7 @@ def test_all_of_them_are_errors_of_the_package_and_of_the_system() -> None:
 
 
 def test_no_error_is_swallowed_when_the_last_checkpoint_fails(caplog: pytest.LogCaptureFixture) -> None:
-    """Closing on a bad disk: logged, the files and the lock given back, and the log tells all at the next opening."""
+    """A failed last checkpoint is logged, and the lock is released."""
     disk = SimFS()
     channel = open_channel(disk)
     expected = fill(channel, 40)

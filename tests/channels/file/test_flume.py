@@ -1,11 +1,11 @@
-"""There is a row for every test of Flume's file channel, and for every option."""
+"""The table of Flume has a row for every test of its file channel, and for every option."""
 
 from collections import Counter
 
 from producer.channels.file.options import FileChannelOptions
 from tests.channels.test_flume import NAMED, ROW, TESTS, section
 
-#: How many tests each of Flume's classes has.
+#: Number of tests of each of Flume's classes.
 COUNTS = {
     "TestFileChannel": 19,
     "TestFileChannelRestart": 44,
@@ -32,7 +32,7 @@ COUNTS = {
 
 
 def test_every_test_of_flumes_file_channel_has_a_row() -> None:
-    """Each class with all its tests, once; a row names tests of ours that exist, or says why there is none."""
+    """Every test of Flume's file channel has one row, with existing tests here or a reason."""
     rows = ROW.findall(section("File channel", TESTS))
     assert Counter(name.partition(".")[0] for name, _ in rows) == COUNTS
     assert len({name for name, _ in rows}) == len(rows)
@@ -40,7 +40,7 @@ def test_every_test_of_flumes_file_channel_has_a_row() -> None:
 
 
 def test_every_option_of_the_file_channel_is_in_the_table() -> None:
-    """What can be set is told, beside its name in Flume."""
+    """Every option is listed with its name in Flume."""
     table = section("File channel").partition("### Behaviour")[0]
     options = {*FileChannelOptions.__dataclass_fields__, "directory", "data_directories", "encryption"}
     assert [name for name in options if f"`{name}`" not in table] == []

@@ -1,4 +1,4 @@
-"""Fork: the directory stays the parent's; the child can neither use nor harm it, and nothing of it hangs there."""
+"""Forks: the directory stays the parent's, and a child can neither use nor harm it, nor hang."""
 
 import subprocess
 import sys
@@ -52,7 +52,7 @@ def ended(pid):
 
 
 def run(directory: Path, program: str) -> str:
-    """Run a program in a process of its own, which may fork; what it printed."""
+    """Run a program in a process that may fork; return its output."""
     command = [sys.executable, "-W", "ignore::DeprecationWarning", "-c", _BEGIN + program, str(directory)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert done.returncode == 0, done.stderr
@@ -60,7 +60,7 @@ def run(directory: Path, program: str) -> str:
 
 
 def test_the_child_can_use_nothing_and_changes_nothing(tmp_path: Path) -> None:
-    """Every use is refused with the way out; statistics, closing and a normal exit write nothing."""
+    """A child's use of the channel is refused with advice, and changes nothing."""
     program = """
 put(channel, "a", "b")
 putting, taking = channel.transaction(), channel.transaction()
@@ -90,7 +90,7 @@ print(taken(channel), channel.stats().open)
 
 @pytest.mark.parametrize("how", ["sys.exit(0)", "os._exit(0)", "os.kill(os.getpid(), signal.SIGKILL)"])
 def test_the_lock_of_the_parent_survives_the_end_of_the_child(tmp_path: Path, how: str) -> None:
-    """However it ends: the directory is still the parent's, which goes on."""
+    """The parent keeps its lock when a child ends."""
     program = f"""
 pid = os.fork()
 if pid == 0:
@@ -103,7 +103,7 @@ print(locked(), taken(channel))
 
 
 def test_the_lock_is_free_when_the_parent_closes_though_the_child_lives(tmp_path: Path) -> None:
-    """The child has given its copy up at once; nothing waits for its end."""
+    """The lock is free once the parent closes, even if a child lives."""
     program = """
 reading, writing = os.pipe()
 pid = os.fork()
@@ -122,7 +122,7 @@ ended(pid)
 
 
 def test_locks_that_threads_of_the_parent_held_do_not_stop_the_child(tmp_path: Path) -> None:
-    """Whichever lock of the channel a thread has at the moment of the fork: every call in the child returns."""
+    """No call in the child waits for a lock that a parent's thread held."""
     program = """
 put(channel, "a")
 LOCK = type(threading.Lock())
@@ -164,7 +164,7 @@ print(taken(channel))
 
 
 def test_the_child_may_have_a_channel_of_its_own(tmp_path: Path) -> None:
-    """In another directory it opens one, with its thread; and the parent's directory once the parent has closed it."""
+    """A child can open its own channel, and the parent's directory after it is closed."""
     program = """
 put(channel, "parent")
 reading, writing = os.pipe()
@@ -192,7 +192,7 @@ print(ended(pid))
 
 
 def test_a_program_that_is_started_does_not_inherit_the_lock(tmp_path: Path) -> None:
-    """Even where it inherits all that it can: the files close when it begins."""
+    """A started program does not inherit the lock."""
     options = {"minimum_free_space": 0, "checkpoint_interval": None, "keep_alive": 0}
     channel = FileChannel(tmp_path / "c", **options)  # type: ignore[arg-type]
     with subprocess.Popen(["cat"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, close_fds=False) as other:

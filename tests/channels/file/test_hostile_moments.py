@@ -1,4 +1,4 @@
-"""Interrupts and failures at the worst moment: what was committed stays, what was not never appears, nobody hangs."""
+"""Interrupts and failures at any moment: committed events stay, uncommitted ones never appear, nothing hangs."""
 
 import contextlib
 import errno
@@ -30,7 +30,7 @@ SMALL: dict[str, Any] = {"minimum_free_space": 0, "reserve": 0, "checkpoint_inte
 
 
 class Unlucky(Disk):
-    """A disk whose calls do something else when told to; each ``on_`` gets the call's arguments and its usual way."""
+    """A disk with replaceable calls; each ``on_`` function gets the arguments and the original."""
 
     on_append: Callable[..., int] | None = None
     on_sync: Callable[..., None] | None = None
@@ -74,7 +74,7 @@ def fails(times: int) -> Callable[..., None]:
 
 
 def test_an_interrupt_while_a_commit_is_written_costs_no_later_commit(tmp_path: Path) -> None:
-    """Ctrl-C as the write returns: that commit did not happen, and those after it are where they are said to be."""
+    """An interrupt during a write undoes that commit and no later one."""
     disk = Unlucky()
     channel = FileChannel(tmp_path, disk=disk, **SMALL)
     put(channel, b"first")
@@ -99,7 +99,7 @@ def test_an_interrupt_while_a_commit_is_written_costs_no_later_commit(tmp_path: 
 
 @pytest.mark.parametrize("cut", [41, 82, 123, 130, 150])
 def test_half_a_commit_that_cannot_be_cut_off_never_counts(tmp_path: Path, cut: int) -> None:
-    """The write stops half-way, and so does the truncation: its events never appear, those of later commits stay."""
+    """A partial commit that cannot be truncated never counts."""
     child = os.fork()
     if child == 0:
         disk = Unlucky()
@@ -128,7 +128,7 @@ def test_half_a_commit_that_cannot_be_cut_off_never_counts(tmp_path: Path, cut: 
 def test_a_take_whose_commit_failed_and_was_rolled_back_is_still_there_after_a_restart(
     tmp_path: Path, syncs: int, end: str
 ) -> None:
-    """Whether the process ends in order or not."""
+    """A failed and rolled back take is there after a restart."""
     child = os.fork()
     if child == 0:
         disk = Unlucky()
@@ -151,7 +151,7 @@ def test_a_take_whose_commit_failed_and_was_rolled_back_is_still_there_after_a_r
 
 
 def test_nothing_is_promised_when_a_key_provider_fails_while_a_segment_is_replaced(tmp_path: Path) -> None:
-    """Syncs fail, and so does the key for the new segment: every commit raises, and none of them counts."""
+    """If the key provider fails after a failed sync, every commit raises and none counts."""
 
     class Keys:
         away = False
@@ -188,7 +188,7 @@ def test_nothing_is_promised_when_a_key_provider_fails_while_a_segment_is_replac
 
 
 def test_key_id_that_does_not_fit_is_refused_at_once(tmp_path: Path) -> None:
-    """Cut to 64 bytes it would name another key, and nothing could be read again."""
+    """A key id above 64 bytes is refused."""
 
     class Keys:
         def current_key_id(self) -> str:
@@ -202,7 +202,7 @@ def test_key_id_that_does_not_fit_is_refused_at_once(tmp_path: Path) -> None:
 
 
 def test_close_that_was_interrupted_is_finished_by_the_next_one(tmp_path: Path) -> None:
-    """Ctrl-C while it waits for the keeper: closing again writes the checkpoint and gives the directory up."""
+    """An interrupted close is finished by the next one."""
     channel = FileChannel(tmp_path, **SMALL)
     put(channel, b"x")
     stop = channel._keeper.stop
@@ -220,7 +220,7 @@ def test_close_that_was_interrupted_is_finished_by_the_next_one(tmp_path: Path) 
 
 
 def test_channel_that_is_dropped_gives_its_directory_back(tmp_path: Path) -> None:
-    """Without close: once it is collected, another one may have the directory, and finds everything."""
+    """A dropped channel releases its directory."""
     channel = FileChannel(tmp_path, **SMALL)
     put(channel, b"x")
     del channel
@@ -232,7 +232,7 @@ def test_channel_that_is_dropped_gives_its_directory_back(tmp_path: Path) -> Non
 def test_channel_whose_thread_cannot_be_started_gives_its_directory_back(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """At once, also while its error is being handled: the next try may succeed."""
+    """A channel without a thread releases its directory at once."""
 
     def full(_self: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
@@ -246,7 +246,7 @@ def test_channel_whose_thread_cannot_be_started_gives_its_directory_back(
 
 
 def test_one_transaction_is_committed_by_one_thread(tmp_path: Path) -> None:
-    """A second commit, or a rollback, while the first one waits for the disk is refused; the events are there once."""
+    """A second commit or rollback during a commit is refused."""
     inside, go = threading.Event(), threading.Event()
     disk = Unlucky()
     channel = FileChannel(tmp_path, disk=disk, **SMALL)
@@ -272,7 +272,7 @@ def test_one_transaction_is_committed_by_one_thread(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("wrong", [1.5, "1", 0, None])
 def test_wrong_count_takes_nothing(tmp_path: Path, wrong: Any) -> None:
-    """It is refused before anything leaves the queue."""
+    """An invalid count takes nothing."""
     with FileChannel(tmp_path, **SMALL) as channel:
         put(channel, b"a", b"b")
         with channel.transaction() as transaction:
@@ -283,11 +283,11 @@ def test_wrong_count_takes_nothing(tmp_path: Path, wrong: Any) -> None:
 
 
 def test_orphan_that_cannot_be_opened_stops_nobody(tmp_path: Path) -> None:
-    """It is left alone, and the process works in a directory of its own."""
+    """An orphan that cannot be opened does not stop the process."""
     (tmp_path / "orphan").mkdir()
     (tmp_path / "orphan" / "LOCK").touch()
     segment = tmp_path / "orphan" / "log-0000000001"
-    segment.mkdir()  # nothing can be read from it
+    segment.mkdir()  # unreadable
     with ProcessFileChannel(tmp_path, adopt_interval=None, **SMALL) as channel:
         with channel.transaction() as transaction:
             transaction.put(Event({}, b"mine"))
@@ -296,7 +296,7 @@ def test_orphan_that_cannot_be_opened_stops_nobody(tmp_path: Path) -> None:
 
 
 def test_what_is_committed_while_a_process_channel_closes_is_kept(tmp_path: Path) -> None:
-    """It looks whether anything is left only when nothing more can come."""
+    """Events committed during close are kept."""
     channel = ProcessFileChannel(tmp_path, adopt_interval=None, **SMALL)
     transaction = channel.transaction()
     transaction.begin()
@@ -318,7 +318,7 @@ def test_what_is_committed_while_a_process_channel_closes_is_kept(tmp_path: Path
 
 
 def test_one_channel_cannot_serve_two_producers(tmp_path: Path) -> None:
-    """The second is refused; once the first has closed, another channel on the directory goes on."""
+    """A second producer on a channel is refused."""
     channel = FileChannel(tmp_path / "a", **SMALL)
     with Producer(sink=RecordingSink(), channel=channel), pytest.raises(ConfigError, match="no other producer"):
         Producer(sink=RecordingSink(), channel=channel)

@@ -1,6 +1,6 @@
-"""Random histories, crashes included, keep every promise of the file channel; what once broke one is kept below.
+"""Random histories with crashes keep every promise of the file channel; those that once failed are kept below.
 
-``PRODUCER_SOAK=1`` runs many more histories, other ones each time.
+``PRODUCER_SOAK=1`` runs many more histories, different ones each time.
 """
 
 import errno
@@ -15,7 +15,7 @@ from tests.channels.file.machine import SEEN, ChannelMachine, IntervalMachine, O
 from tests.support.histories import run
 
 SOAK = os.environ.get("PRODUCER_SOAK") == "1"
-#: Histories of each machine, in so many tests, which several processes can share.
+#: Histories of each machine, split into tests for parallel processes.
 HISTORIES, PARTS = (10_000, 20) if SOAK else (500, 5)
 STEPS = 40
 FIRST = int(time.time()) * HISTORIES if SOAK else 0
@@ -26,14 +26,14 @@ MACHINES = {"commit": ChannelMachine, "os": OsMachine, "interval": IntervalMachi
 @pytest.mark.parametrize("part", range(PARTS))
 @pytest.mark.parametrize("fsync", MACHINES)
 def test_random_histories_keep_every_promise(fsync: str, part: int, request: pytest.FixtureRequest) -> None:
-    """``"commit"`` loses and brings back nothing; else a death of the process loses nothing, of the machine the end."""
+    """Random histories agree with the model for every sync policy."""
     if part % 2 == 0:
         request.getfixturevalue("read_back")
     each = HISTORIES // PARTS
     run(MACHINES[fsync], range(FIRST + part * each, FIRST + (part + 1) * each), STEPS)
 
 
-# What was found by these machines, in the smallest form.
+# Failures found by these machines, minimised.
 
 
 @pytest.fixture
@@ -43,7 +43,7 @@ def machine() -> Iterator[ChannelMachine]:
 
 @pytest.fixture
 def lazy(request: pytest.FixtureRequest) -> Iterator[ChannelMachine]:
-    """With the policy that the test names."""
+    """Build the machine with the policy that the test names."""
     yield from _machine(request.param)
 
 
@@ -57,7 +57,7 @@ both = pytest.mark.parametrize("lazy", [OsMachine, IntervalMachine], indirect=Tr
 
 
 def test_a_checkpoint_never_goes_on_in_a_segment_that_a_crash_can_remove(machine: ChannelMachine) -> None:
-    """The segment at which a checkpoint points is on the disk before it, even if nothing was written to it yet."""
+    """A checkpoint's segment is on the disk before it, even if empty."""
     machine.put_and_commit(count=3, times=2)
     machine.take_and_commit(count=1, times=1)
     machine.damage_checkpoints(copies=["checkpoint"], how="gone")
@@ -65,7 +65,7 @@ def test_a_checkpoint_never_goes_on_in_a_segment_that_a_crash_can_remove(machine
 
 
 def test_a_torn_transaction_counts_as_no_loss(machine: ChannelMachine) -> None:
-    """What a crash has torn in the middle of a commit was never acknowledged: nothing is lost, nothing is damaged."""
+    """A torn transaction counts neither as lost nor as damaged."""
     machine.put_and_commit(count=1, times=2)
     machine.power_fails_soon(operations=4, seed=0)
     machine.put_and_commit(count=3, times=1)
@@ -73,7 +73,7 @@ def test_a_torn_transaction_counts_as_no_loss(machine: ChannelMachine) -> None:
 
 
 def test_room_that_was_made_is_seen_at_once(machine: ChannelMachine) -> None:
-    """A full disk that has room again takes the next put, however short a time ago it was looked at."""
+    """Space freed on a full disk is used by the next put."""
     machine.put(count=1, which=0)
     machine.disk_fills(room=0)
     machine.checkpoint()
@@ -84,7 +84,7 @@ def test_room_that_was_made_is_seen_at_once(machine: ChannelMachine) -> None:
 
 
 def test_events_that_cannot_be_read_stay_in_the_channel(machine: ChannelMachine) -> None:
-    """However often reading fails, nothing is lost: once the disk can be read again, the events come."""
+    """Unreadable events stay, and are delivered once readable."""
     machine.put_and_commit(count=1, times=2)
     machine.fault(nth=1, number=5, operation="open", times=None, written=0)
     for _ in range(4):
@@ -96,7 +96,7 @@ def test_events_that_cannot_be_read_stay_in_the_channel(machine: ChannelMachine)
 
 
 def test_what_could_not_be_synced_is_not_seen_by_the_next_process(machine: ChannelMachine) -> None:
-    """What a failed commit left in the cache is cut off: nobody sees it now and has half of it after a crash."""
+    """Records of a failed commit in the page cache are cut off."""
     machine.put(count=4, which=0)
     machine.disk.fail("sync", times=2)
     with pytest.raises(ChannelIOError):
@@ -108,7 +108,7 @@ def test_what_could_not_be_synced_is_not_seen_by_the_next_process(machine: Chann
 
 @pytest.mark.parametrize("what", ["put", "take"])
 def test_what_failed_is_void_once_something_was_committed(what: str) -> None:
-    """Whatever a failed commit left on the disk, after the next commit no crash brings it back to life."""
+    """After the next commit no crash revives a failed one."""
     for seed in range(30):
         machine = ChannelMachine()
         machine.put_and_commit(count=1, times=5)
@@ -124,7 +124,7 @@ def test_what_failed_is_void_once_something_was_committed(what: str) -> None:
 
 @both
 def test_a_failed_sync_never_counts_as_synced(lazy: ChannelMachine) -> None:
-    """``synced_sequence`` stays below what could not be synced, and goes on once it could."""
+    """``synced_sequence`` never covers records of a failed sync."""
     lazy.put_and_commit(count=1, times=1)
     before = lazy.channel.synced_sequence
     lazy.fault("sync", 1, errno.EIO, None, 0)
@@ -141,14 +141,14 @@ def test_a_failed_sync_never_counts_as_synced(lazy: ChannelMachine) -> None:
 
 @both
 def test_sync_does_not_return_as_long_as_something_is_not_on_the_disk(lazy: ChannelMachine) -> None:
-    """A sync fails, and the power in the middle of what follows it: whoever was told that it is safe finds it."""
+    """Events reported as synced survive a crash after failed syncs."""
     lazy.put_and_commit(count=1, times=1)
     lazy.together(what=["sync", "put", "sync"], switches=set(), fails=1, operations=1, seed=2168964428)
 
 
 @both
 def test_what_can_neither_be_synced_nor_read_back_is_not_said_to_be_safe(lazy: ChannelMachine) -> None:
-    """The disk is gone for both: ``sync()`` and commits raise; once it answers again, nothing is missing."""
+    """If the disk neither syncs nor reads, sync() and commits raise, and nothing is lost."""
     lazy.put_and_commit(count=2, times=1)
     lazy.fault("sync", 1, errno.EIO, None, 0)
     lazy.fault("read", 1, errno.EIO, None, 0)
@@ -165,7 +165,7 @@ def test_what_can_neither_be_synced_nor_read_back_is_not_said_to_be_safe(lazy: C
 
 @both
 def test_what_was_not_synced_is_on_the_disk_for_certain_once_the_next_process_says_so(lazy: ChannelMachine) -> None:
-    """Syncs fail, and the process dies: the next one finds the events in the cache, and writes them once more."""
+    """An opening rewrites cached records of a process whose syncs failed."""
     for seed in range(5):
         lazy.put_and_commit(count=2, times=1)
         lazy.fault("sync", 1, errno.EIO, 3, 0)
@@ -178,7 +178,7 @@ def test_what_was_not_synced_is_on_the_disk_for_certain_once_the_next_process_sa
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("what", ["put", "take"])
 def test_what_raised_does_not_come_back_whichever_syncs_failed(what: str, seed: int) -> None:
-    """Any of the first seven fails, a commit then succeeds, and the power fails: what raised before it is not there."""
+    """A commit that raised does not come back after a later commit and a crash."""
     for failing in range(1 << 7):
         machine = ChannelMachine()
         machine.put_and_commit(count=1, times=3)
@@ -196,7 +196,7 @@ def test_what_raised_does_not_come_back_whichever_syncs_failed(what: str, seed: 
 
 
 def test_the_end_of_a_segment_that_was_given_up_is_no_damage() -> None:
-    """A sync fails, all is written again, and the power fails: some sectors of the old copy are on the disk."""
+    """The end of an abandoned segment is not damage."""
     for seed in range(60):
         machine = ChannelMachine()
         machine.put_and_commit(count=2, times=1)
@@ -214,7 +214,7 @@ def test_the_end_of_a_segment_that_was_given_up_is_no_damage() -> None:
 def test_a_write_of_which_a_part_was_written_is_no_damage(
     kind: type[ChannelMachine], written: int, number: int | None
 ) -> None:
-    """A part of a transaction and the next one are written, the power fails, and some sectors are the part's."""
+    """Sectors of a partial write are not damage."""
     for seed in range(50):
         machine = kind()
         machine.put_and_commit(count=3, times=1)
@@ -232,7 +232,7 @@ def test_a_write_of_which_a_part_was_written_is_no_damage(
 
 
 def test_a_short_write_at_the_beginning_of_a_segment_is_no_damage() -> None:
-    """One byte behind its header: as found with fsync "os"."""
+    """A partial write after a segment header is not damage, with fsync "os"."""
     machine = OsMachine()
     machine.put_and_commit(count=4, times=1)
     machine.short_write(nth=2, written=1)
@@ -242,7 +242,7 @@ def test_a_short_write_at_the_beginning_of_a_segment_is_no_damage() -> None:
 
 
 def test_a_short_write_in_a_commit_in_which_the_power_fails_is_no_damage(machine: ChannelMachine) -> None:
-    """The sync behind it does not end: as found with fsync "commit"."""
+    """A partial write before a crash is not damage, with fsync "commit"."""
     machine.put_and_commit(count=1, times=1)
     machine.end_in_the_middle(opening=True, operations=21, seeds=[0, 0])
     machine.put(count=3, which=0)
@@ -258,7 +258,7 @@ def test_a_short_write_in_a_commit_in_which_the_power_fails_is_no_damage(machine
 @pytest.mark.parametrize("kind", [OsMachine, IntervalMachine])
 @pytest.mark.parametrize("operations", range(0, 24, 2))
 def test_no_segment_outlives_the_end_of_an_earlier_one(kind: type[ChannelMachine], operations: int) -> None:
-    """A crash loses the end of the log, never something in its middle, over segments and crashes of the recovery."""
+    """A crash loses the end of the log, never its middle."""
     for seed in range(5):
         machine = kind()
         machine.put(count=2, which=0)
@@ -271,7 +271,7 @@ def test_no_segment_outlives_the_end_of_an_earlier_one(kind: type[ChannelMachine
 
 @both
 def test_a_lost_sector_at_the_beginning_of_a_segment_ends_the_log(lazy: ChannelMachine) -> None:
-    """Transactions behind lost sectors are lost as well, also if nothing is left of what stood before them."""
+    """Transactions after lost sectors at a segment's start are dropped, too."""
     lazy.end_in_the_middle(opening=False, operations=0, seeds=(0, 0))
     lazy.put_and_commit(count=1, times=1)
     lazy.put(count=3, which=0)
@@ -284,7 +284,7 @@ def test_a_lost_sector_at_the_beginning_of_a_segment_ends_the_log(lazy: ChannelM
 @pytest.mark.parametrize("kind", [ChannelMachine, OsMachine, IntervalMachine])
 @pytest.mark.parametrize("at", range(1, 31))
 def test_a_checkpoint_says_only_what_is_on_the_disk(kind: type[ChannelMachine], at: int) -> None:
-    """A put at any moment of a checkpoint, and then the power fails: the checkpoint fits what is left of the log."""
+    """A checkpoint during puts fits the log after a crash."""
     for seed in range(4):
         machine = kind()
         machine.put_and_commit(count=2, times=2)
@@ -315,8 +315,8 @@ SITUATIONS = (
 
 
 def test_every_situation_was_met() -> None:
-    """The histories above reach what they are there for: rolls, torn ends, deletions, doubts, each kind of fault."""
-    # What this process has not played, another one has: some of each kind first, then the others.
+    """The histories reach every kind of situation and fault."""
+    # Other processes have played the rest: some of each kind first, then the others.
     for seed in sorted(range(HISTORIES), key=lambda seed: seed % 10):
         for machine in MACHINES.values():
             if all(SEEN[situation] for situation in SITUATIONS):

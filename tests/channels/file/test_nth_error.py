@@ -1,7 +1,6 @@
-"""One history, again and again, in which the first operation on the disk fails, then the second, and so on.
+"""One history, repeated with a failure of the first disk operation, then of the second, and so on.
 
-The machine of the model plays it, so that everything is checked on the way; afterwards the disk is good again, and
-nothing that was acknowledged is lost.
+The state machine plays it, so that every step is checked. Afterwards the disk works, and no acknowledged event is lost.
 """
 
 import errno
@@ -17,7 +16,7 @@ from tests.support.sim_fs import SimFS
 
 pytestmark = pytest.mark.usefixtures("read_back")
 
-#: What is done to the disk while a channel is used; and while one is opened whose end is torn.
+#: Disk operations of a channel in use, and of an opening with a torn end.
 IN_USE = ("append", "sync", "create", "rename", "unlink", "truncate", "sync_directory", "open", "read", "free", "*")
 IN_OPENING = (*IN_USE, "names", "lock", "rewrite", "allocate", "make_directory")
 
@@ -26,7 +25,7 @@ times = pytest.mark.parametrize("times", TIMES, ids=TIMES.values())
 
 
 def play(machine: ChannelMachine) -> None:
-    """Puts over several segments, takes, acknowledgements, a rollback, broken writes, checkpoints, syncs."""
+    """Play puts over several segments, takes, acknowledgements, a rollback, partial writes, checkpoints and syncs."""
     machine.put_and_commit(4, 2)
     machine.take_and_commit(3, 1)
     machine.checkpoint()
@@ -38,7 +37,7 @@ def play(machine: ChannelMachine) -> None:
     if machine.open:
         machine.roll_back(0)
     machine.sync()
-    for _ in range(2):  # the first falls on the header of a segment, the second on a transaction
+    for _ in range(2):  # first for a segment's header, then for a transaction
         machine.fault("append", 1, errno.EIO, 1, 40)
         machine.put_and_commit(1, 2)
     machine.take_and_commit(6, 5)
@@ -48,7 +47,7 @@ def play(machine: ChannelMachine) -> None:
 
 
 def play_with_every_error(kind: type[ChannelMachine], operation: str, times: int | None) -> None:
-    """Until the error is not reached any more; each history ends with the death of the machine, or of both."""
+    """Repeat until the error is not reached; each history ends with a crash."""
     for nth in count(1):
         machine = kind()
         fault = machine.disk.fail(operation, nth, times=times)
@@ -67,18 +66,18 @@ def play_with_every_error(kind: type[ChannelMachine], operation: str, times: int
 @times
 @pytest.mark.parametrize("operation", [*IN_USE, "lay_out"])
 def test_an_error_in_use_loses_nothing(operation: str, times: int | None) -> None:
-    """Whichever call fails, everything acknowledged is there afterwards, also if the machine dies then."""
+    """A failure of any call loses no acknowledged event."""
     play_with_every_error(ChannelMachine, operation, times)
 
 
 @pytest.mark.parametrize("operation", IN_USE)
 def test_an_error_in_use_loses_nothing_where_syncs_follow(operation: str) -> None:
-    """With a sync at intervals a single error of any kind loses nothing that was synced, and makes no hole."""
+    """With a sync interval a single error loses no synced event."""
     play_with_every_error(IntervalMachine, operation, 1)
 
 
 def torn() -> tuple[SimFS, list[str]]:
-    """A disk with a channel whose end was torn by a crash, and what is in it."""
+    """Return a disk with a torn channel, and its events."""
     for seed in range(100):
         disk = SimFS()
         channel = open_channel(disk)
@@ -98,7 +97,7 @@ def torn() -> tuple[SimFS, list[str]]:
 @times
 @pytest.mark.parametrize("operation", IN_OPENING)
 def test_an_error_in_opening_loses_nothing(operation: str, times: int | None) -> None:
-    """A channel that cannot be opened says so and gives all files back; the next one has what there was."""
+    """A failed opening raises and closes all files, and the next one recovers everything."""
     found, expected = torn()
     for nth in count(1):
         disk = found.copy()

@@ -1,4 +1,4 @@
-"""A directory for each process below one base; what dead processes left behind is adopted."""
+"""ProcessFileChannel: a directory per process below one base; orphans are adopted."""
 
 import errno
 import os
@@ -20,7 +20,7 @@ from tests.support.waiting import eventually
 
 Make = Callable[..., ProcessFileChannel]
 
-# Commits events to a directory of its own below argv[1], and dies without a chance to close anything.
+# Commits events to its own directory below argv[1], and dies without closing anything.
 _VICTIM = """
 import os, signal, sys
 from producer.channels import Event, ProcessFileChannel
@@ -33,7 +33,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 @pytest.fixture
 def make(tmp_path: Path) -> Iterator[Make]:
-    """Makes channels below one base, with no looks for orphans but the first; closes them at the end."""
+    """Make channels below one base that scan for orphans once; close them at the end."""
     made: list[ProcessFileChannel] = []
 
     def new(**options: Any) -> ProcessFileChannel:
@@ -67,20 +67,20 @@ def directories(base: Path) -> list[Path]:
 
 
 def kill_one(base: Path, body: str, count: int = 3) -> None:
-    """A process that stored ``count`` events and was killed."""
+    """Leave the directory of a killed process with ``count`` events."""
     done = subprocess.run([sys.executable, "-c", _VICTIM, str(base), body, str(count)], check=False)
     assert done.returncode == -signal.SIGKILL
 
 
 def leave(place: Path, name: str, body: str, count: int = 1) -> None:
-    """A directory of this name, which no other one has taken over, as :func:`kill_one` leaves it."""
+    """Leave such a directory under this name."""
     kill_one(place / "elsewhere", body, count)
     (directory,) = directories(place / "elsewhere")
     directory.rename(place / "base" / name)
 
 
 def in_child(work: Callable[[], object]) -> int:
-    """Run ``work`` in a forked child, which then vanishes; its exit code."""
+    """Run ``work`` in a forked child; return its exit code."""
     child = os.fork()
     if child == 0:
         try:
@@ -92,7 +92,7 @@ def in_child(work: Callable[[], object]) -> int:
 
 
 def test_each_process_has_a_directory_of_its_own(make: Make, tmp_path: Path) -> None:
-    """A forked child goes on with the same object, in another directory; the parent's is untouched."""
+    """A forked child uses the same object with another directory."""
     channel = make()
     put(channel, b"parent")
     mine = channel.directory
@@ -110,7 +110,7 @@ def test_each_process_has_a_directory_of_its_own(make: Make, tmp_path: Path) -> 
 
 
 def test_new_process_goes_on_where_a_killed_one_was(make: Make, tmp_path: Path) -> None:
-    """The first orphan becomes the new process's own directory: nothing is copied."""
+    """A new process takes over the first orphan's directory."""
     kill_one(tmp_path / "base", "x")
     (orphan,) = directories(tmp_path / "base")
     channel = make()
@@ -121,7 +121,7 @@ def test_new_process_goes_on_where_a_killed_one_was(make: Make, tmp_path: Path) 
 
 
 def test_adopter_moves_what_other_dead_processes_left(make: Make, tmp_path: Path) -> None:
-    """The adopter's thread finds every orphan, moves its events in order, and removes its directory."""
+    """The adopter moves the events of every orphan in order, and removes its directory."""
     channel = make(adopt_interval=0.05)
     put(channel, b"mine")
     for name in ("a", "b"):
@@ -133,7 +133,7 @@ def test_adopter_moves_what_other_dead_processes_left(make: Make, tmp_path: Path
 
 
 def test_living_process_is_not_robbed(make: Make) -> None:
-    """Two channels below one base keep to their own directories."""
+    """Running processes keep their directories."""
     first, second = make(), make()
     put(first, b"first")
     put(second, b"second")
@@ -142,7 +142,7 @@ def test_living_process_is_not_robbed(make: Make) -> None:
 
 
 def test_full_channel_adopts_as_much_as_it_holds(make: Make, tmp_path: Path) -> None:
-    """What does not fit stays with the orphan, and is adopted when there is room."""
+    """A full channel adopts what fits, and the rest later."""
     channel = make(capacity=4, transaction_capacity=4)
     put(channel, b"1", b"2")
     kill_one(tmp_path / "base", "x", 3)
@@ -155,7 +155,7 @@ def test_full_channel_adopts_as_much_as_it_holds(make: Make, tmp_path: Path) -> 
 
 
 def test_a_channel_with_lower_limits_than_before_adopts_what_there_is_room_for(make: Make, tmp_path: Path) -> None:
-    """More lies there than fits at all: it comes in parts, and every event comes."""
+    """With lower limits events are adopted in parts."""
     channel = make(byte_capacity=1000)
     put(channel, b"mine")
     leave(tmp_path, "large", "x" * 300, 10)
@@ -170,7 +170,7 @@ def test_a_channel_with_lower_limits_than_before_adopts_what_there_is_room_for(m
 def test_an_event_that_can_never_be_adopted_is_told_and_does_not_hold_up_other_directories(
     make: Make, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It stays where it is, with what follows it; the line says what is too small, and what to do."""
+    """An event that never fits is logged with advice, and other directories are adopted."""
     channel = make(byte_capacity=1000)
     put(channel, b"mine")
     leave(tmp_path, "0-large", "x" * 2000)
@@ -188,9 +188,9 @@ def test_an_event_that_can_never_be_adopted_is_told_and_does_not_hold_up_other_d
 def test_adoption_is_on_the_disk_before_the_orphan_is_given_up(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever the policy, the events are synced in their new place before they are taken from the old one."""
+    """Adopted events are synced before the orphan's takes are committed."""
     kill_one(tmp_path / "base", "a")
-    kill_one(tmp_path / "base", "b")  # which took over the first one's directory
+    kill_one(tmp_path / "base", "b")  # takes over the first one's directory
     channel = make(fsync="os")
     put(channel, b"mine")
     kill_one(tmp_path / "base", "c")
@@ -203,7 +203,7 @@ def test_adoption_is_on_the_disk_before_the_orphan_is_given_up(
 
 
 def test_empty_directory_is_removed_at_close(make: Make, tmp_path: Path) -> None:
-    """Closed empty, nothing is left below the base; closed with events, they stay for the next process."""
+    """An empty directory is removed at close, others stay."""
     empty, full = make(), make()
     put(empty, b"x")
     put(full, b"y")
@@ -216,7 +216,7 @@ def test_empty_directory_is_removed_at_close(make: Make, tmp_path: Path) -> None
 
 
 def test_what_is_not_the_channel_s_stays_when_a_directory_is_removed(make: Make) -> None:
-    """Whoever put a file beside the channel's finds it there; the channel's own are gone."""
+    """Foreign files stay when a directory is removed."""
     channel = make()
     put(channel, b"x")
     directory = Path(channel.directory)
@@ -230,7 +230,7 @@ def test_what_is_not_the_channel_s_stays_when_a_directory_is_removed(make: Make)
 def test_a_directory_with_damage_of_which_no_copy_could_be_kept_is_not_removed(
     make: Make, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The segment is all that there is of what was damaged."""
+    """A directory with uncopied damage is not removed."""
     channel = make()
     put(channel, b"abc" * 50, b"y")
     (segment,) = Path(channel.directory).glob("log-*")
@@ -252,7 +252,7 @@ def test_a_directory_with_damage_of_which_no_copy_could_be_kept_is_not_removed(
 def test_a_crash_while_a_directory_is_removed_brings_nothing_back(
     make: Make, monkeypatch: pytest.MonkeyPatch, operations: int
 ) -> None:
-    """However far it came, the next process finds an empty channel there, or none."""
+    """A crash during the removal brings no event back."""
     channel = make(segment_size=1280)
     for number in range(6):
         put(channel, b"%d" % number * 400)
@@ -274,7 +274,7 @@ def test_a_crash_while_a_directory_is_removed_brings_nothing_back(
 
 
 def test_damaged_orphan_is_not_removed(make: Make, tmp_path: Path) -> None:
-    """What is damaged is kept aside, also when its directory's events were moved."""
+    """An orphan with quarantined damage is not removed."""
     channel = make()
     put(channel, b"mine")
     kill_one(tmp_path / "base", "abc" * 50)
@@ -288,7 +288,7 @@ def test_damaged_orphan_is_not_removed(make: Make, tmp_path: Path) -> None:
 
 
 def test_other_directories_below_the_base_are_left_alone(make: Make, tmp_path: Path) -> None:
-    """Only a directory with a lock file is ever looked at."""
+    """Directories without a lock file are ignored."""
     strange = tmp_path / "base" / "notes"
     strange.mkdir(parents=True)
     (strange / "file").write_text("mine")
@@ -298,7 +298,7 @@ def test_other_directories_below_the_base_are_left_alone(make: Make, tmp_path: P
 
 
 def test_pickled_channel_opens_a_directory_where_it_arrives(make: Make) -> None:
-    """Its configuration travels, nothing else."""
+    """A pickled channel carries its configuration only."""
     channel = make(capacity=77, transaction_capacity=7)
     put(channel, b"x")
     arrived = pickle.loads(pickle.dumps(channel))
@@ -311,7 +311,7 @@ def test_pickled_channel_opens_a_directory_where_it_arrives(make: Make) -> None:
 
 
 def test_closed_channel_says_so(make: Make) -> None:
-    """After close nothing opens a directory again; a second close does nothing."""
+    """A closed channel opens no directory again."""
     channel = make()
     channel.close()
     channel.close()
@@ -320,7 +320,7 @@ def test_closed_channel_says_so(make: Make) -> None:
 
 
 def test_base_that_is_a_file_is_an_error_for_people(tmp_path: Path) -> None:
-    """The error names the path and what to do."""
+    """A base that is a file raises with path and advice."""
     (tmp_path / "file").write_text("x")
     channel = ProcessFileChannel(tmp_path / "file")
     with pytest.raises(ChannelIOError, match=r"file cannot be used.*give a directory"):
@@ -328,6 +328,6 @@ def test_base_that_is_a_file_is_an_error_for_people(tmp_path: Path) -> None:
 
 
 def test_data_directories_cannot_be_shared(tmp_path: Path) -> None:
-    """Two processes would lock each other out: refused when the channel is made."""
+    """Data directories are refused."""
     with pytest.raises(ConfigError, match="data_directories"):
         ProcessFileChannel(tmp_path, data_directories=[tmp_path / "data"])

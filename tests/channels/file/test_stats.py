@@ -1,4 +1,4 @@
-"""What a file channel tells about itself: each number says what it is said to say."""
+"""Statistics of the file channel: each number means what it says."""
 
 import dataclasses
 import json
@@ -28,7 +28,7 @@ from tests.support.waiting import Call, eventually
 
 
 def test_a_new_channel_has_done_nothing() -> None:
-    """Zeros, its name and limits; one segment, one checkpoint written."""
+    """A new channel reports zeros, one segment and one checkpoint."""
     disk = SimFS()
     with opened_channel(disk, name="orders", capacity=50, byte_capacity=9000) as channel:
         assert channel.stats() == ChannelStats(
@@ -45,7 +45,7 @@ def test_a_new_channel_has_done_nothing() -> None:
 
 
 def test_puts_and_takes_count_when_they_are_tried_and_when_they_are_committed() -> None:
-    """Attempts at once, successes at commit; rolled back ones stay attempts; a take of nothing is one attempt."""
+    """Attempts count at once, successes at commit."""
     with opened_channel() as channel:
         assert take(channel) == []
         transaction = opened(channel)
@@ -68,7 +68,7 @@ def test_puts_and_takes_count_when_they_are_tried_and_when_they_are_committed() 
 
 
 def test_size_taken_and_fill_follow_the_events() -> None:
-    """Queued, taken, gone; both count for the fill."""
+    """Size, taken and fill follow the events."""
     with opened_channel(capacity=8) as channel:
         put(channel, *"abcd")
         transaction = opened(channel)
@@ -84,7 +84,7 @@ def test_size_taken_and_fill_follow_the_events() -> None:
 
 
 def test_bytes_are_those_of_headers_and_bodies_and_the_same_after_a_restart() -> None:
-    """As they are stored; taken ones count until their commit."""
+    """Bytes include headers and taken events, and survive a restart."""
     disk = SimFS()
     with opened_channel(disk) as channel:
         with channel.transaction() as transaction:
@@ -103,7 +103,7 @@ def test_bytes_are_those_of_headers_and_bodies_and_the_same_after_a_restart() ->
 
 
 def test_rates_are_over_the_last_minute() -> None:
-    """A hundred puts in ten seconds are ten a second, and fade."""
+    """Rates cover the last minute, and fade."""
     clock = ManualClock()
     with opened_channel(clock=clock) as channel:
         for _ in range(10):
@@ -117,7 +117,7 @@ def test_rates_are_over_the_last_minute() -> None:
 
 
 def test_ages_are_those_of_the_head_and_of_the_last_take() -> None:
-    """The age of the oldest event survives a restart: its time is on the disk."""
+    """Ages are those of the head and the last take, also after a restart."""
     disk, clock = SimFS(), ManualClock()
     channel = open_channel(disk, clock=clock)
     assert (channel.stats().oldest_event_age, channel.stats().last_take_age) == (None, None)
@@ -138,7 +138,7 @@ def test_ages_are_those_of_the_head_and_of_the_last_take() -> None:
 
 
 def test_a_clock_that_was_set_back_makes_no_negative_age() -> None:
-    """The age is zero then."""
+    """A clock set back gives an age of zero."""
     disk = SimFS()
     with opened_channel(disk, clock=ManualClock(2_000_000_000.0)) as channel:
         put(channel, "a")
@@ -148,7 +148,7 @@ def test_a_clock_that_was_set_back_makes_no_negative_age() -> None:
 
 
 def test_those_who_wait_are_counted() -> None:
-    """Threads that wait for room, until they have it or give up."""
+    """Waiting threads are counted until they end."""
     clock = ManualClock()
     with opened_channel(capacity=1, clock=clock) as channel:
         put(channel, "a")
@@ -166,7 +166,7 @@ def test_those_who_wait_are_counted() -> None:
 
 
 def test_files_are_counted_as_they_are() -> None:
-    """Segments and their bytes, free space of the fullest disk, syncs, rolls, checkpoints."""
+    """Segments, bytes, free space, syncs, rolls and checkpoints are counted."""
     disk = SimFS(capacity=500_000)
     with opened_channel(disk) as channel:
         fill(channel, 100)
@@ -186,7 +186,7 @@ def test_files_are_counted_as_they_are() -> None:
 
 
 def test_what_is_not_synced_is_told_in_bytes() -> None:
-    """Without a sync at commit; sync() brings it to zero."""
+    """Unsynced bytes are reported, and zero after sync()."""
     disk = SimFS()
     with opened_channel(disk, fsync="os") as channel:
         before = len(disk.content(segments(disk)[0]))
@@ -197,7 +197,7 @@ def test_what_is_not_synced_is_told_in_bytes() -> None:
 
 
 def test_what_was_found_at_the_opening_is_told_until_the_next() -> None:
-    """Recovered events, records read, bad checkpoints, damage and losses; and nothing of it after a clean end."""
+    """The findings of an opening are reported until the next one."""
     disk = SimFS()
     channel = open_channel(disk)
     fill(channel, 20)
@@ -215,7 +215,7 @@ def test_what_was_found_at_the_opening_is_told_until_the_next() -> None:
 
 
 def test_every_number_has_a_meaning_and_none_is_secret() -> None:
-    """Statistics are plain data: frozen, comparable, picklable, ready for JSON."""
+    """Statistics are frozen, comparable, picklable and ready for JSON."""
     with opened_channel() as channel:
         put(channel, "a")
         stats = channel.stats()
@@ -229,7 +229,7 @@ def test_every_number_has_a_meaning_and_none_is_secret() -> None:
 
 
 def test_statistics_do_not_stop_anybody_and_are_consistent() -> None:
-    """Asked all the time while others put and take: sizes within the limits, successes never above attempts."""
+    """Statistics are consistent under load."""
     with opened_channel(capacity=30) as channel:
         seen: list[ChannelStats] = []
         work = [Call(lambda: [(put(channel, "a"), take(channel)) for _ in range(200)]) for _ in range(3)]
@@ -247,7 +247,7 @@ def test_statistics_do_not_stop_anybody_and_are_consistent() -> None:
 
 @pytest.mark.usefixtures("read_back")
 def test_quarantine_and_statistics_agree() -> None:
-    """The number of segments kept aside is the number of files there."""
+    """The count of quarantined segments equals the files there."""
     disk = SimFS()
     with opened_channel(disk) as channel:
         fill(channel, 60)

@@ -1,1 +1,1 @@
-"""Log: transactions become runs of records, are appended to segments, and synced together."""
+"""Log: encode transactions as runs of records, append them to segments, and sync them in groups."""

@@ -1,6 +1,6 @@
-"""Appender: the one end of the log at which is written.
+"""Appender: the write end of the log.
 
-It has no lock of its own: the log calls it with its write lock held, since there is one end.
+It has no lock of its own: the log calls it with its write lock held.
 """
 
 from __future__ import annotations
@@ -20,23 +20,23 @@ from .run import Place, Run, encode_run
 
 _log = get_logger("loghub.channel")
 
-#: Room is laid out for so many bytes of small runs: a sync of what is written there does not have to write down how
-#: long the file is, and where it lies, which costs a disk as much as the bytes themselves.
+#: Bytes preallocated for small runs. A sync then writes no new file size or extent, which costs a disk as much as the
+#: bytes themselves.
 ROOM = 1 << 20
-#: Of a run of more bytes that is a small part.
+#: Largest run for which space is preallocated, bytes: for larger runs the saving is a small part.
 _SMALL = 64 << 10
 
 
 class Appender:
-    """The segments that are written to, or were and are not on the disk yet, and what the next one begins with.
+    """The segments being written or not yet synced, and the records that the next segment must begin with.
 
     :param segment_size: bytes after which a new segment is begun.
-    :param waits: commits wait for the disk. Then room is laid out for small runs, and what is not on the disk of a
-        segment that is given up is cut off; else it is still read.
-    :param moved: called when runs stand in another place, which is on the disk as all before them is.
-    :ivar next_sequence: of the next Put.
-    :ivar owed: acknowledged runs that stand in segments that were given up: the next one begins with them.
-    :ivar rolls: segments that were begun because the one before was full.
+    :param waits: True if commits wait for the disk. Space is then preallocated for small runs, and the unsynced end of
+        an abandoned segment is cut off. Otherwise that end is still read.
+    :param moved: called when runs were rewritten to another place and synced there, with all runs before them.
+    :ivar next_sequence: sequence number of the next Put.
+    :ivar owed: acknowledged runs in abandoned segments; the next segment begins with them.
+    :ivar rolls: segments begun because the previous one was full.
     """
 
     def __init__(
@@ -53,46 +53,46 @@ class Appender:
         self._disk, self._name, self._segments, self._space = disk, name, segments, space
         self._segment_size = segment_size
         self._waits, self._moved = waits, moved
-        self._holds = 0 if waits else HOLDS_ONCE_WRITTEN  # what each Commit says besides
-        self._writers: list[SegmentWriter] = []  # those that are FULL, and at last the one that is ACTIVE
+        self._holds = 0 if waits else HOLDS_ONCE_WRITTEN  # flag in each Commit
+        self._writers: list[SegmentWriter] = []  # the FULL ones, then the ACTIVE one
         self.next_sequence = self.next_transaction = 1
         self.owed: list[Run] = []
         self.rolls = 0
-        self._void_from = 0  # what stands from here on does not count, as the next segment will say
-        self._went_past = 0
+        self._void_from = 0  # pointer: the next segment voids everything from here on
+        self._newest_transaction = 0
         self._closed = False
-        # Of what was written last: its transaction, and where it begins.
+        # Transaction, segment and start offset of the last write.
         self._mark: tuple[int, SegmentWriter, int] | None = None
-        self._piecemeal = False  # the disk takes only parts: the next segment is begun with its first run in it
+        self._piecemeal = False  # True after a partial write: the next segment is created with its first run in it
 
     @property
     def active(self) -> SegmentWriter | None:
-        """Where is written; None if a new segment has to be begun."""
+        """Return the segment being written; None if a new one has to be begun."""
         last = self._writers[-1] if self._writers else None
         return last if last is not None and last.state is ACTIVE else None
 
     @property
     def unsynced(self) -> list[SegmentWriter]:
-        """Every segment that holds something that is not known to be on the disk, and may still come there."""
+        """Return every segment with unsynced records that can still be synced."""
         return [writer for writer in self._writers if writer.synced < writer.size]
 
     @property
     def unsynced_bytes(self) -> int:
-        """Bytes written and not known to be on the disk."""
+        """Return the number of bytes written and not known to be on the disk."""
         return sum(writer.size - writer.synced for writer in self._writers) + sum(run.size for run in self.owed)
 
     def resume(self, next_sequence: int, next_transaction: int) -> None:
-        """Go on behind what was found."""
+        """Continue after the recovered records."""
         self.next_sequence, self.next_transaction = next_sequence, next_transaction
-        self._went_past = next_transaction - 1
+        self._newest_transaction = next_transaction - 1
 
     def owe(self, run: Run) -> None:
-        """Let the next segment begin with a transaction of the channel's own, which has its numbers."""
+        """Begin the next segment with a transaction of the channel itself, whose numbers are already set."""
         self.owed.append(run)
         self.next_transaction = run.transaction + 1
 
-    def goes_on(self, size: int) -> bool:
-        """Whether a run of this size goes to the one segment that there is, and nothing has failed before it."""
+    def fits_current(self, size: int) -> bool:
+        """True if a run of ``size`` bytes fits into the only open segment, and no write or sync has failed before."""
         writers = self._writers
         if len(writers) != 1 or self.owed:
             return False
@@ -100,11 +100,11 @@ class Appender:
         return not writer.failed and writer.state is ACTIVE and writer.size + size <= self._segment_size
 
     def is_new_due(self, size: int) -> bool:
-        """Whether a run of this size goes to a new segment."""
+        """True if a run of ``size`` bytes needs a new segment."""
         return self._fitting(size) is None
 
     def _fitting(self, size: int) -> SegmentWriter | None:
-        """Where a run of this size goes; None if to a new segment."""
+        """Return the segment for a run of ``size`` bytes; None if it needs a new one."""
         writer = self._writers[-1] if self._writers else None
         if writer is None or writer.state is not ACTIVE:
             return None
@@ -115,11 +115,11 @@ class Appender:
     def write(self, run: Run, synced: int) -> bool:
         """Write a transaction.
 
-        :param synced: the newest transaction that is known to be on the disk.
-        :returns: False if the disk took only a part, which is cut off again: the next try begins a segment.
-        :raises InvalidArgumentError: it is too large for any segment.
-        :raises DiskFullError: too little space for puts.
-        :raises ChannelIOError: it could not be written.
+        :param synced: the newest transaction known to be on the disk.
+        :returns: False if the disk accepted only a part, which is cut off again. The next try begins a segment.
+        :raises InvalidArgumentError: the transaction is too large for any segment.
+        :raises DiskFullError: too little free space for puts.
+        :raises ChannelIOError: the transaction could not be written.
         """
         size, essential = run.size, not run.puts
         if self._closed or FIRST_RECORD + size > MOST_OFFSET:
@@ -150,12 +150,12 @@ class Appender:
             raise ChannelClosedError(self._name, "it was closed: nothing more can be put or taken")
         if FIRST_RECORD + size > MOST_OFFSET:
             raise InvalidArgumentError(
-                f"channel {self._name}: a transaction of {size} bytes; at most {MOST_OFFSET - FIRST_RECORD} fit into a "
-                "segment: put less in one transaction"
+                f"channel {self._name}: a transaction of {size} bytes is too large for a segment, at most "
+                f"{MOST_OFFSET - FIRST_RECORD} bytes: put less in one transaction"
             )
 
     def _write_to(self, writer: SegmentWriter, run: Run, synced: int, *, essential: bool) -> None:
-        """Give a run its numbers, and its place unless only a part of it could be written."""
+        """Number a run and write it; set its place unless only a part was written."""
         run.transaction, run.first = self.next_transaction, self.next_sequence
         self._mark = run.transaction, writer, writer.size
         self.next_transaction += 1
@@ -170,7 +170,7 @@ class Appender:
                 self._retire(writer, run)
 
     def _lay_out(self, writer: SegmentWriter, size: int) -> None:
-        """Make room for more runs of this size, if that is worth it, and the disk has plenty."""
+        """Preallocate space for more runs of this size, if that pays and the disk has plenty."""
         end = min(writer.size + ROOM, self._segment_size)
         wanted = end - writer.size
         if size > _SMALL or wanted < size:
@@ -179,11 +179,11 @@ class Appender:
             if self._space.has(wanted):
                 writer.lay_out(end)
                 self._space.used(wanted)
-        except OSError:  # what was to be written is
+        except OSError:  # only the preallocation failed; the run is written
             writer.trim()
 
     def _append_owed(self, writer: SegmentWriter, run: Run, synced: int) -> Place:
-        """Write a run that has its numbers to a segment that has no name yet."""
+        """Write a run that is already numbered to a segment that has no name yet."""
         data, place = encode_run(run, writer.segment, synced | self._holds, writer.size)
         self._append(writer, data, essential=True)
         return place
@@ -200,12 +200,12 @@ class Appender:
         return done
 
     def undo(self, run: Run) -> None:
-        """Cut off a run that was written, or a part of it, by a call that raised."""
+        """Cut off a run, or a part of it, that was written by a call that raised."""
         if self._mark is None or self._mark[0] != run.transaction:
             return
         _, writer, size = self._mark
         if writer.state is not ACTIVE:
-            return  # it was given up, with what does not count of it
+            return  # abandoned: its end is void already
         try:
             writer.cut(size)
             self.next_sequence = run.first
@@ -215,7 +215,7 @@ class Appender:
             self._retire(writer, run)
 
     def _retire(self, writer: SegmentWriter, run: Run) -> None:
-        """Nothing goes behind a run, or a part of one, that stands, or stood, at the end and does not count."""
+        """Append nothing more to a segment that ends, or ended, with a void run."""
         if writer.broken:
             self.next_sequence = max(self.next_sequence, run.last + 1)
         if writer.state is ACTIVE:
@@ -223,19 +223,19 @@ class Appender:
             writer.move(SegmentState.FULL)
 
     def _void(self, writer: SegmentWriter, size: int) -> None:
-        """What stands behind ``size`` does not count; nor what stands in later segments that were begun before now."""
+        """Void the records after ``size``, and those in all later segments begun so far."""
         place = pointer_to(writer.segment.number, size)
         self._void_from = min(self._void_from or place, place)
 
     def begin(self, synced: int, *, essential: bool, carried: Run | None = None) -> SegmentWriter:
-        """Begin a segment; it appears, together with the runs that are owed, on the disk, or not at all.
+        """Begin a segment. It appears on the disk together with the owed runs, or not at all.
 
-        :param carried: a run that appears with it.
-        :param essential: not for puts: if need be the reserve is given up for it.
-        :raises OSError: it could not be begun; the one before, if any, is still there.
+        :param carried: a run to include in it; None for none.
+        :param essential: True if not for puts: the disk reserve may be released for it.
+        :raises OSError: it could not be begun; the previous one, if any, remains.
         """
         first = self.owed[0].first if self.owed else self.next_sequence
-        segment = self._segments.new(first, max(self._went_past, synced), self._void_from)
+        segment = self._segments.new(first, max(self._newest_transaction, synced), self._void_from)
         writer = SegmentWriter(self._disk, segment)
         essential = essential or bool(self.owed)
         try:
@@ -251,7 +251,7 @@ class Appender:
             self.active.trim()
             self.active.move(SegmentState.FULL)
             self.rolls += 1
-        self._segments.add(segment)  # a writer whose segment is not known would make events that cannot be read
+        self._segments.add(segment)  # before the writer: events of an unregistered segment cannot be read
         self._writers.append(writer)
         self.owed, self._void_from, self._piecemeal = [], 0, False
         if owed:
@@ -259,46 +259,48 @@ class Appender:
         return writer
 
     def _abandon(self, writer: SegmentWriter) -> None:
-        """A segment could not be begun; should it appear all the same, after a crash, the next one voids it."""
+        """Remove a segment that could not be begun. Should it appear after a crash, the next one voids it."""
         if self._void_from == 0:
             self._void(writer, 0)
-        writer.move(SegmentState.GIVEN_UP)
-        if writer.named:  # it is deleted with others, before the next one, which says that it does not count
+        writer.move(SegmentState.ABANDONED)
+        if writer.named:  # registered, so that it is deleted before the next segment, which voids it
             self._segments.add(writer.segment)
         try:
             writer.remove()
         except OSError as error:
-            _log.warning("channel %s: %s could not be begun, nor removed: %s", self._name, writer.segment.path, error)
+            _log.warning(
+                "channel %s: segment %s could neither be begun nor removed: %s", self._name, writer.segment.path, error
+            )
 
     def settle(self) -> None:
-        """Let go of those that are full and on the disk."""
+        """Release the segments that are full and synced."""
         for writer in self._writers:
             if writer.state is SegmentState.FULL and writer.synced >= writer.size:
                 writer.move(SegmentState.DONE)
         self._writers = [writer for writer in self._writers if not writer.ended]
 
     def give_up(self) -> None:
-        """A sync has failed, or may have: neither append to what is not on the disk, nor sync it, ever again."""
+        """Abandon all unsynced segments after a failed sync: neither append to them nor sync them again."""
         self.settle()
         writers, self._writers = self._writers, []
         for writer in writers:
             self._void(writer, writer.synced)
             if self._waits:
                 writer.forget()
-            writer.move(SegmentState.GIVEN_UP)
-        self._went_past = self.next_transaction - 1
+            writer.move(SegmentState.ABANDONED)
+        self._newest_transaction = self.next_transaction - 1
 
     def refuse(self) -> None:
-        """Write no more transactions."""
+        """Refuse further transactions."""
         self._closed = True
 
     def trim(self) -> None:
-        """Give up the room behind what is written."""
+        """Release the preallocated space."""
         for writer in self._writers:
             writer.trim()
 
     def close(self) -> None:
-        """Give all files back."""
+        """Close all files."""
         self.settle()
         writers, self._writers = self._writers, []
         for writer in writers:
@@ -306,19 +308,19 @@ class Appender:
 
 
 def io_error(name: str, what: str, error: BaseException) -> ChannelIOError:
-    """What to tell the one whose commit failed."""
+    """Build the error of a commit that could not be written."""
     number = getattr(error, "errno", None) or errno.EIO
-    message = f"{what}: {error}. Nothing of it is stored; look at the disk, then try again"
+    message = f"{what}: {error}. Nothing of it is stored. Check the disk, then try again"
     return ChannelIOError(name, message, number)
 
 
 def start_error(name: str, error: OSError) -> ChannelIOError:
-    """What to tell the one whose channel does not open, since its log cannot go on."""
-    advice = "free some space on its disk" if is_full(error) else "look at its disk"
-    message = f"a segment cannot be begun: {error}. What it holds is not touched; {advice}, then open it again"
+    """Build the error of an opening whose log cannot be continued."""
+    advice = "free some space on its disk" if is_full(error) else "check its disk"
+    message = f"a segment cannot be begun: {error}. The channel's events are unchanged: {advice}, then open it again"
     return ChannelIOError(name, message, error.errno or errno.EIO)
 
 
 def is_full(error: OSError) -> bool:
-    """True if the disk, or the user's part of it, is full."""
+    """True if the disk or the user's quota is full."""
     return error.errno in (errno.ENOSPC, errno.EDQUOT)

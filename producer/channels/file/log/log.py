@@ -1,20 +1,20 @@
-"""Log: transactions go to the end of the newest segment, and to the disk in groups.
+"""Log: append transactions to the newest segment, and sync them in groups.
 
-``_writing`` orders what is written: whoever holds it may write a run of records, begin a segment, replace one whose
-sync failed; it is held during that I/O, because there is one end to write at. ``_state`` guards what is known: which
-runs are on the disk, which segments exist, and the channel's queue; no I/O happens under it. It may be taken with
-``_writing`` held, never the other way round.
+``_writing`` orders the writes. Its holder may write a run of records, begin a segment, or replace one whose sync
+failed. It is held during that I/O, because the log has one end. ``_state`` guards which runs are on the disk, which
+segments exist, and the channel's queue. No I/O happens under it. It may be taken with ``_writing`` held, never the
+other way round.
 
-A *run* is what one transaction writes, in one piece. Runs are numbered as they are written. Whoever commits waits until
-his run is on the disk; the first to wait syncs for all that were written by then (group commit), and their outcomes are
-published in the order of the log.
+A *run* is the records of one transaction, written in one piece. Runs are numbered as they are written. A committing
+thread waits until its run is on the disk. The first one to wait syncs for all runs written by then (group commit), and
+their outcomes are published in log order.
 
-A sync that fails gives its segments up: the kernel may have dropped what it could not write, and would not say so
-twice. What is not known to be on the disk of them is written to a new segment, which
-says of the old ones that it does not count there. If that fails too, those who wait for it are told, and what nobody
-waits for, since its commit has returned, is *owed*: no other run is written before it.
+A failed sync abandons its segments: the kernel may have dropped the pages that it could not write, and reports that
+only once. Records not known to be on the disk are written to a new segment, which voids them in the old ones. If that
+fails too, threads that still wait get the error. Runs whose commit has already returned are *owed*: no other run is
+written before them.
 
-The file is long because whatever the two locks order and guard stands in one place.
+The file is long because everything that the two locks order and guard is in one place.
 """
 
 from __future__ import annotations
@@ -38,15 +38,15 @@ from .run import Mark, Place, Position, Run, decode_runs
 
 _log = get_logger("loghub.channel")
 
-#: With an interval, what is written and not yet synced is kept in memory up to this, bytes; then it is synced early.
+#: With a sync interval, unsynced records are kept in memory up to this many bytes, then synced early.
 MAX_UNSYNCED = 16 << 20
 
 
 @dataclass(frozen=True, slots=True)
 class _Goal:
-    """What a sync brings to the disk: everything up to this run, transaction and sequence number.
+    """The end of the log when a sync began: the newest run, transaction and sequence number that it covers.
 
-    :ivar writers: what it syncs, and up to which size.
+    :ivar writers: the segments to sync, each with its size in bytes.
     """
 
     run: int
@@ -56,18 +56,17 @@ class _Goal:
 
 
 class Log:
-    """One channel's transactions, in the order in which they were committed.
+    """One channel's transactions, in commit order.
 
-    :param waits: commits return when they are on the disk; otherwise once written.
-    :param keeps: what is not synced is kept in memory, to be written again should a sync fail; otherwise it is read
+    :param waits: True if commits return once synced; otherwise they return once written.
+    :param keeps: True to keep unsynced records in memory, for rewriting after a failed sync; otherwise they are read
         back.
-    :param publish: called with each run, in order, once it holds, under ``_state``.
-    :param published: called after that, without a lock of the queue: whoever waits for it is to look again.
-    :param repoint: called with new pointers of published events, when they had to be written again; under
-        ``_state``.
-    :param lock: ``_state``, which the channel's queue shares.
-    :ivar syncs: calls that wait for the disk.
-    :ivar poisoned: segments given up because a sync of them failed.
+    :param publish: called under ``_state`` with each run, in order, once it is durable enough.
+    :param published: called afterwards without locks, to wake the threads that wait for events or room.
+    :param repoint: called under ``_state`` with new pointers of published events that were rewritten.
+    :param lock: ``_state``, shared with the channel's queue.
+    :ivar syncs: number of fsync calls.
+    :ivar poisoned: segments abandoned because a sync failed.
     """
 
     def __init__(
@@ -96,7 +95,7 @@ class Log:
         self._last_run = 0
         self._unsynced: deque[Run] = deque()
         self._unsynced_bytes = 0
-        #: About how many bytes were written since a sync began.
+        #: Bytes written since the last sync began, approximately.
         self.behind = 0
         # Guards: _pending, _synced_*, _fail*, _leader, and the queue that publish changes.
         self._state = lock
@@ -105,59 +104,59 @@ class Log:
         self.synced_transaction = 0
         self.synced_sequence = -1
         self._failures = 0
-        self._failure: ChannelIOError | None = None  # the last of them
-        self._leader: int | None = None  # the thread that syncs now
-        self._room = WaitingRoom(clock, LOOK_AGAIN)  # of the threads for which it does
+        self._failure: ChannelIOError | None = None  # the last one
+        self._leader: int | None = None  # the thread that is syncing, if any
+        self._room = WaitingRoom(clock, LOOK_AGAIN)  # of the threads that wait for it
         self._clock = clock
 
     def resume(self, segments: Iterable[Segment], *, next_sequence: int, next_transaction: int) -> None:
-        """Go on behind what was found; nothing is ever appended to a segment of another time."""
+        """Continue after the recovered records. Segments of an earlier opening are never appended to."""
         self._segments.resume(segments)
         self._end.resume(next_sequence, next_transaction)
         self.synced_transaction, self.synced_sequence = next_transaction - 1, next_sequence - 1
 
     @property
     def next_sequence(self) -> int:
-        """What the next event will be numbered."""
+        """Return the sequence number of the next event."""
         return self._end.next_sequence
 
     @property
     def next_transaction(self) -> int:
-        """What the next transaction will be numbered."""
+        """Return the id of the next transaction."""
         return self._end.next_transaction
 
     @property
     def rolls(self) -> int:
-        """Segments begun because the one before was full."""
+        """Return the number of segments begun because the previous one was full."""
         return self._end.rolls
 
-    def open_first(self, what_lives: Run | None = None) -> None:
-        """Begin a segment, so that an unwritable directory is found when the channel is opened.
+    def open_first(self, live_run: Run | None = None) -> None:
+        """Begin a segment, so that an unwritable directory is detected when the channel is opened.
 
-        On a full disk the first commit of one that exists begins it: what it holds can be read before there is space.
+        On a full disk an existing channel still opens for reading; its first commit begins the segment.
 
-        :param what_lives: the transaction that a segment has to begin with; None for none.
-        :raises ChannelIOError: it cannot be written.
+        :param live_run: the transaction that the segment must begin with; None for none.
+        :raises ChannelIOError: the segment cannot be written.
         """
         with self._writing:
-            if what_lives is not None:
-                self._end.owe(what_lives)
+            if live_run is not None:
+                self._end.owe(live_run)
             try:
                 self._end.begin(self.synced_transaction, essential=True)
             except OSError as error:
-                if not is_full(error) or not self._segments.all():  # nothing is there to be read
+                if not is_full(error) or not self._segments.all():  # no events to read
                     raise start_error(self._name, error) from error
                 _log.warning(
-                    "channel %s: the disk is full: it can be read, but nothing can be put or acknowledged before some "
-                    "space is free: %s",
+                    "channel %s: the disk is full: events can be read, but not put or acknowledged, until space is "
+                    "freed: %s",
                     *(self._name, error),
                 )
 
     def commit(self, run: Run) -> None:
-        """Bring a transaction into the log, and to the disk if the policy is to wait for that.
+        """Write a transaction to the log, and wait for the disk if the policy says so.
 
-        :raises DiskFullError: too little space for puts.
-        :raises ChannelIOError: it could not be written, or not be synced; then it did not happen.
+        :raises DiskFullError: too little free space for puts.
+        :raises ChannelIOError: it could not be written or synced; it did not happen.
         """
         while not self._write_in_order(run):
             self.sync()
@@ -171,16 +170,16 @@ class Log:
             raise run.error
 
     def _sync_early(self) -> None:
-        """Keep no more than a little in memory. If that fails the next commit is told: this one has happened."""
+        """Bound the unsynced bytes in memory. A failure is logged only: this commit has already happened."""
         try:
             self.sync()
         except ChannelIOError as error:
             _log.error("channel %s: %s", self._name, error)
 
     def _write_in_order(self, run: Run) -> bool:
-        """Write a run; False if the segments before have to be synced first."""
+        """Write a run; False if earlier segments must be synced first."""
         with self._writing:
-            if not self._end.goes_on(run.size) and self._must_sync_before(run.size):
+            if not self._end.fits_current(run.size) and self._must_sync_before(run.size):
                 return False
             try:
                 return self._write(run)
@@ -190,13 +189,15 @@ class Log:
                 raise
 
     def _must_sync_before(self, size: int) -> bool:
-        """Who does not wait for the disk may lose the end of the log, but nothing in its middle: so no segment is begun
-        while an earlier one is not on the disk, and nothing is written before what is owed.
+        """True if earlier segments must be synced before ``size`` more bytes are written.
+
+        A crash may lose the end of an unsynced log, but nothing in its middle. So no segment is begun while an earlier
+        one is unsynced, and owed runs are written first.
         """
         end = self._end
         unsynced = end.unsynced
         for writer in unsynced:
-            if writer.failed:  # the kernel would not say so again
+            if writer.failed:  # the kernel reports a failure only once
                 return True
         return not self._waits and bool(unsynced) and end.is_new_due(size)
 
@@ -212,9 +213,10 @@ class Log:
         return True
 
     def sync(self, timeout: float | None = None) -> bool:
-        """Wait until all that was written before is on the disk, or has failed; False if the time is over.
+        """Wait until everything written before is on the disk or has failed.
 
-        :raises ChannelIOError: what was committed before could not be synced.
+        :returns: False if the timeout passed first.
+        :raises ChannelIOError: earlier commits could not be synced.
         """
         with self._writing:
             number = self._last_run
@@ -228,14 +230,14 @@ class Log:
         return done
 
     def _wait_synced(self, number: int, deadline: Deadline = NO_DEADLINE, failures: int | None = None) -> bool:
-        """Return when run ``number`` is on the disk, or has failed; the first to come syncs for all.
+        """Wait until run ``number`` is on the disk or has failed. The first waiting thread syncs for all.
 
-        :param failures: return also once there were more failures than so many.
+        :param failures: return also once the log has counted more failures than this; None to ignore them.
         """
         return self._room.wait_until(lambda: self._is_settled(number, failures), deadline)
 
     def _is_settled(self, number: int, failures: int | None) -> bool:
-        """True if there is nothing to wait for any more. Syncs itself if no other thread does."""
+        """True if there is nothing left to wait for. Syncs itself if no other thread is syncing."""
         me = threading.get_ident()
         while True:
             try:
@@ -269,9 +271,9 @@ class Log:
         return _Goal(self._last_run, self.next_transaction - 1, self.next_sequence - 1, writers)
 
     def _bring_to_disk(self, goal: _Goal) -> OSError | None:
-        """Sync; why it failed. No lock is held: others write meanwhile."""
+        """Sync; return the error, or None. No lock is held, so other threads can write meanwhile."""
         for writer, _ in goal.writers:
-            if writer.failed:  # the kernel would not say so again
+            if writer.failed:  # the kernel reports a failure only once
                 return OSError(errno.EIO, "a sync failed before")
             try:
                 self.syncs += 1
@@ -289,7 +291,7 @@ class Log:
         self._end.settle()
 
     def _reached(self, goal: _Goal) -> None:
-        """Everything up to there is on the disk."""
+        """Record and publish that everything up to ``goal`` is on the disk."""
         self._publish_through(goal.run)
         with self._state:
             self._synced_run = max(self._synced_run, goal.run)
@@ -311,9 +313,10 @@ class Log:
             self._pending.popleft()
 
     def _replace_segments(self, error: OSError | None) -> bool:
-        """Write what is not known to be on the disk to a new segment; whether that is on the disk now.
+        """Write all records not known to be on the disk to a new segment.
 
-        :param error: why the old ones are given up; None if they were before.
+        :param error: why the old segments are abandoned; None if they already were.
+        :returns: True if the new segment is on the disk.
         """
         unsynced = self._end.unsynced
         try:
@@ -325,7 +328,7 @@ class Log:
         if error is not None:
             self.poisoned += len(unsynced)
             _log.error(
-                "channel %s: the disk could not sync: %s; a new segment is begun, and %d transactions written again",
+                "channel %s: a sync failed: %s. %d transactions are written again to a new segment",
                 self._name,
                 error,
                 len(self._end.owed),
@@ -333,15 +336,15 @@ class Log:
         try:
             self.syncs += 1
             self._end.begin(self.synced_transaction, essential=True)
-        except Exception as second:  # noqa: BLE001  # a key provider's own error: these runs are not on the disk
+        except Exception as second:  # noqa: BLE001  # also a key provider's own error: these runs are not on the disk
             self._fail(second)
             return False
         return True
 
     def _read_back(self, writers: Sequence[SegmentWriter]) -> list[Run]:
-        """The runs of these segments that are not known to be on the disk, as they are in the cache.
+        """Return the unsynced runs of these segments, read from the page cache.
 
-        :raises OSError: they cannot be read; perhaps the next time.
+        :raises OSError: they cannot be read; a later call may succeed.
         """
         runs: list[Run] = []
         for writer in writers:
@@ -350,15 +353,15 @@ class Log:
                 runs += decode_runs(data, writer.segment, writer.synced)
             except ValueError as error:
                 _log.error(
-                    "channel %s: the cache is damaged: %s; of the events there those are lost that are not taken "
-                    "before the channel is closed",
+                    "channel %s: unsynced records in the page cache are damaged: %s. Their events are lost unless they "
+                    "are taken before the channel closes",
                     self._name,
                     error,
                 )
         return runs
 
     def _moved(self, moved: Sequence[tuple[Run, Place]]) -> None:
-        """Runs stand in another place; they are on the disk, and so is all that was written before."""
+        """Repoint runs that were rewritten. They are on the disk, with everything written before them."""
         goal = _Goal(self._last_run, self.next_transaction - 1, self.next_sequence - 1)
         with self._state:
             pointers: dict[int, int] = {}
@@ -371,9 +374,9 @@ class Log:
         self._unsynced_bytes = 0
 
     def _fail(self, error: BaseException) -> None:
-        """What is owed could not be written to a new segment either."""
+        """Record that the owed runs could not be written to a new segment either."""
         failure = self._failure_of(error)
-        if self._waits:  # they are told; nobody has seen what they wrote
+        if self._waits:  # their commits raise; no other thread has seen these events
             for run in self._end.owed:
                 run.error = failure
             self._end.owed = []
@@ -386,32 +389,32 @@ class Log:
 
     def _failure_of(self, error: BaseException) -> ChannelIOError:
         then = (
-            "Nothing of it counts; only if the power fails before another commit succeeds, it may be found on the disk "
-            "all the same. Look at the disk, then try again"
+            "It is not committed, but may still appear if the power fails before another commit succeeds. Check the "
+            "disk, then try again"
             if self._waits
-            else "It is in the channel, and is tried again with the next commit or sync. Look at the disk"
+            else "It stays in the channel, and the next commit or sync writes it again. Check the disk"
         )
         number = getattr(error, "errno", None) or errno.EIO
-        message = f"what was committed could not be brought to the disk: {error}. {then}"
+        message = f"a commit could not be synced to the disk: {error}. {then}"
         return ChannelIOError(self._name, message, number)
 
     def mark(self) -> Mark:
-        """A moment up to which everything is published; for a look at the queue that comes after this call.
+        """Return a log position up to which everything is published, for a snapshot of the queue taken afterwards.
 
         :raises OSError: a segment has to be begun, and cannot be.
-        :raises ChannelIOError: what comes before it cannot be synced.
+        :raises ChannelIOError: records before it cannot be synced.
         """
         while (mark := self._mark()) is None:
             self.sync()
         return mark
 
     def _mark(self) -> Mark | None:
-        """None if the segments before have to be synced first."""
+        """Return the mark; None if earlier segments must be synced first."""
         with self._writing:
             if self._must_sync_before(0):
                 return None
             active = self._end.active or self._end.begin(self.synced_transaction, essential=True)
-            try:  # others may publish it at this moment: an earlier position is as good
+            try:  # another thread may publish it now: an earlier position is as good
                 run = self._pending[0]
             except IndexError:
                 run = None
@@ -422,28 +425,28 @@ class Log:
 
     @property
     def unsynced_bytes(self) -> int:
-        """Bytes written and not known to be on the disk."""
+        """Return the number of bytes written and not known to be on the disk."""
         with self._writing:
             return self._end.unsynced_bytes
 
     def refuse(self) -> None:
-        """Write no more transactions."""
+        """Refuse further transactions."""
         with self._writing:
             self._end.refuse()
 
     def trim(self) -> None:
-        """Give up the room behind what is written; only for the process that writes."""
+        """Release the preallocated space; only in the process that writes."""
         with self._writing:
             self._end.trim()
 
     def close(self) -> None:
-        """Give all files back; the caller has synced, or does not want to."""
+        """Close all files without syncing."""
         with self._writing:
             self._end.close()
         self._segments.close()
 
     def close_in_child(self) -> None:
-        """As :meth:`close`, in a forked child, where a thread of the parent may hold any lock: they are made anew."""
+        """Close all files in a forked child, with new locks: a thread of the parent may hold the old ones."""
         self._writing, self._state = OwnedLock(), OwnedLock()
         self._end.close()
         self._segments.close_in_child()

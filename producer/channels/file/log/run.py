@@ -1,4 +1,4 @@
-"""Run: what one transaction writes into the log, in one piece, and places in the log."""
+"""Run: the records that one transaction writes in one piece, and places in the log."""
 
 from __future__ import annotations
 
@@ -26,17 +26,17 @@ from ..store.pointers import pointer_to
 from ..store.segment import Damage, Segment, opened, scan
 from ..store.speed import encode_records
 
-#: As plain numbers, which are packed more quickly.
+#: Plain numbers pack faster than enum members.
 _TAKE, _LIVE, _COMMIT = Kind.TAKE.value, Kind.LIVE.value, Kind.COMMIT.value
 
 
 class Place(NamedTuple):
-    """Where a run stands.
+    """Location of a run in the log.
 
-    :ivar segment: the segment's number.
-    :ivar start: where it begins there.
-    :ivar offsets: where its Puts stand.
-    :ivar lengths: the bytes of their payloads there.
+    :ivar segment: number of the segment.
+    :ivar start: offset of the run in it.
+    :ivar offsets: offsets of its Puts.
+    :ivar lengths: payload sizes of its Puts there, bytes.
     """
 
     segment: int
@@ -46,18 +46,18 @@ class Place(NamedTuple):
 
 
 class Run:
-    """What one transaction writes: Puts, a Take, or a Live, and a Commit.
+    """Records of one transaction: Puts, a Take, or a Live, and a Commit.
 
     :ivar puts: payloads of its Puts.
     :ivar takes: sequence numbers that it takes.
-    :ivar live: what it says of events of before; not of a user's transaction.
-    :ivar number: its place among all runs; 0 as long as it is not written.
+    :ivar live: the list of live events; only in the channel's own transactions.
+    :ivar number: position among all runs; 0 until it is written.
     :ivar first: sequence number of its first Put.
-    :ivar place: where it stands; None as long as it is not written.
-    :ivar error: why it could not be brought to the disk.
-    :ivar claim: the room of its Puts, until they are in the queue.
-    :ivar records: how many there are before its Commit.
-    :ivar size: about how many bytes it takes in a segment.
+    :ivar place: its location; None until it is written.
+    :ivar error: why it could not be synced; None if it was.
+    :ivar claim: the capacity reserved for its Puts, until they are in the queue.
+    :ivar records: number of records before its Commit.
+    :ivar size: its approximate size in a segment, bytes.
     """
 
     __slots__ = (
@@ -99,11 +99,11 @@ class Run:
 
     @property
     def last(self) -> int:
-        """Sequence number of its last Put; one below the first if it has none."""
+        """Return the sequence number of its last Put; one below the first if it has none."""
         return self.first + len(self.puts) - 1
 
     def pointers(self) -> Mapping[int, int]:
-        """Where each of its events stands, by sequence number."""
+        """Return the pointer of each of its events, by sequence number."""
         place = self.place
         if place is None:
             return {}
@@ -111,10 +111,10 @@ class Run:
 
 
 def encode_run(run: Run, segment: Segment, synced: int, start: int) -> tuple[bytes, Place]:
-    """The run's records for this segment, and where they will stand in it.
+    """Encode a run's records for a segment; return the bytes and their location.
 
-    :param synced: the newest transaction that is known to be on the disk.
-    :param start: where the segment ends now.
+    :param synced: the newest transaction known to be on the disk.
+    :param start: the current end of the segment, an offset.
     """
     cipher, transaction, puts, first, last = segment.cipher, run.transaction, run.puts, run.first, run.last
     others = [(_TAKE, pack(f"<{len(run.takes)}Q", *run.takes))] if run.takes else []
@@ -129,16 +129,16 @@ def encode_run(run: Run, segment: Segment, synced: int, start: int) -> tuple[byt
 
 
 def decode_runs(data: bytes, segment: Segment, start: int) -> list[Run]:
-    """The runs that stand in a segment from ``start`` on.
+    """Decode the runs of a segment from offset ``start`` on.
 
-    :raises ValueError: what stands there does not check out.
+    :raises ValueError: a record is invalid.
     """
     runs: list[Run] = []
     puts, takes, live = list[bytes](), tuple[int, ...](), None
     for item in scan(data, segment.header, start):
         payload = None if isinstance(item, Damage) else opened(segment, data, item)
         if isinstance(item, Damage) or payload is None:
-            raise ValueError(f"{segment.path}, from {start} on, does not read as it was written")
+            raise ValueError(f"{segment.path} has an invalid record at or after offset {start}")
         if item.kind == Kind.PUT:
             puts.append(payload)
         elif item.kind == Kind.TAKE:
@@ -154,14 +154,14 @@ def decode_runs(data: bytes, segment: Segment, start: int) -> list[Run]:
 
 @dataclass(frozen=True, slots=True)
 class Position:
-    """A place between two runs: what is before it is in the queue, or gone."""
+    """A place between two runs: all runs before it are in the queue, or gone."""
 
     segment: int
     offset: int
 
     @property
     def pointer(self) -> int:
-        """As one number."""
+        """Return the position as one number."""
         return pointer_to(self.segment, self.offset)
 
 
@@ -169,9 +169,9 @@ class Position:
 class Mark:
     """A moment of the log.
 
-    :ivar position: where it ended.
-    :ivar transaction: the last one before.
-    :ivar sequence: of the first event behind.
+    :ivar position: the end of the log.
+    :ivar transaction: the last transaction before it.
+    :ivar sequence: sequence number of the first event after it.
     """
 
     position: Position

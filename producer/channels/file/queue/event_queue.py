@@ -1,6 +1,6 @@
-"""EventQueue: which events are in the channel, in order, as pointers into the log; their bodies stay on the disk.
+"""EventQueue: the events of a channel, in order, as pointers into the log; their bodies stay on the disk.
 
-Columns of numbers, 28 bytes an event. It has no lock of its own: the channel guards it.
+It uses columns of numbers, 28 bytes an event. It has no lock of its own: the channel's lock guards it.
 """
 
 from __future__ import annotations
@@ -15,12 +15,12 @@ from ..store.pointers import OFFSET_BITS, Entry
 
 _LENGTH = attrgetter("length")
 
-#: Taken events are cut off the columns when they are this many, and the greater part.
+#: Taken events are cut off the columns when they are at least this many, and at least half of all.
 _CUT = 4096
 
 
 class Columns:
-    """Entries, by column; ``array`` keeps each number in 8 or 4 bytes."""
+    """Entries of the queue, by column; ``array`` stores each number in 8 or 4 bytes."""
 
     __slots__ = ("lengths", "pointers", "sequences", "times")
 
@@ -34,7 +34,7 @@ class Columns:
         return len(self.sequences)
 
     def append(self, entry: Entry) -> None:
-        """Add one."""
+        """Add one entry."""
         self.sequences.append(entry.sequence)
         self.pointers.append(entry.pointer)
         self.lengths.append(entry.length)
@@ -43,7 +43,7 @@ class Columns:
     def extend(
         self, sequences: Iterable[int], pointers: Iterable[int], lengths: Iterable[int], times: Iterable[float]
     ) -> None:
-        """Add many; all or none, if an interrupt comes."""
+        """Add many entries; all or none, if interrupted."""
         count = len(self)
         try:
             self.sequences.extend(sequences)
@@ -55,19 +55,19 @@ class Columns:
             raise
 
     def entries(self, start: int, stop: int) -> list[Entry]:
-        """Those at positions ``start`` to ``stop``."""
+        """Return the entries at positions ``start`` to ``stop``."""
         if stop - start == 1 and start < len(self.times):
             return [Entry(self.sequences[start], self.pointers[start], self.lengths[start], self.times[start])]
         columns = (self.sequences, self.pointers, self.lengths, self.times)
         return list(map(Entry._make, zip(*[column[start:stop] for column in columns], strict=True)))
 
     def segments(self) -> set[int]:
-        """The numbers of the segments in which these events stand."""
+        """Return the numbers of the segments that hold these events."""
         high = array("I", self.pointers.tobytes())[1 if sys.byteorder == "little" else 0 :: 2]
         return set(high)
 
     def ranges(self) -> list[tuple[int, int]]:
-        """The sequence numbers, first and last of each row of consecutive ones."""
+        """Return the ranges of consecutive sequence numbers, as first and last."""
         numbers, ranges, start = self.sequences, [], 0
         while start < len(numbers):
             stop = bisect_right(range(start, len(numbers)), 0, key=lambda at: numbers[at] - numbers[start] - at + start)
@@ -81,7 +81,7 @@ class Columns:
             del column[count:]
 
     def after(self, start: int) -> Columns:
-        """A copy of those from ``start`` on."""
+        """Return a copy of the entries from position ``start`` on."""
         copy = Columns()
         copy.sequences, copy.pointers = self.sequences[start:], self.pointers[start:]
         copy.lengths, copy.times = self.lengths[start:], self.times[start:]
@@ -89,7 +89,7 @@ class Columns:
 
 
 class EventQueue:
-    """The events of one channel, by sequence number: those that wait, and those that are taken.
+    """Events of one channel, by sequence number: queued ones and taken ones.
 
     :ivar taken: events in open transactions, by sequence number.
     """
@@ -97,27 +97,28 @@ class EventQueue:
     def __init__(self) -> None:
         self._columns = Columns()
         self._head = 0
-        self._returned: list[Entry] = []  # what was taken and given back, in order
+        self._returned: list[Entry] = []  # taken and given back, in order
         self.taken: dict[int, Entry] = {}
-        self._last = 0  # the newest that was ever appended
+        self._last = 0  # the newest sequence number ever appended
         self._bytes = 0
 
     def __len__(self) -> int:
         return len(self._columns) - self._head + len(self._returned)
 
     def sums(self) -> tuple[int, int]:
-        """How many events there are, taken ones included, and the sum of their lengths."""
+        """Return the number of events, taken ones included, and the sum of their lengths in bytes."""
         return len(self) + len(self.taken), self._bytes
 
     def restore(self, columns: Columns) -> None:
-        """Begin with these."""
+        """Start with recovered entries."""
         self._columns = columns
         self._last = columns.sequences[-1] if columns.sequences else 0
         self._bytes = sum(columns.lengths)
 
     def append(self, first: int, segment: int, offsets: Sequence[int], lengths: Sequence[int], time: float) -> None:
-        """Add one transaction's events at the tail, with consecutive sequence numbers from ``first`` on; those that are
-        there already are left out.
+        """Add one transaction's events at the tail, unless they are there already.
+
+        :param first: sequence number of the first; the others follow consecutively.
         """
         count, base = len(offsets), segment << OFFSET_BITS
         last = first + count - 1
@@ -132,7 +133,7 @@ class EventQueue:
     def take(self, count: int, max_bytes: int | None, into: dict[int, Entry]) -> list[Entry]:
         """Take up to ``count`` events from the head, at least one if there are any.
 
-        :param into: what the transaction has taken; they are added to it.
+        :param into: the events that the transaction has taken; the new ones are added to it.
         """
         returned = sorted(self._returned) if self._returned else []
         early = returned[:count]
@@ -150,9 +151,9 @@ class EventQueue:
         return entries
 
     def put_back(self, entries: Iterable[Entry]) -> None:
-        """Return events, if they are taken, to where they were: before all that has a greater sequence number."""
+        """Return taken events to their places, before all events with a greater sequence number."""
         gone = {entry.sequence for entry in entries}
-        # Another segment may hold one by now, if a sync failed meanwhile.
+        # Use the queue's entry: after a failed sync the event may be in another segment.
         back = [self.taken[sequence] for sequence in gone if sequence in self.taken]
         taken = {sequence: entry for sequence, entry in self.taken.items() if sequence not in gone}
         self._returned, self.taken = sorted([*self._returned, *back]), taken
@@ -162,7 +163,7 @@ class EventQueue:
         self._bytes -= sum(map(_LENGTH, map(self.taken.pop, sequences)))
 
     def repoint(self, pointers: Mapping[int, int]) -> None:
-        """These sequence numbers stand somewhere else now."""
+        """Replace the pointers of events that were rewritten, by sequence number."""
         columns = self._columns
         for position in range(self._head, len(columns)):
             pointer = pointers.get(columns.sequences[position])
@@ -175,9 +176,9 @@ class EventQueue:
         ]
 
     def snapshot(self, before: int) -> Columns:
-        """Every event, taken ones included, whose pointer is below ``before``, by sequence number."""
+        """Return every event whose pointer is below ``before``, taken ones included, by sequence number."""
         columns = Columns()
-        # What was taken was ahead of all that was not, also where it was given back since.
+        # Taken events, including those given back, come before all that were never taken.
         for entry in sorted([*self.taken.values(), *self._returned]):
             columns.append(entry)
         rest = self._columns.after(self._head)
@@ -190,7 +191,7 @@ class EventQueue:
 
     @property
     def oldest(self) -> float | None:
-        """When the first event in the queue was put; None if it is empty."""
+        """Return the put time of the first queued event; None if the queue is empty."""
         times = [self._returned[0].time] if self._returned else []
         if self._head < len(self._columns):
             times.append(self._columns.times[self._head])
@@ -198,7 +199,7 @@ class EventQueue:
 
 
 def _within(entries: Sequence[Entry], max_bytes: int) -> int:
-    """How many of the first entries stay within ``max_bytes``; at least one."""
+    """Return how many of the first entries stay within ``max_bytes``; at least one."""
     if sum(map(_LENGTH, entries)) <= max_bytes:
         return len(entries)
     size = 0

@@ -1,4 +1,4 @@
-"""EventReader: entries become events; what is damaged is lost and kept aside, and the rest goes on."""
+"""EventReader: read the events of queue entries; damaged ones are lost and quarantined, and the rest goes on."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ....runtime.loggers import get_logger
 from ....text.plural import counted
 from ..store.disk import Disk
 from ..store.format import decode_event
-from ..store.lost import LostEvent, TellLost
+from ..store.lost import LostEvent, OnLost
 from ..store.pointers import Entry
 from ..store.segments import Segments
 from .event_queue import Columns
@@ -19,20 +19,20 @@ from .ledger import Ledger, Taken
 
 _log = get_logger("loghub.channel")
 
-#: When the disk fails so often in a row to read an event, it is set aside, and the channel goes on with the next.
+#: Reads of one event that may fail in a row before it is set aside and the next one is delivered.
 TRIES = 3
 _PEEKED_AT_ONCE = 1000
-#: In the place of a payload: the disk fails to read it, which says nothing of what it is.
+#: Stands for a payload that the disk could not read, which does not mean that it is damaged.
 _UNREAD = memoryview(b"")
 
 
 class EventReader:
-    """Reads what was taken from the ledger, each entry from its segment.
+    """Reads the events of entries that were taken from the ledger.
 
-    :param keep: keeps a damaged segment's bytes aside for people, by its path; whether there were none yet. Raises
+    :param keep: copies the segment with this path to quarantine, and returns True if there was no copy yet. It raises
         ``OSError`` if it cannot.
-    :param passed: is told, before others pass an event that is set aside, that this one will come behind them.
-    :param lost: is told what is damaged, in place of the log.
+    :param passed: called with the sequence number of an event that later events are about to overtake.
+    :param lost: callback for damaged events, replacing the log line; None for the log line.
     """
 
     def __init__(
@@ -43,16 +43,16 @@ class EventReader:
         ledger: Ledger,
         keep: Callable[[str], bool],
         passed: Callable[[int], None] = lambda _sequence: None,
-        lost: TellLost | None = None,
+        lost: OnLost | None = None,
     ) -> None:
         self._disk, self._name, self._keep, self._passed = disk, name, keep, passed
-        self._tell_lost = lost
+        self._on_lost = lost
         self._segments, self._ledger = segments, ledger
-        self._kept: dict[int, int] = {}  # for each segment with damage, its size when a copy was kept
+        self._kept: dict[int, int] = {}  # size of each damaged segment when it was copied
         self._failures: dict[int, int] = {}
 
     def read(self, taken: Taken, entries: Sequence[Entry]) -> list[Event]:
-        """The events of entries that were taken into ``taken``; fewer if some are lost, or cannot be read.
+        """Read the events of entries that were taken into ``taken``; fewer if some are damaged or unreadable.
 
         :raises ChannelIOError: the first could not be read; the entries are back in the queue.
         """
@@ -80,13 +80,13 @@ class EventReader:
     def _read_singly(
         self, taken: Taken, entries: Sequence[Entry]
     ) -> tuple[list[Entry], list[bytes | memoryview | None]]:
-        """Entry by entry, so that only what is seen to fail is blamed: those that can be read, and their payloads.
+        """Read entry by entry, so that only those that fail are blamed. Return the readable entries and their payloads.
 
-        What comes before an entry that fails is given at once, and the entry is the first of the next take. As the
-        first it is tried again, since its disk may only have a bad moment; then it is set aside, with all others that
-        fail in the same take.
+        If an entry fails after others, the others are delivered at once and it becomes the first of the next take. A
+        failing first entry is tried again, since the failure may be temporary. After ``TRIES`` failures it is set
+        aside, with all others that fail in the same take.
 
-        :raises ChannelIOError: the first fails, and is to be tried again.
+        :raises ChannelIOError: the first fails, and will be tried again.
         """
         whole: list[Entry] = []
         payloads: list[bytes | memoryview | None] = []
@@ -104,9 +104,9 @@ class EventReader:
         return whole, payloads
 
     def _is_tried_again(self, taken: Taken, entries: Sequence[Entry], error: OSError, *, first: bool) -> bool:
-        """Whether the first of these, which cannot be read, is worth another try: then all go back.
+        """Return entries to the queue if the first of them, which cannot be read, may be tried again. True if so.
 
-        :param first: whether nothing before it could be read in this take: then the try counts, and is told.
+        :param first: True if it is the first of this take: then the failure is counted and raised.
         """
         sequence = entries[0].sequence
         failures = self._failures[sequence] = self._failures.get(sequence, 0) + first
@@ -115,7 +115,7 @@ class EventReader:
         self._ledger.put_back(taken, [entry.sequence for entry in entries])
         if first:
             self._ledger.count_takes(1, 1)
-            message = f"an event cannot be read ({failures} of {TRIES} tries before it is set aside): {error}"
+            message = f"an event cannot be read (try {failures} of {TRIES} before it is set aside): {error}"
             raise ChannelIOError(self._name, message, error.errno or errno.EIO) from error
         return True
 
@@ -125,7 +125,7 @@ class EventReader:
                 self._failures.pop(entry.sequence, None)
 
     def _read_elsewhere(self, entry: Entry) -> Event | None:
-        """The event, if it was written again to another segment since it was taken."""
+        """Read the event from another segment, if it was rewritten after it was taken."""
         with self._ledger.lock:
             now = self._ledger.queue.taken.get(entry.sequence, entry)
         if now.pointer == entry.pointer:
@@ -136,15 +136,15 @@ class EventReader:
             return None
 
     def _set_aside(self, taken: Taken, entries: Sequence[Entry]) -> None:
-        """Let what is behind these events pass; they may be whole, but cannot be read, and stay in the channel."""
+        """Let later events overtake these. They may be intact but cannot be read, and stay in the channel."""
         if entries:
             self._passed(max(entry.sequence for entry in entries))
         for entry in entries:
-            self._failures[entry.sequence] = TRIES  # the next time it is set aside at once, while it cannot be read
+            self._failures[entry.sequence] = TRIES  # set aside at the first failure next time
             self._ledger.set_aside(taken, entry.sequence)
         if entries:
             _log.error(
-                "channel %s: %s, the first of them event %d of segment %d; what is set aside comes back with the next "
+                "channel %s: %s, the first of them event %d of segment %d; they are tried again after the next "
                 "checkpoint",
                 self._name,
                 counted(
@@ -158,17 +158,17 @@ class EventReader:
         self._ledger.lose(taken, entries)
         for entry in entries:
             self._keep_damaged(entry)
-        if self._tell_lost is not None:
-            self._tell_lost([self._segments.left_of(entry) for entry in entries], 0)
+        if self._on_lost is not None:
+            self._on_lost([self._segments.lost_event(entry) for entry in entries], 0)
             return
         _log.error(
-            "channel %s: %s damaged on the disk and lost; the next ones follow",
+            "channel %s: %s damaged on the disk and lost; delivery continues with the next event",
             self._name,
             counted(len(entries), "event is", "events are"),
         )
 
     def _keep_damaged(self, entry: Entry) -> None:
-        """Keep a copy of the segment in which this one stood, unless it was there when one was made."""
+        """Copy the segment of a damaged event to quarantine, unless an earlier copy includes that event."""
         segment = self._segments.get(entry.segment)
         if segment is None or entry.offset < self._kept.get(entry.segment, 0):
             return
@@ -177,12 +177,17 @@ class EventReader:
             if self._keep(segment.path):
                 self._ledger.add("quarantined", 1)
         except OSError as error:
-            _log.error("channel %s: no copy of the damaged %s could be kept: %s", self._name, segment.path, error)
+            _log.error(
+                "channel %s: the damaged segment %s could not be copied to quarantine: %s",
+                self._name,
+                segment.path,
+                error,
+            )
 
     def peek(self, events: Columns, damaged: Callable[[LostEvent], object] | None = None) -> Iterator[Event]:
-        """The events of these entries, but those that cannot be read.
+        """Yield the events of these entries, without those that cannot be read.
 
-        :param damaged: is told of those that do not check out.
+        :param damaged: callback for damaged events; None to skip them.
         """
         for start in range(0, len(events), _PEEKED_AT_ONCE):
             entries = events.entries(start, start + _PEEKED_AT_ONCE)
@@ -191,10 +196,10 @@ class EventReader:
                 if event is not None:
                     yield event
                 elif damaged is not None and payload is not _UNREAD:
-                    damaged(self._segments.left_of(entry))
+                    damaged(self._segments.lost_event(entry))
 
     def _peeked(self, entries: Sequence[Entry]) -> list[bytes | memoryview | None]:
-        """The payloads; what cannot be read, such as in a segment that was deleted meanwhile, is ``_UNREAD``."""
+        """Return the payloads; ``_UNREAD`` for those that cannot be read, as in a segment deleted meanwhile."""
         try:
             return self._segments.read(entries)
         except OSError:

@@ -1,4 +1,4 @@
-"""FileTransaction: a transaction of a file channel; what it puts is encoded at once, and written when it commits."""
+"""FileTransaction: a transaction of a file channel. Puts are encoded at once and written by the commit."""
 
 from __future__ import annotations
 
@@ -15,39 +15,39 @@ from .ledger import Taken
 
 
 class Keeping(Protocol):
-    """What a transaction needs of its channel."""
+    """The part of a file channel that its transactions use."""
 
     @property
     def name(self) -> str:
-        """For messages."""
+        """Name for messages."""
 
     @property
     def options(self) -> FileChannelOptions:
-        """The channel's."""
+        """The channel's options."""
 
     def _count_puts(self, count: int) -> None:
-        """So many events were given to ``put``."""
+        """Count events given to ``put``."""
 
     def _commit_puts(self, payloads: Sequence[PutPayload], timeout: float | None) -> int:
-        """Store events; returns the last sequence number."""
+        """Store events; return the last sequence number."""
 
     def _take_into(self, taken: Taken, count: int, max_bytes: int | None, timeout: float | None) -> list[Event]:
-        """Take events."""
+        """Take events into ``taken``."""
 
     def _commit_takes(self, taken: Taken, sequences: Sequence[int | None]) -> None:
         """Make takes final."""
 
     def _put_back(self, taken: Taken, sequences: Sequence[int | None] | None = None) -> None:
-        """Give these takes back; None is all of them."""
+        """Return takes to the queue; None for all of them."""
 
     def _orphan(self, taken: Taken) -> None:
-        """Give all takes back, later; called by the garbage collector, which may run anywhere."""
+        """Schedule all takes to be returned. The garbage collector calls it, at any point of any thread."""
 
 
 class FileTransaction(BaseTransaction):
-    """See :class:`~producer.model.interfaces.Transaction`; puts or takes, not both.
+    """A transaction of a file channel; it puts or takes, not both.
 
-    One that is dropped while it is open is rolled back at the next use of its channel.
+    One that is dropped while open is rolled back at the next use of its channel.
     """
 
     def __init__(self, channel: Keeping) -> None:

@@ -1,7 +1,7 @@
-"""Ledger: what a file channel knows without looking at the disk: its queue, its room, its counters, and who waits.
+"""Ledger: the state of a file channel in memory: its queue, capacity, counters and waiting threads.
 
-One lock guards all of it, and no I/O happens under that lock. The log shares it, so that what a run of records changes
-is seen at once and in the order of the log.
+One lock guards all of it, and no I/O happens under that lock. The log shares the lock, so that a run's effects are
+visible at once and in log order.
 """
 
 from __future__ import annotations
@@ -22,18 +22,18 @@ from ..store.speed import decode_events
 from .event_queue import Columns, EventQueue
 from .recent import Recent
 
-#: What a transaction has taken and not committed, by sequence number; guarded by the ledger's lock.
+#: Events that a transaction has taken and not committed, by sequence number; guarded by the ledger's lock.
 Taken = dict[int, Entry]
 
 
 class Ledger:
-    """The books of one file channel: what is queued, taken and claimed, and the counters.
+    """Accounts of one file channel: queued, taken and reserved events, and the counters.
 
-    :ivar name: the channel's.
+    :ivar name: the channel's name.
     :ivar lock: guards everything here.
-    :ivar queue: which events are there, and where they stand.
-    :ivar recent: what of it is still in memory.
-    :ivar changes: grows with everything that a checkpoint would say otherwise.
+    :ivar queue: the events and their places in the log.
+    :ivar recent: cached payloads of recent puts.
+    :ivar changes: incremented with every change that a checkpoint would record.
     """
 
     def __init__(self, name: str, options: FileChannelOptions, clock: Clock) -> None:
@@ -44,14 +44,14 @@ class Ledger:
         self._room = Room(options.capacity, options.byte_capacity, self.queue.sums, admit_larger=options.admit_larger)
         self._counters = ChannelCounters(clock)
         self._putters, self._takers = WaitingRoom(clock, LOOK_AGAIN), WaitingRoom(clock, LOOK_AGAIN)
-        self._aside: list[int] = []  # taken by nobody, until the next checkpoint
+        self._aside: list[int] = []  # unreadable events, withheld until the next checkpoint
         self.recent = Recent()
-        self._orphans: list[Taken] = []  # of dropped transactions; added to without the lock
+        self._orphans: list[Taken] = []  # takes of dropped transactions; appended without the lock
         self._closed: str | None = None
         self._sums: dict[str, int] = {}
 
     def restore(self, events: Columns, sums: dict[str, int]) -> None:
-        """Begin with what was found; called before anybody else knows the ledger."""
+        """Start with recovered events; called before any other thread uses the ledger."""
         self.queue.restore(events)
         self._sums = dict(sums)
 
@@ -59,24 +59,24 @@ class Ledger:
 
     @property
     def is_open(self) -> bool:
-        """Whether the channel can be used."""
+        """True if the channel can be used."""
         return self._closed is None
 
     @property
     def events(self) -> int:
-        """About how many events are in the channel, taken ones included; read without the lock."""
+        """Return the approximate number of events, taken ones included; reads without the lock."""
         return len(self.queue) + len(self.queue.taken)
 
-    def must_be_open(self) -> None:
-        """Whether the channel can be used.
+    def check_open(self) -> None:
+        """Check that the channel can be used.
 
-        :raises ChannelClosedError: it cannot.
+        :raises ChannelClosedError: it is closed.
         """
         if self._closed is not None:
             raise ChannelClosedError(self.name, f"{self._closed}: nothing more can be put or taken")
 
     def close(self, reason: str) -> bool:
-        """Refuse everything from now on, and wake all who wait; False if it was closed before."""
+        """Refuse all further calls, and wake all waiting threads; False if it was closed before."""
         with self.lock:
             if self._closed is not None:
                 return False
@@ -86,14 +86,14 @@ class Ledger:
         return True
 
     def close_in_child(self, reason: str) -> None:
-        """As :meth:`close`, in a forked child, where a thread of the parent may hold the lock."""
+        """Close it in a forked child, where a thread of the parent may hold the lock."""
         self._closed = self._closed or reason
         self.recent = Recent()
         self.lock = OwnedLock()
         self._putters, self._takers = WaitingRoom(self._clock, LOOK_AGAIN), WaitingRoom(self._clock, LOOK_AGAIN)
 
     def wake(self) -> None:
-        """Let all who wait look again; called without the lock, after every change."""
+        """Let all waiting threads check again; called without the lock, after every change."""
         if self._putters:
             self._putters.wake_all()
         if self._takers:
@@ -102,36 +102,36 @@ class Ledger:
     # -- room
 
     def acquire(self, claim: Claim, timeout: float) -> None:
-        """Wait for room; to be followed by :meth:`settle`, unless the run is to be published.
+        """Reserve capacity, waiting for it; the caller must call :meth:`settle` unless the run is published.
 
         :param timeout: seconds to wait.
-        :raises ChannelFullError: it did not come.
+        :raises ChannelFullError: no capacity within the timeout.
         :raises ChannelClosedError: the channel is closed.
         """
         if not len(self._putters):
             with self.lock:
                 if self._closed is not None:
-                    self.must_be_open()
+                    self.check_open()
                 if self._room.grant(claim):
                     return
         started = self._clock.monotonic()
         fits = self._room.could_hold(claim)
         if not self._putters.wait_until(lambda: self._grant(claim), Deadline(started + (timeout if fits else 0))):
             with self.lock:
-                self.must_be_open()
+                self.check_open()
                 raise self._full(claim, self._clock.monotonic() - started)
-        if len(self._putters):  # there may be room for the next one in the line as well
+        if len(self._putters):  # there may be capacity for the next waiting thread, too
             self._putters.wake_all()
 
     def _grant(self, claim: Claim) -> bool:
         with self.lock:
-            self.must_be_open()
+            self.check_open()
             return self._room.grant(claim)
 
     def settle(self, run: Run) -> None:
-        """Nobody waits for this run any more, and it will not be published: its room is free."""
+        """Release the capacity of a run that will not be published."""
         if run.claim is not None:
-            run.claim.over = True  # the lock may be refused, or the wait for it interrupted: the next grant sees it
+            run.claim.over = True  # if taking the lock raises, the next grant still sees it
             with self.lock:
                 self._room.drop(run.claim)
             self.wake()
@@ -151,10 +151,10 @@ class Ledger:
             never=not room.could_hold(claim),
         )
 
-    # -- what the log says
+    # -- published runs
 
     def publish(self, run: Run) -> None:
-        """A run holds: its puts can be taken, its takes are gone. Called in the order of the log, under the lock."""
+        """Apply a durable run: queue its puts, remove its takes. Called in log order, under the lock."""
         self.changes += bool(run.puts or run.takes)
         if run.puts and run.place is not None:
             self.queue.append(run.first, run.place.segment, run.place.offsets, run.place.lengths, run.time)
@@ -163,7 +163,7 @@ class Ledger:
                 self._room.drop(run.claim)
             self._counters.committed(len(run.puts), 0)
         if run.takes:
-            # One that was given back, as its commit was interrupted, is delivered again.
+            # Events given back after an interrupted commit are delivered again.
             gone = [sequence for sequence in run.takes if sequence in self.queue.taken]
             self.queue.remove(gone)
             self._counters.committed(0, len(gone))
@@ -171,9 +171,9 @@ class Ledger:
     # -- takes
 
     def take(self, taken: Taken, count: int, max_bytes: int | None, deadline: Deadline) -> list[Entry]:
-        """Take entries into ``taken``, waiting for the first; none if none came in time.
+        """Take entries into ``taken``, waiting for the first; none if the deadline passes.
 
-        :raises TransactionFullError: ``taken`` holds as many as a transaction may.
+        :raises TransactionFullError: ``taken`` holds ``transaction_capacity`` events.
         :raises ChannelClosedError: the channel is closed.
         """
         entries: list[Entry] = []
@@ -188,7 +188,7 @@ class Ledger:
     def _take_now(self, taken: Taken, count: int, max_bytes: int | None) -> list[Entry]:
         capacity = self._options.transaction_capacity
         with self.lock:
-            self.must_be_open()
+            self.check_open()
             self._return_orphans()
             if len(taken) >= capacity:
                 self._counters.take_attempts += 1
@@ -196,14 +196,14 @@ class Ledger:
             return self.queue.take(min(count, capacity - len(taken)), max_bytes, taken)
 
     def recent_events(self, entries: Sequence[Entry]) -> list[Event] | None:
-        """The events of entries that were just taken, if all of them are still in memory; they are no longer, then."""
+        """Return the events of entries just taken, if all are in the cache, and remove them there; else None."""
         sequences = [entry.sequence for entry in entries]
         with self.lock:
             payloads = self.recent.pop(sequences)
         return decode_events(payloads, sequences) if len(payloads) == len(entries) else None
 
     def put_back(self, taken: Taken, sequences: Iterable[int]) -> None:
-        """Give these of ``taken`` back to the head."""
+        """Return these of ``taken`` to the queue."""
         with self.lock:
             self._return(taken, tuple(sequences))
         self.wake()
@@ -214,7 +214,7 @@ class Ledger:
             taken.pop(sequence, None)
 
     def orphan(self, taken: Taken) -> None:
-        """The transaction that had these is gone: they can be taken again. No lock: whoever collects may hold it."""
+        """Schedule the return of a dropped transaction's takes. Takes no lock: the collecting thread may hold it."""
         self._orphans.append(taken)
 
     def _return_orphans(self) -> None:
@@ -223,7 +223,7 @@ class Ledger:
             self._return(taken, tuple(taken))
 
     def lose(self, taken: Taken, entries: Sequence[Entry]) -> None:
-        """These of ``taken`` are gone: they are damaged."""
+        """Remove damaged events of ``taken``, and count them as lost."""
         with self.lock:
             for entry in entries:
                 taken.pop(entry.sequence, None)
@@ -235,14 +235,14 @@ class Ledger:
         self.wake()
 
     def set_aside(self, taken: Taken, sequence: int) -> None:
-        """Keep one of ``taken`` from everybody until :meth:`return_aside`."""
+        """Withhold one of ``taken`` from all takers until :meth:`return_aside`."""
         with self.lock:
             if taken.pop(sequence, None) is not None:
                 self._aside.append(sequence)
             self._counters.take_errors += 1
 
     def return_aside(self) -> None:
-        """What was set aside can be taken again."""
+        """Return the events that were set aside to the queue."""
         with self.lock:
             aside, self._aside = self._aside, []
             self.queue.put_back([self.queue.taken[sequence] for sequence in aside])
@@ -252,13 +252,13 @@ class Ledger:
     # -- counting
 
     def count_puts(self, attempts: int, errors: int = 0) -> None:
-        """So many events were given to be put; so many commits of puts failed."""
+        """Count events given to ``put``, and failed commits of puts."""
         with self.lock:
             self._counters.put_attempts += attempts
             self._counters.put_errors += errors
 
     def count_takes(self, attempts: int, errors: int = 0) -> None:
-        """So many events were asked for; so many takes, or commits of takes, failed."""
+        """Count events asked for, and failed takes or commits of takes."""
         with self.lock:
             self._counters.take_attempts += attempts
             self._counters.take_errors += errors
@@ -272,7 +272,9 @@ class Ledger:
         self._sums[name] = self._sums.get(name, 0) + amount
 
     def figures(self) -> tuple[dict[str, Any], dict[str, int]]:
-        """For :class:`~producer.model.interfaces.ChannelStats`, and the sums of its ``file``; of one moment."""
+        """Return the fields of :class:`~producer.model.interfaces.ChannelStats`, and the sums of its ``file``, at one
+        moment.
+        """
         now = self._clock.time()
         with self.lock:
             self._return_orphans()

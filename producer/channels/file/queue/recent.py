@@ -1,8 +1,8 @@
-"""Recent: what was put a moment ago, so that a taker who keeps up with the putters does not read it from the disk.
+"""Recent: payloads of recent puts, so that a taker that keeps up reads nothing from the disk.
 
-The first that come are kept, not the last: a taker who is behind goes through all that lies on the disk before, and
-would find what is new thrown out again. It only spares work: whoever finds nothing here reads the disk, as whoever
-takes an event for the second time, and a new channel on the same directory. The ledger guards it.
+The oldest are kept, not the newest: a taker that lags behind reads from the disk first, and newer payloads would be
+evicted before it reaches them. It is only a cache: events that are not in it are read from the disk. The ledger's lock
+guards it.
 """
 
 from __future__ import annotations
@@ -11,21 +11,21 @@ from collections.abc import Iterable, Sequence
 
 from ..store.format import PutPayload
 
-#: What is kept at most, bytes.
+#: Largest size of the cache, bytes.
 MOST = 4 << 20
-#: What an event takes besides its bytes: its objects, and the place in the dictionary. Measured on CPython 3.11.
+#: Bytes that an event takes besides its payload: objects and dictionary slot, measured on CPython 3.11.
 EVENT_OVERHEAD = 100
 
 
 class Recent:
-    """Payloads of events that are in the queue and were not taken yet, by sequence number."""
+    """Payloads of queued events that were never taken, by sequence number."""
 
     def __init__(self) -> None:
         self._payloads: dict[int, PutPayload] = {}
         self._size = 0
 
     def add(self, first: int, payloads: Sequence[PutPayload]) -> None:
-        """Keep a transaction's payloads, if there is room.
+        """Keep a transaction's payloads, if they fit.
 
         :param first: sequence number of the first.
         """
@@ -35,12 +35,12 @@ class Recent:
             self._payloads.update(enumerate(payloads, first))
 
     def pop(self, sequences: Iterable[int]) -> list[PutPayload]:
-        """The payloads of events that are taken, of those that are here; kept no longer."""
+        """Remove and return the cached payloads of taken events."""
         payloads = [payload for sequence in sequences if (payload := self._payloads.pop(sequence, None)) is not None]
         self._size -= sum(map(len, payloads)) + EVENT_OVERHEAD * len(payloads)
         return payloads
 
     @property
     def size(self) -> int:
-        """The memory that is kept, bytes."""
+        """Return the memory in use, bytes."""
         return self._size

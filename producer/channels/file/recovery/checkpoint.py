@@ -1,6 +1,6 @@
-"""Checkpoints: the queue at some moment, written beside its place and renamed; the package's docstring has the format.
+"""Checkpoints: snapshots of the queue; the package's docstring describes the format.
 
-An optimisation, never the truth: without one the whole log is read.
+They only shorten recovery: without one, the whole log is read.
 """
 
 from __future__ import annotations
@@ -32,20 +32,20 @@ VERSION = 1
 _HEAD = struct.Struct("<8sH6xQQQQQQQ")
 _SEGMENT = struct.Struct("<Q16s")
 _CRC = struct.Struct("<I")
-#: Bytes an event takes in a checkpoint.
+#: Size of an event in a checkpoint, bytes.
 EVENT_SIZE = 28
 
 
 @dataclass(frozen=True, slots=True)
 class Checkpoint:
-    """What a checkpoint says.
+    """Content of one checkpoint.
 
-    :ivar generation: how many there were before it.
-    :ivar position: the log is read from here on.
-    :ivar next_sequence: no event before the position has this sequence number, or a greater one.
-    :ivar next_transaction: likewise for transactions.
+    :ivar generation: the number of checkpoints before it.
+    :ivar position: the log position to replay from.
+    :ivar next_sequence: a number above the sequence numbers of all events before the position.
+    :ivar next_transaction: a number above the ids of all transactions before the position.
     :ivar segments: the salt of each segment that existed.
-    :ivar events: those before the position that are in the channel.
+    :ivar events: the events before the position that are in the channel.
     """
 
     generation: int
@@ -57,16 +57,16 @@ class Checkpoint:
 
 
 def size_of(events: int, *, copies: int) -> int:
-    """Bytes that a checkpoint of so many events takes while it is written, about, in its copies."""
+    """Return the approximate bytes that all copies of a checkpoint take while it is written."""
     return copies * (_HEAD.size + _CRC.size + EVENT_SIZE * events)
 
 
 class BadCheckpointError(Exception):
-    """A checkpoint that cannot be used; its text says why."""
+    """Raised when a checkpoint cannot be used; the text says why."""
 
 
 def encode(checkpoint: Checkpoint) -> bytes:
-    """The bytes of the file."""
+    """Encode a checkpoint file."""
     position, events = checkpoint.position, checkpoint.events
     head = _HEAD.pack(
         MAGIC,
@@ -86,9 +86,9 @@ def encode(checkpoint: Checkpoint) -> bytes:
 
 
 def decode(data: bytes) -> Checkpoint:
-    """See :func:`encode`.
+    """Decode a checkpoint file.
 
-    :raises BadCheckpointError: these are not the bytes of a checkpoint.
+    :raises BadCheckpointError: the bytes are not a checkpoint.
     """
     if len(data) < _HEAD.size + _CRC.size:
         raise BadCheckpointError(f"it has only {counted(len(data), 'byte')}")
@@ -120,9 +120,9 @@ def _to_bytes(column: array[int] | array[float]) -> bytes:
 
 
 def write(disk: Disk, directory: str, name: str, data: bytes) -> None:
-    """Put ``data`` in the place of the checkpoint ``name``.
+    """Replace the checkpoint ``name``.
 
-    :raises OSError: it could not be written; the one before is still there.
+    :raises OSError: it could not be written; the previous one remains.
     """
     temporary = f"{directory}/{name}{BEGUN}"
     with contextlib.suppress(FileNotFoundError):
@@ -149,7 +149,7 @@ def _write_begun(disk: Disk, path: str, data: bytes) -> None:
 
 
 def load(disk: Disk, directory: str, name: str) -> Checkpoint | None:
-    """The checkpoint of this name; None if there is none.
+    """Return the checkpoint of this name; None if there is none.
 
     :raises BadCheckpointError: it cannot be used.
     """
@@ -167,10 +167,10 @@ def load(disk: Disk, directory: str, name: str) -> Checkpoint | None:
 
 
 def check_fits(checkpoint: Checkpoint, salts: Mapping[int, bytes], sizes: Mapping[int, int]) -> None:
-    """Whether a checkpoint belongs to these segments.
+    """Check that a checkpoint belongs to these segments.
 
-    :param salts: of each segment that exists.
-    :param sizes: its bytes.
+    :param salts: the salt of each existing segment.
+    :param sizes: the size of each in bytes.
     :raises BadCheckpointError: it does not.
     """
     for number, salt in checkpoint.segments.items():
@@ -178,13 +178,13 @@ def check_fits(checkpoint: Checkpoint, salts: Mapping[int, bytes], sizes: Mappin
             raise BadCheckpointError(f"it belongs to another segment {number}")
     position = checkpoint.position
     if position.segment not in salts:
-        raise BadCheckpointError(f"segment {position.segment}, where it goes on, does not exist")
+        raise BadCheckpointError(f"segment {position.segment}, where replay would start, does not exist")
     if sizes[position.segment] < position.offset:
         raise BadCheckpointError(f"segment {position.segment} ends before its position {position.offset}")
 
 
 def remove_backup(disk: Disk, directory: str) -> None:
-    """No second copy is kept any more: one of former times would soon need segments that are deleted.
+    """Remove a second copy that is no longer kept: it would soon need segments that are deleted.
 
     :raises OSError: it could not be removed.
     """
@@ -194,7 +194,7 @@ def remove_backup(disk: Disk, directory: str) -> None:
 
 
 def readable(disk: Disk, directory: str) -> list[Checkpoint]:
-    """The copies that can be read, whether they fit the segments or not."""
+    """Return the copies that can be read, whether or not they fit the segments."""
     found = []
     for copy in NAMES:
         with contextlib.suppress(BadCheckpointError):
@@ -205,20 +205,20 @@ def readable(disk: Disk, directory: str) -> list[Checkpoint]:
 
 
 def missing_segments(disk: Disk, directory: str, salts: Mapping[int, bytes]) -> set[int]:
-    """The segments that the newest readable checkpoint of this log needs, and that are not there.
+    """Return the segments that the newest readable checkpoint of this log needs and that do not exist.
 
-    They are deleted only when no checkpoint needs them any more: a directory is missing, or somebody removed them.
+    Segments are deleted only when no checkpoint needs them. So a directory is missing, or the files were removed.
 
-    :param salts: of each segment that exists.
+    :param salts: the salt of each existing segment.
     """
     newest = newest_of_log(disk, directory, salts)
     return set() if newest is None else (newest.events.segments() | {newest.position.segment}) - salts.keys()
 
 
 def newest_of_log(disk: Disk, directory: str, salts: Mapping[int, bytes]) -> Checkpoint | None:
-    """The newest readable checkpoint of this log, also if the segments are not as it knows them.
+    """Return the newest readable checkpoint of this log, even if it does not fit the segments.
 
-    :param salts: of each segment that exists.
+    :param salts: the salt of each existing segment.
     """
     found = [
         checkpoint
@@ -229,12 +229,12 @@ def newest_of_log(disk: Disk, directory: str, salts: Mapping[int, bytes]) -> Che
 
 
 def emptied(checkpoint: Checkpoint | None, sizes: Mapping[int, int]) -> dict[int, frozenset[int]]:
-    """The segments that end before what a checkpoint knows of, and the events that it has in them.
+    """Return the segments that end before events that a checkpoint lists, and these events.
 
-    No crash does that: a checkpoint is written when all that it knows of is on the disk.
+    No crash does that: a checkpoint is written when all its events are on the disk.
 
-    :param sizes: the bytes of each segment that exists.
-    :returns: sequence numbers, by the number of the segment; also of one that does not exist.
+    :param sizes: the size of each existing segment in bytes.
+    :returns: sequence numbers by segment number, including segments that do not exist.
     """
     if checkpoint is None:
         return {}
@@ -253,9 +253,9 @@ def emptied(checkpoint: Checkpoint | None, sizes: Mapping[int, int]) -> dict[int
 def load_best(
     disk: Disk, directory: str, name: str, salts: Mapping[int, bytes], sizes: Mapping[int, int]
 ) -> tuple[Checkpoint | None, int]:
-    """The newest checkpoint that can be used, and how many copies could not.
+    """Return the newest usable checkpoint, and the number of unusable copies.
 
-    :param name: the channel's, for messages.
+    :param name: the channel's name, for messages.
     """
     usable: list[Checkpoint] = []
     bad = 0
@@ -272,7 +272,7 @@ def load_best(
 
 
 def write_both(disk: Disk, directory: str, names: Sequence[str], data: bytes) -> OSError | None:
-    """Write all copies, the first before the others.
+    """Write all copies, in order.
 
     :returns: why a copy other than the first could not be written; None if all are.
     :raises OSError: the first could not be written.

@@ -1,4 +1,4 @@
-"""Checkpointer: writes down from time to time what is in the queue, and deletes the segments that nobody needs then."""
+"""Checkpointer: write checkpoints of the queue, and delete the segments that they make unnecessary."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ _log = get_logger("loghub.channel")
 
 @dataclass(frozen=True, slots=True)
 class _Seen:
-    """What a checkpoint is made of.
+    """Snapshot that a checkpoint is made of.
 
-    :ivar changes: the state of changes.
-    :ivar mark: where the log is to be read from.
-    :ivar events: those before it that are in the channel.
-    :ivar data: the checkpoint's bytes.
+    :ivar changes: the ledger's count of changes.
+    :ivar mark: the log position to replay from.
+    :ivar events: the events before it that are in the channel.
+    :ivar data: the encoded checkpoint.
     """
 
     changes: int
@@ -40,14 +40,16 @@ class _Seen:
 
 
 class Checkpointer:
-    """Writes the checkpoints of one channel; as long as nothing can be kept aside of a damaged segment it writes none,
-    so that the segment stays, and is found damaged by the next process, too.
+    """Writes the checkpoints of one channel.
 
-    :param uncopied: knows such segments.
-    :param check_owned: raises if the directories are not the channel's any more.
-    :param dual: keep a second copy.
-    :param generation: that of the checkpoint that was found.
-    :ivar lock: held while one is written; guards all that is in here.
+    It writes none while a damaged segment could not be copied to quarantine. So the segment stays, and the next process
+    finds the damage, too.
+
+    :param uncopied: the damaged segments without a copy.
+    :param check_owned: raises if the directories no longer belong to the channel.
+    :param dual: True to keep a second copy.
+    :param generation: the generation of the recovered checkpoint.
+    :ivar lock: held while one is written; guards everything here.
     """
 
     def __init__(
@@ -75,10 +77,10 @@ class Checkpointer:
         self._written = -1
 
     def write(self, *, force: bool) -> bool:
-        """Write one, if anything has changed; called with :attr:`lock` held.
+        """Write a checkpoint, if anything has changed; called with :attr:`lock` held.
 
-        :param force: also if nothing has changed.
-        :returns: whether one was written; an error is logged and counted, and the one before still holds.
+        :param force: True to write one even if nothing has changed.
+        :returns: True if one was written. A failure is logged and counted, and the previous checkpoint remains valid.
         """
         self._ledger.return_aside()
         try:
@@ -97,23 +99,23 @@ class Checkpointer:
         self._uncopied.keep_all()
         seen = self._look()
         if self._unneeded(seen):
-            self._say_what_lives(seen)
+            self._write_live(seen)
         backup_error = self._put(seen.data)
         self._written = seen.changes
         self._ledger.add("checkpoints", 1)
         if backup_error is not None:
-            # The older copy still needs all segments that it knows.
+            # The older copy still needs all its segments.
             self._ledger.add("checkpoint_backup_errors", 1)
             _log.error("channel %s: the second copy of a checkpoint could not be written: %s", self._name, backup_error)
             return
-        while unneeded := self._unneeded(seen):  # some are needed until others are gone
+        while unneeded := self._unneeded(seen):  # some become unneeded only when others are gone
             self._segments.remove(unneeded)
 
     def _unneeded(self, seen: _Seen) -> list[int]:
         return self._segments.unneeded(seen.events.segments(), seen.mark.position.segment)
 
-    def _say_what_lives(self, seen: _Seen) -> None:
-        """Segments are to be deleted whose Takes tell that events of other segments are gone: say it once more."""
+    def _write_live(self, seen: _Seen) -> None:
+        """Write a Live before segments are deleted whose Takes concern events of other segments."""
         ranges = seen.events.ranges()
         firsts, lasts = [first for first, _ in ranges], [last for _, last in ranges]
         live = Live(seen.mark.transaction, seen.mark.sequence, firsts, lasts)
@@ -121,10 +123,10 @@ class Checkpointer:
         self._journal.sync()
 
     def _look(self) -> _Seen:
-        """What is there now, and on the disk.
+        """Take a snapshot of the queue that is wholly on the disk.
 
-        The sync comes last: whatever the look has seen, events put and takes committed meanwhile included, is on the
-        disk then, and so is the position. A sync that failed has moved what it did not bring to the disk.
+        The sync comes last. So everything in the snapshot is on the disk, including puts and takes committed meanwhile,
+        and so is the position. A failed sync moves records, so the snapshot is taken again.
         """
         while True:
             poisoned = self._journal.poisoned
@@ -150,7 +152,7 @@ class Checkpointer:
         return _Seen(changes, mark, events, checkpoints.encode(checkpoint))
 
     def _put(self, data: bytes) -> OSError | None:
-        """Write all copies; why one other than the first could not be written."""
+        """Write all copies; return why one other than the first could not be written."""
         try:
             backup_error = checkpoints.write_both(self._disk, self._directory, self._copies, data)
         except OSError:

@@ -1,6 +1,6 @@
-"""Looking into a channel's directories without changing anything, also while a channel runs on them.
+"""Inspection: read a channel's directories without changing anything, also while a channel runs on them.
 
-The file is long because reports and events come of the same look.
+The file is long because reports and events come from the same scan.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from ..store.directories import Directories
 from ..store.disk import Disk
 from ..store.encryption import KeyProvider, SegmentCipher
 from ..store.format import FRAME_SIZE, HEADER_SIZES, SECOND_HEADER, Kind, decode_event
-from ..store.looking_disk import LookingDisk
 from ..store.pointers import OFFSET_BITS, Entry
+from ..store.read_only_disk import ReadOnlyDisk
 from ..store.segment import Damage, Record, Segment, opened, scan
 from ..store.segments import Segments
 from . import checkpoint as checkpoints
@@ -39,25 +39,25 @@ from .recovery import (
 )
 from .replay import Found, Replay, find_segments
 
-#: A look into which a checkpoint of the running channel fell, or perhaps a commit, is begun anew so often.
+#: Tries of a scan that a checkpoint, or a commit, of the running channel interferes with.
 _LOOKS = 5
 
-#: So many directories a message names.
+#: Most directories that a message names.
 _SHOWN = 5
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentReport:
-    """One segment.
+    """Report on one segment.
 
-    :ivar records: how many of each kind it holds.
-    :ivar damages: stretches that do not check out, as offsets; without the keys of an encrypted one also torn ones.
-    :ivar torn: stretches that a crash left half written; nothing in them was ever acknowledged.
-    :ivar gaps: stretches that a repair has taken out.
+    :ivar records: number of its records, by kind.
+    :ivar damages: invalid stretches, as offsets; without the key of an encrypted one, torn ones too.
+    :ivar torn: stretches that a crash left half written; nothing in them was acknowledged.
+    :ivar gaps: stretches that a repair has overwritten.
     :ivar unread: stretches that the disk could not read.
-    :ivar unopened: records that do not open, for want of their key or with a wrong one.
-    :ivar header_damaged: one of the two copies of its header does not check out.
-    :ivar emptied: it ends before what the checkpoint knows of, which no crash does.
+    :ivar unopened: records that cannot be decrypted, because the key is missing or wrong.
+    :ivar header_damaged: True if one of the two copies of its header is invalid.
+    :ivar emptied: True if it ends before events that the checkpoint lists, which no crash causes.
     """
 
     number: int
@@ -75,7 +75,7 @@ class SegmentReport:
     emptied: bool = False
 
     def holds(self, offset: int) -> bool:
-        """Whether what begins at ``offset`` can still be read."""
+        """True if the record at ``offset`` can still be read."""
         if offset >= self.size:
             return False
         broken = [(damage.start, damage.end) for damage in self.damages]
@@ -84,23 +84,22 @@ class SegmentReport:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DirectoryReport:
-    """A channel's directories.
+    """Report on a channel's directories.
 
-    :ivar owner: who has them, or had them last.
-    :ivar in_use: whether that one has them now; then the rest may be a moment old.
-    :ivar events: in the channel; None if that cannot be told without a key.
+    :ivar owner: the content of the lock file, written by the current or last owner.
+    :ivar in_use: True if a channel owns them now; the rest of the report may then be slightly outdated.
+    :ivar events: number of events in the channel; None if a key is missing to tell.
     :ivar event_bytes: their bytes.
-    :ivar oldest: when the first of them was put, seconds since the epoch.
-    :ivar checkpoint: the generation of the checkpoint that opening would use; None for none.
-    :ivar torn: whether a crash has torn transactions: opening the channel cuts them off at the end of the log, and says
-        of those before whole ones that they do not count, which loses nothing that was promised.
+    :ivar oldest: put time of the first of them, seconds since the epoch.
+    :ivar checkpoint: generation of the checkpoint that an opening would use; None for none.
+    :ivar torn: True if a crash has torn transactions. Opening the channel cuts them off at the end of the log and voids
+        earlier ones; no acknowledged event is lost.
     :ivar missing: numbers of segments that the checkpoint needs and that do not exist.
-    :ivar unknown: segments that were missing when the checkpoint was written; opening the channel moves them to
-        quarantine.
-    :ivar unopened: records that do not open, for want of their key or with a wrong one.
+    :ivar unknown: segments that were missing when the checkpoint was written; opening the channel quarantines them.
+    :ivar unopened: records that cannot be decrypted, because the key is missing or wrong.
     :ivar lost_events: events in damaged records, as far as the sequence numbers tell.
-    :ivar unreadable: files that should be segments and are not.
-    :ivar quarantine: the paths of what is kept aside.
+    :ivar unreadable: files named as segments that are not readable as such.
+    :ivar quarantine: paths of the files in quarantine.
     """
 
     directory: str
@@ -122,7 +121,7 @@ class DirectoryReport:
 
     @property
     def damaged(self) -> bool:
-        """Whether anything does not check out that a crash would not have left so; without keys, as far as is known."""
+        """True if anything is invalid that a crash does not explain; without keys, as far as is known."""
         flawed = any(
             segment.header_damaged or segment.emptied or segment.unread or (segment.damages and self.events is not None)
             for segment in self.segments
@@ -131,7 +130,7 @@ class DirectoryReport:
 
     @property
     def unchecked(self) -> bool:
-        """Whether a key is missing, or not the right one, so that not everything could be checked."""
+        """True if a key is missing or wrong, so that not everything could be checked."""
         return self.events is None
 
 
@@ -143,10 +142,10 @@ def examine(
     clock: Clock | None = None,
     disk: Disk | None = None,
 ) -> DirectoryReport:
-    """Read a channel's directories without changing anything, also while a channel runs on them.
+    """Inspect a channel's directories without changing anything, also while a channel runs on them.
 
-    :param keys: for encrypted segments; without them their records are counted, but not which events are left.
-    :raises ChannelFormatError: it is not a channel's directory, or a segment is there twice.
+    :param keys: the keys of encrypted segments; without them records are counted, but not the remaining events.
+    :raises ChannelFormatError: it is not a channel's directory, or a segment exists twice.
     :raises ChannelIOError: it cannot be read.
     """
     disk = Disk() if disk is None else disk
@@ -160,7 +159,7 @@ def examine(
         raise ChannelIOError(place.name, f"{directory} cannot be read: {error}", error.errno or 0) from error
 
 
-def look_at_events(
+def inspect_events(
     directory: str,
     *,
     data_directories: Sequence[str] = (),
@@ -168,12 +167,12 @@ def look_at_events(
     clock: Clock | None = None,
     disk: Disk | None = None,
 ) -> Iterator[Event]:
-    """The events that are in a channel, in order, without changing anything, also while a channel runs on it.
+    """Yield the events of a channel, in order, without changing anything, also while a channel runs on it.
 
-    Damaged ones are missing, and so may be those that are committed away meanwhile.
+    Damaged events are missing, and so may be those that are committed away meanwhile.
 
-    :raises ChannelFormatError: it is not a channel's directory, or a segment is there twice.
-    :raises ChannelKeyError: a key of encrypted segments is missing, or is not the right one.
+    :raises ChannelFormatError: it is not a channel's directory, or a segment exists twice.
+    :raises ChannelKeyError: the key of an encrypted segment is missing or wrong.
     :raises ChannelIOError: it cannot be read.
     """
     disk = Disk() if disk is None else disk
@@ -185,7 +184,7 @@ def look_at_events(
                 look = _Look(place, keys, clock or SystemClock())
                 entries = look.entries()
                 break
-            except FileNotFoundError:  # a segment that was deleted meanwhile
+            except FileNotFoundError:  # a segment was deleted meanwhile
                 if not left:
                     raise
         yield from look.events(entries)
@@ -196,16 +195,16 @@ def look_at_events(
 
 
 def place_of(disk: Disk, directory: str, data_directories: Sequence[str]) -> Directories:
-    """The directories of the channel that lies there, under the name of the first."""
+    """Return the directories of the channel there, named after the first."""
     name = os.path.basename(directory) or directory
     return Directories(disk, name, directory, tuple(data_directories))
 
 
 def check_is_channel(place: Directories) -> None:
-    """Whether there is a channel in these directories; whoever wants to mend or to empty one must not make one.
+    """Check that there is a channel in these directories, so that a tool does not create one.
 
     :raises ChannelFormatError: there is none.
-    :raises ChannelIOError: it cannot be told.
+    :raises ChannelIOError: they cannot be read.
     """
     try:
         for directory in place.all:
@@ -233,7 +232,7 @@ def _check_is_not_above(disk: Disk, name: str, directory: str, names: Sequence[s
     below = [other for other in below if disk.exists(f"{directory}/{other}/{LOCK_NAME}")]
     if below:
         some = ", ".join(below[:_SHOWN]) + (f" and {len(below) - _SHOWN} more" if len(below) > _SHOWN else "")
-        message = f"{directory} is no channel, but holds the directories of some: name one of them: {some}"
+        message = f"{directory} is not a channel, but contains the directories of channels: name one of them: {some}"
         raise ChannelFormatError(name, message)
 
 
@@ -244,11 +243,11 @@ def _examine(place: Directories, keys: KeyProvider | None, clock: Clock) -> Dire
         before = _generations(place)
         try:
             report = look(place, keys, clock, in_use=in_use)
-        except FileNotFoundError:  # a segment that was deleted meanwhile
+        except FileNotFoundError:  # a segment was deleted meanwhile
             if not left:
                 raise
             continue
-        damaged += report.in_use and report.damaged  # the first time it may be a commit that is half written
+        damaged += report.in_use and report.damaged  # the first time, it may be a commit in progress
         if (_generations(place) == before and damaged != 1) or not left:
             return report
     raise AssertionError("unreachable")
@@ -258,30 +257,30 @@ def _generations(place: Directories) -> list[int | None]:
     found: list[int | None] = []
     for name in (checkpoints.NAME, checkpoints.BACKUP_NAME):
         with contextlib.suppress(checkpoints.BadCheckpointError):
-            checkpoint = checkpoints.load(cast("Disk", LookingDisk(place.disk)), place.main, name)
+            checkpoint = checkpoints.load(cast("Disk", ReadOnlyDisk(place.disk)), place.main, name)
             found.append(None if checkpoint is None else checkpoint.generation)
     return found
 
 
 def look(place: Directories, keys: KeyProvider | None, clock: Clock, *, in_use: bool) -> DirectoryReport:
-    """One look at everything.
+    """Scan everything once.
 
-    :raises OSError: it cannot be read.
+    :raises OSError: a file cannot be read.
     """
     return _Look(place, keys, clock).report(in_use=in_use)
 
 
 class _Look:
-    """One look at a channel's directories."""
+    """One scan of a channel's directories."""
 
     def __init__(self, place: Directories, keys: KeyProvider | None, clock: Clock) -> None:
-        self._disk = LookingDisk(place.disk)
+        self._disk = ReadOnlyDisk(place.disk)
         self._place = Directories(cast("Disk", self._disk), place.name, place.main, place.data)
         self._clock = clock
         found, self._unreadable = find_segments(self._place.disk, place.name, place.all)
         check_unique(place.name, found)
         for segment in found:
-            self._disk.end(segment.path, segment.size)  # a channel that runs writes on: all that follows sees the same
+            self._disk.end(segment.path, segment.size)  # a running channel keeps writing: all steps see the same end
         salts = {segment.header.number: segment.header.salt for segment in found}
         sizes = {segment.header.number: segment.size for segment in found}
         self._start, self._bad = checkpoints.load_best(self._place.disk, place.main, place.name, salts, sizes)
@@ -292,7 +291,7 @@ class _Look:
         self._ciphers = {segment.header.number: self._cipher(segment, keys) for segment in self._found}
 
     def _cipher(self, found: Found, keys: KeyProvider | None) -> SegmentCipher | None:
-        """What opens the segment; None if it is plain, or its key is missing, or not the right one."""
+        """Return the cipher of a segment; None if it is plain, or its key is missing or wrong."""
         place = self._place
         segments = Segments(place.disk, place.name, (), keys, self._clock)
         try:
@@ -301,7 +300,7 @@ class _Look:
             return None
 
     def report(self, *, in_use: bool) -> DirectoryReport:
-        """What there is."""
+        """Build the report."""
         looked = [self._look_through(segment) for segment in self._found]
         unopened = sum(segment.unopened for segment in looked)
         events: list[Entry] = []
@@ -331,30 +330,30 @@ class _Look:
         )
 
     def _headless(self) -> tuple[str, ...]:
-        """Files that had a header once."""
+        """Return the files whose header was once readable."""
         disk, known = self._place.disk, known_numbers(self._place)
         return tuple(path for path in self._unreadable if not was_never_begun(disk, path, known))
 
     def entries(self) -> list[Entry]:
-        """Where the events stand.
+        """Return the entries of all events.
 
-        :raises ChannelKeyError: a key is missing, or is not the right one.
+        :raises ChannelKeyError: a key is missing or wrong.
         """
         for found in self._found:
             if found.header.key_id is not None and self._ciphers[found.header.number] is None:
-                message = f"the key {found.header.key_id!r} of {found.path} is missing, or not the right one"
+                message = f"the key {found.header.key_id!r} of {found.path} is missing or wrong"
                 raise ChannelKeyError(self._place.name, found.header.key_id, message)
         events = self._replayed()[0].events
         return list(events.entries(0, len(events)))
 
     def events(self, entries: Sequence[Entry]) -> Iterator[Event]:
-        """The events of these entries, but those that cannot be read."""
+        """Yield the events of these entries, without unreadable ones."""
         found = {one.header.number: one for one in self._found}
         for number, of_segment in groupby(entries, key=lambda entry: entry.segment):
             segment = found[number]
             try:
                 data = self._load(segment.path)[: segment.size]
-            except FileNotFoundError:  # all of it was committed away meanwhile
+            except FileNotFoundError:  # all its events were committed away meanwhile
                 continue
             records = {item.offset: item for item in scan(data, segment.header) if isinstance(item, Record)}
             opener = Segment(segment.path, segment.header, self._ciphers[number])
@@ -366,7 +365,7 @@ class _Look:
                         yield decode_event(payload, entry.sequence)
 
     def _look_through(self, found: Found) -> SegmentReport:
-        """Every record of one segment; what does not check out is damaged as yet."""
+        """Read every record of one segment; invalid stretches count as damaged for now."""
         header, cipher = found.header, self._ciphers[found.header.number]
         data = self._load(found.path)[: found.size]
         items = list(scan(data, header))
@@ -374,7 +373,7 @@ class _Look:
         gaps = [item for item in items if isinstance(item, Record) and item.kind == Kind.GAP]
         records = [item for item in items if isinstance(item, Record) and item.kind != Kind.GAP]
         closed = [] if header.key_id is None else [item for item in records if not _opens(cipher, data, item)]
-        if len(closed) < len(records):  # some open: it is the right key
+        if len(closed) < len(records):  # some can be decrypted, so the key is right
             damages, closed = [*damages, *(Damage(*_bounds(item), final=False) for item in closed)], []
         copies = data[: HEADER_SIZES[header.version]], data[SECOND_HEADER : header.first_record]
         return SegmentReport(
@@ -401,7 +400,7 @@ class _Look:
             self._disk.close(file)
 
     def _replayed(self) -> tuple[Replay, bool]:
-        """What opening the channel would find, and whether it would cut the end of the log."""
+        """Return the result of a replay, and True if opening would cut or void torn transactions."""
         replay = self._replay(self._start)
         cut = replay.cut
         for segment in self._found:
@@ -413,13 +412,13 @@ class _Look:
     def _replay(self, start: Checkpoint | None) -> Replay:
         segments = [Segment(one.path, one.header, self._ciphers[one.header.number]) for one in self._found]
         if start is not None:
-            start = replace(start, events=start.events.after(0))  # a replay goes on with these
+            start = replace(start, events=start.events.after(0))  # a replay appends to these
         unreadable = [number_of(path) for path in self._unreadable]
         disk, name = self._place.disk, self._place.name
         return Replay(disk, name, segments, start, self._clock, unreadable, self._emptied).run()
 
     def _judged(self, looked: Sequence[SegmentReport]) -> list[SegmentReport]:
-        """Tell what is torn from what is damaged; also in the part of the log that opening would not read again."""
+        """Separate torn stretches from damaged ones, also in the part of the log that opening would not read."""
         whole = self._replay(None)
         flaws = {(flaw.segment, flaw.damage.start) for flaw in whole.flaws if whole.is_torn(flaw)}
         live = self._live()
@@ -427,7 +426,7 @@ class _Look:
         def is_torn(segment: SegmentReport, damage: Damage) -> bool:
             if damage.start >= self._disk.end_of(segment.path):
                 return True
-            # An event of which a checkpoint knows was committed: what is left of it is not torn.
+            # An event in a checkpoint was committed, so its record cannot be torn.
             known = any(damage.start <= offset < damage.end for offset in live.get(segment.number, ()))
             return (segment.number, damage.start) in flaws and not known
 
@@ -441,7 +440,7 @@ class _Look:
         ]
 
     def _live(self) -> dict[int, list[int]]:
-        """For each segment the offsets of the events that the checkpoint has in it."""
+        """Return the offsets of the checkpoint's events, by segment."""
         live: dict[int, list[int]] = {}
         if self._start is not None:
             for pointer in self._start.events.pointers:
@@ -450,7 +449,7 @@ class _Look:
 
 
 def _readable(replay: Replay, segments: Sequence[SegmentReport]) -> tuple[list[Entry], int]:
-    """The events that can still be read, and how many of those that should be there cannot."""
+    """Return the events that can still be read, and the number of those that cannot."""
     reports = {segment.number: segment for segment in segments}
     entries = replay.events.entries(0, len(replay.events))
     events = [entry for entry in entries if reports[entry.segment].holds(entry.offset)]

@@ -1,7 +1,7 @@
-"""Ownership: one channel a directory, by ``flock`` on the directory and on a file whose text names the owner.
+"""Ownership: one channel per directory, by ``flock`` on the directory and on a lock file that names the owner.
 
-The second one alone is taken where the file system locks no directories, and by older packages. Who deletes the file
-lets nobody in beside the owner, but where it is the only one: so the owner checks that it is still there.
+Only the lock file is locked where the file system cannot lock directories, and by older packages. Deleting it does not
+admit another owner, unless it is the only lock. So the owner checks that it still exists.
 """
 
 from __future__ import annotations
@@ -28,9 +28,9 @@ from .replay import SEGMENT_NAME
 
 LOCK_NAME = "LOCK"
 CHECKPOINT_NAMES = (NAME, BACKUP_NAME, f"{NAME}.new", f"{BACKUP_NAME}.new")
-#: What else a channel keeps beside its segments.
+#: Other files of a channel beside its segments.
 OTHER_NAMES = (RESERVE_NAME, *(f"{NOTES_NAME}{suffix}" for suffix in ("", *COMPANIONS)))
-#: ``lost+found`` is what a file system of its own brings along.
+#: ``lost+found`` exists at the root of a separate file system.
 _OURS = {LOCK_NAME, QUARANTINE, *CHECKPOINT_NAMES, *OTHER_NAMES, "lost+found"}
 _MOST = 1 << 16
 _FULL = (errno.ENOSPC, errno.EDQUOT)
@@ -38,24 +38,26 @@ _FULL = (errno.ENOSPC, errno.EDQUOT)
 
 @dataclass(slots=True)
 class Ownership:
-    """The locks of one channel's directories; closing the files gives them up.
+    """Locks of one channel's directories; closing the files releases them.
 
-    :ivar files: what is locked, and its path: of each directory itself, where it can be, and its lock file.
+    :ivar files: each locked file with its path: the directory itself, if it can be locked, and its lock file.
     """
 
     disk: Disk
     files: list[tuple[int, str]]
 
     def lost(self) -> str | None:
-        """The path of a lock that was removed or replaced: another process may have the directory by now."""
+        """Return the path of a lock that was removed or replaced, so that another process may own the directory; else
+        None.
+        """
         return next((path for file, path in self.files if not self.disk.has_name(file, path)), None)
 
     def release(self) -> None:
-        """Let another channel have the directories."""
+        """Release the directories for another channel."""
         self._give_up(self.disk.unlock)
 
     def release_in_child(self) -> None:
-        """Close this process's copies, in a forked child: the locks are the parent's."""
+        """Close the files in a forked child, without unlocking: the locks are the parent's."""
         self._give_up(self.disk.close)
 
     def _give_up(self, how: Callable[[int], None]) -> None:
@@ -68,11 +70,11 @@ class Ownership:
 def own(place: Directories, clock: Clock, *, make: bool = True, give_up_missing: bool = False) -> Ownership:
     """Lock all directories of a channel, or none.
 
-    :param make: make those that do not exist.
-    :param give_up_missing: take a data directory that has been emptied for a new one.
-    :raises ChannelFormatError: one is a file, or holds files of something else, or none is to be made.
-    :raises ChannelLockedError: one belongs to somebody.
-    :raises ChannelIOError: one cannot be made or written, or what the channel had in it is gone.
+    :param make: True to create missing directories.
+    :param give_up_missing: True to treat a data directory that was emptied as a new one.
+    :raises ChannelFormatError: a path is a file, or holds other files, or is missing and ``make`` is False.
+    :raises ChannelLockedError: another channel owns a directory.
+    :raises ChannelIOError: a directory cannot be created or written, or the channel's files in it are gone.
     """
     ownership = Ownership(place.disk, [])
     try:
@@ -85,7 +87,7 @@ def own(place: Directories, clock: Clock, *, make: bool = True, give_up_missing:
         text = json.dumps(_owner(place, clock)).encode()
         for file, path in ownership.files:
             if path.endswith(f"/{LOCK_NAME}"):
-                _say(place, path.removesuffix(f"/{LOCK_NAME}"), file, text)
+                _write_owner(place, path.removesuffix(f"/{LOCK_NAME}"), file, text)
     except BaseException:
         ownership.release()
         raise
@@ -108,20 +110,20 @@ def _lock(place: Directories, directory: str, ownership: Ownership, *, make: boo
         new = not disk.exists(path)
         ownership.files.append((disk.lock(path), path))
         if new:
-            disk.sync_directory(directory)  # before anything says that it is there
+            disk.sync_directory(directory)  # before any other file refers to it
     except BlockingIOError:
-        raise ChannelLockedError(name, _told(directory, read_owner(disk, directory))) from None
+        raise ChannelLockedError(name, _in_use_message(directory, read_owner(disk, directory))) from None
     except NotADirectoryError as error:
-        raise ChannelFormatError(name, f"{directory}: a part of the path is a file: give another") from error
+        raise ChannelFormatError(name, f"{directory}: a part of the path is a file: give another directory") from error
     except OSError as error:
         raise _unusable(name, directory, error) from error
 
 
-def _say(place: Directories, directory: str, file: int, text: bytes) -> None:
+def _write_owner(place: Directories, directory: str, file: int, text: bytes) -> None:
     try:
         place.disk.rewrite(file, text)
     except OSError as error:
-        if error.errno not in _FULL:  # it only helps people, and what is in the channel can be read
+        if error.errno not in _FULL:  # the text is informative only, and events can still be read
             raise _unusable(place.name, directory, error) from error
 
 
@@ -133,27 +135,26 @@ def _unusable(name: str, directory: str, error: OSError) -> ChannelIOError:
 
 
 def _check_mounted(place: Directories, others: Sequence[str]) -> None:
-    """A data directory without a lock file, in which the channel has had one, is not new: it is not mounted."""
+    """Refuse a data directory that the channel has used and that has no lock file: it is not mounted."""
     used = read_owner(place.disk, place.main).get("directories")
     for directory in others:
         if isinstance(used, list) and directory in used and not place.disk.exists(f"{directory}/{LOCK_NAME}"):
             message = (
-                f"{directory} is one of the channel's directories, and nothing of the channel is in it: is its disk "
-                "mounted? If what was in it is lost, producer channel repair --give-up-missing goes on "
-                "without it"
+                f"{directory} is one of the channel's directories, but the channel's files are gone: is its disk "
+                "mounted? If they are lost, producer channel repair --give-up-missing continues without them"
             )
             raise ChannelIOError(place.name, message, errno.ENOENT)
 
 
 def is_segment(name: str) -> bool:
-    """Whether a file of this name is a segment."""
+    """True if a file of this name is a segment."""
     return SEGMENT_NAME.fullmatch(name) is not None
 
 
 def check_contents(name: str, directory: str, names: Sequence[str]) -> None:
-    """Whether a directory is a channel's, or empty.
+    """Check that a directory is a channel's, or empty.
 
-    :raises ChannelFormatError: it holds files of something else.
+    :raises ChannelFormatError: it holds other files.
     """
     if LOCK_NAME in names:
         return
@@ -172,7 +173,7 @@ def _owner(place: Directories, clock: Clock) -> dict[str, Any]:
 
 
 def read_owner(disk: Disk, directory: str) -> dict[str, Any]:
-    """Who wrote the lock file last; empty if it does not tell."""
+    """Return the content of the lock file, written by the last owner; empty if it is unreadable."""
     try:
         owner = json.loads(disk.load(f"{directory}/{LOCK_NAME}", _MOST))
     except (OSError, ValueError):
@@ -180,12 +181,12 @@ def read_owner(disk: Disk, directory: str) -> dict[str, Any]:
     return owner if isinstance(owner, dict) else {}
 
 
-def _told(directory: str, owner: dict[str, Any]) -> str:
+def _in_use_message(directory: str, owner: dict[str, Any]) -> str:
     who = "another process"
     if owner:
         here = " (this process)" if (owner.get("host"), owner.get("pid")) == (socket.gethostname(), os.getpid()) else ""
         who = f"the channel {owner.get('channel')!r} of process {owner.get('pid')}{here} on {owner.get('host')}"
     return (
-        f"{directory} belongs to {who}: close that one, or give each process a directory of its own "
+        f"{directory} is in use by {who}: close that one, or give each process a directory of its own "
         "(ProcessFileChannel)"
     )

@@ -1,21 +1,21 @@
-"""Quarantine: what is kept aside for people, in ``quarantine/`` beside the file that it came from.
+"""Quarantine: damaged files kept for inspection, in ``quarantine/`` beside their origin.
 
 =============================  ====================================================================================
-name                           what it is
+name                           content
 =============================  ====================================================================================
-``log-0000000007.copy``        a copy of a segment with damaged records; the segment itself is still in use
-``log-0000000007.link``        such a segment itself, under a second name, since no copy could be written
-``log-0000000007.from-722``    a copy of a segment's end from this offset on, where it was cut off as torn
+``log-0000000007.copy``        a copy of a segment with damaged records; the segment stays in use
+``log-0000000007.link``        a second name of such a segment, since no copy could be written
+``log-0000000007.from-722``    a copy of a segment's torn end from this offset on, which was cut off
 ``log-0000000007.unreadable``  a segment without a readable header, moved here
-``log-0000000007.unknown``     a segment that was missing when it was given up, and has come back; moved here
-``checkpoint.copy``            a checkpoint as it was before the segments that it needs were given up
+``log-0000000007.unknown``     a segment that came back after a checkpoint without it; moved here
+``checkpoint.copy``            a checkpoint from before its missing segments were abandoned
 ``notes.db.…``                 notes that could not be read, moved here
 =============================  ====================================================================================
 
-A second file of the same name ends in ``.2``, and so on. Nothing here is ever read as a part of the channel, changed or
-removed. The names alone are looked at: a segment that was moved here is not missing, but one of which only a copy lies
-here is; and the number of a segment in here is given to no other.
-"""
+A second file of the same name ends in ``.2``, and so on. Nothing here is ever read as a part of the channel,
+changed or removed. Only the names matter: a segment that was moved here does not count as missing, one with only a copy
+here does. The numbers of segments in here are not reused.
+"""  # prose: a table
 
 from __future__ import annotations
 
@@ -33,10 +33,10 @@ _NAME = re.compile(r"log-(\d{10,})\.(copy|link|from-\d+|unreadable|unknown)(\.\d
 
 
 def copy(disk: Disk, path: str, offset: int | None = None) -> str:
-    """Keep a copy of a file, or of its end; where it lies, which is on the disk and was compared.
+    """Copy a file, or its end, to quarantine; return the path of the copy, which was synced and compared.
 
-    :param offset: where the end begins; None for the whole file.
-    :raises OSError: it could not be written, or is not what it should be; nothing is left of it.
+    :param offset: the start of the end; None for the whole file.
+    :raises OSError: the copy could not be written, or differs; nothing remains of it.
     """
     target = _free_name(disk, path, "copy" if offset is None else f"from-{offset}")
     _copy(disk, path, target, offset or 0)
@@ -44,12 +44,12 @@ def copy(disk: Disk, path: str, offset: int | None = None) -> str:
 
 
 def keep(disk: Disk, path: str) -> bool:
-    """Keep a copy of a file, unless one that is equal is kept already; whether one was made.
+    """Copy a file to quarantine, unless an equal copy exists; True if one was made.
 
-    If no copy can be written, as on a full disk, or if the file cannot be read as a whole, it gets a second name
-    instead, under which it outlives its deletion.
+    If the copy fails, as on a full disk or with an unreadable file, the file gets a second name instead, which outlives
+    its deletion.
 
-    :raises OSError: neither could be done.
+    :raises OSError: neither was possible.
     """
     if any(_is_kept_as(disk, path, other) for other in _copies(disk, path)):
         return False
@@ -61,21 +61,21 @@ def keep(disk: Disk, path: str) -> bool:
             disk.link(path, target)
             disk.sync_directory(os.path.dirname(target))
         except OSError:
-            raise error from None  # why there is no copy tells more
+            raise error from None  # the error of the copy tells more
     return True
 
 
 def _is_kept_as(disk: Disk, path: str, other: str) -> bool:
     try:
         return _are_equal(disk, path, 0, other)
-    except OSError:  # of what cannot be read a second name is the most that there can be
+    except OSError:  # unreadable: only a second name is possible
         return ".link" in os.path.basename(other)
 
 
 class Uncopied:
-    """Damaged files of which nothing could be kept aside as yet: they must not be deleted.
+    """Damaged files without a copy in quarantine, which must not be deleted.
 
-    :param paths: what is known of them already.
+    :param paths: the files known so far.
     """
 
     def __init__(self, disk: Disk, paths: Iterable[str]) -> None:
@@ -83,26 +83,26 @@ class Uncopied:
         self._paths = set(paths)
 
     def keep(self, path: str) -> bool:
-        """As :func:`keep`, and remember the file if it fails."""
+        """Copy the file with :func:`keep`, and remember it if that fails."""
         self._paths.add(path)
         made = keep(self._disk, path)
         self._paths.discard(path)
         return made
 
     def keep_all(self) -> None:
-        """Try once more what has failed.
+        """Try the failed copies again.
 
-        :raises OSError: it fails again.
+        :raises OSError: one fails again.
         """
         for path in sorted(self._paths):
             self.keep(path)
 
 
 def move(disk: Disk, path: str, suffix: str) -> str:
-    """Move a file here; where it lies now.
+    """Move a file to quarantine; return its new path.
 
-    :param suffix: why: the end of the name, as in the table above.
-    :raises OSError: it could not be moved, and is where it was.
+    :param suffix: the reason: the end of the name, as in the table above.
+    :raises OSError: it could not be moved, and is unchanged.
     """
     target = _free_name(disk, path, suffix)
     try:
@@ -118,14 +118,14 @@ def move(disk: Disk, path: str, suffix: str) -> str:
 
 
 def files(disk: Disk, directories: Sequence[str]) -> list[str]:
-    """The paths of all that is kept aside from these directories."""
+    """Return the paths of all files in the quarantines of these directories."""
     return list(_files(disk, directories))
 
 
 def numbers(disk: Disk, directories: Sequence[str], *suffixes: str) -> set[int]:
-    """The numbers of the segments of which something is kept aside.
+    """Return the numbers of the segments with files in quarantine.
 
-    :param suffixes: only for these reasons; none is for any.
+    :param suffixes: the reasons to include; none for all.
     """
     found = [_NAME.fullmatch(os.path.basename(path)) for path in _files(disk, directories)]
     return {int(match[1]) for match in found if match and (not suffixes or match[2] in suffixes)}
@@ -145,7 +145,7 @@ def _copies(disk: Disk, path: str) -> list[str]:
 
 
 def _free_name(disk: Disk, path: str, suffix: str) -> str:
-    """A name in the quarantine that nothing has."""
+    """Return an unused path in the quarantine."""
     directory, name = os.path.split(path)
     disk.make_directory(f"{directory}/{QUARANTINE}")
     target = first = f"{directory}/{QUARANTINE}/{name}.{suffix}"
@@ -181,7 +181,7 @@ def _write(disk: Disk, target: str, blocks: Iterator[bytes]) -> None:
 
 
 def _are_equal(disk: Disk, path: str, offset: int, other: str) -> bool:
-    """Whether ``other`` holds exactly what ``path`` does from ``offset`` on."""
+    """True if ``other`` holds exactly the bytes of ``path`` from ``offset`` on."""
     if disk.size_of(path) - offset != disk.size_of(other):
         return False
     return all(one == two for one, two in zip(_blocks(disk, path, offset), _blocks(disk, other, 0), strict=True))

@@ -1,7 +1,7 @@
-"""Recovery: a directory as it was left becomes a queue again; what is torn is cut, what is damaged is kept aside.
+"""Recovery: rebuild the queue from a directory; cut off torn transactions, and quarantine damaged records.
 
-First everything is looked at that may forbid the opening: keys, segments that are missing, or there twice. Only then
-anything is changed. The file is long because that order is one thing: each look stands beside what it forbids.
+All checks that may refuse the opening come first: keys, missing segments, duplicate segments. Only then is anything
+changed. The file is long because that order is one thing, with each check beside its refusal.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from ..store.directories import Directories
 from ..store.disk import Disk
 from ..store.encryption import SegmentCipher
 from ..store.format import FIRST_RECORD, FRAME_SIZE, SECOND_HEADER, Kind, Live, SegmentHeader
-from ..store.lost import TellLost, events_left
+from ..store.lost import OnLost, lost_events_in
 from ..store.pointers import MOST_OFFSET, OFFSET_BITS
 from ..store.segment import BEGUN, Damage, Record, Segment, content_end, payload_of, scan
 from . import checkpoint as checkpoints
@@ -31,9 +31,9 @@ from .checkpoint import Checkpoint
 from .replay import SEGMENT_NAME, Cut, Found, Replay, find_segments
 
 _log = get_logger("loghub.channel")
-#: The first record of a segment is looked for within so many bytes, before all are read.
+#: Bytes read to find the first record of a segment, before all are read.
 _FIRST_LOOK = 1 << 14
-#: Bytes that are written once more at a time.
+#: Bytes rewritten at a time.
 _BLOCK = 1 << 20
 
 CipherOf = Callable[[SegmentHeader], SegmentCipher | None]
@@ -41,12 +41,12 @@ CipherOf = Callable[[SegmentHeader], SegmentCipher | None]
 
 @dataclass(frozen=True, slots=True)
 class Recovered:
-    """What was found.
+    """Result of a recovery.
 
-    :ivar sums: for :class:`~producer.model.interfaces.FileStats`, by name.
-    :ivar last_number: the highest number that a segment ever had, as far as anything tells; none has it again.
-    :ivar dropped: transactions that a crash has torn, before whole ones.
-    :ivar uncopied: the paths of damaged segments of which nothing could be kept aside.
+    :ivar sums: counts for :class:`~producer.model.interfaces.FileStats`, by name.
+    :ivar last_number: the highest known segment number; it is never reused.
+    :ivar dropped: number of torn transactions before valid ones.
+    :ivar uncopied: paths of damaged segments without a copy in quarantine.
     """
 
     segments: Sequence[Segment]
@@ -60,16 +60,16 @@ class Recovered:
     uncopied: Sequence[str] = ()
 
     @property
-    def owes_live(self) -> bool:
-        """True if the log has to say which events live, on the disk before anything else is written.
+    def needs_live(self) -> bool:
+        """True if the log must begin with a Live, before any other record.
 
-        Else another replay of the whole log would count again what is lost, and take what was torn for damaged, since
-        later segments stand behind it.
+        Otherwise another replay of the whole log would count lost events again, and would take torn transactions for
+        damage, since later segments follow them.
         """
         return bool(self.dropped or self.sums["lost_events"])
 
-    def what_lives(self, clock: Clock) -> Run:
-        """Build the transaction that says which events live."""
+    def live_run(self, clock: Clock) -> Run:
+        """Build the transaction with the Live."""
         ranges = self.events.ranges()
         firsts, lasts = [first for first, _ in ranges], [last for _, last in ranges]
         live = Live(self.next_transaction - 1, self.next_sequence, firsts, lasts)
@@ -83,26 +83,24 @@ def recover(
     *,
     careful: bool = False,
     give_up_missing: bool = False,
-    lost: TellLost | None = None,
+    lost: OnLost | None = None,
 ) -> Recovered:
     """Read a channel's directories, which the caller has locked.
 
-    :param cipher_of: what opens a segment; may raise :class:`~producer.model.errors.ChannelKeyError`.
-    :param careful: nothing is cut off of which no copy could be kept.
-    :param give_up_missing: go on without segments that are missing; their events are lost.
-    :param lost: is told of events that are, in place of the log.
+    :param cipher_of: returns the cipher of a segment; may raise :class:`~producer.model.errors.ChannelKeyError`.
+    :param careful: True to cut off nothing that could not be copied.
+    :param give_up_missing: True to continue without missing segments; their events are lost.
+    :param lost: callback for lost events, replacing the log line; None for the log line.
     :raises ChannelFormatError: a file is of a newer version, or two files are the same segment.
-    :raises ChannelKeyError: a key is not the one with which a segment was written.
-    :raises ChannelIOError: it cannot be read, a torn end cannot be cut, or segments are missing.
+    :raises ChannelKeyError: a key is not the one that encrypted a segment.
+    :raises ChannelIOError: a file cannot be read, a torn end cannot be cut, or segments are missing.
     """
     try:
         return _Recovery(place, clock, careful=careful, give_up_missing=give_up_missing, lost=lost).run(cipher_of)
     except OSError as error:
         if isinstance(error, ChannelIOError):
             raise
-        message = (
-            f"{place.main} cannot be read: {error}: look at the disk and at the owner of the files, then try again"
-        )
+        message = f"{place.main} cannot be read: {error}: check the disk and the owner of the files, then try again"
         raise ChannelIOError(place.name, message, error.errno or 0) from error
 
 
@@ -110,7 +108,7 @@ class _Recovery:
     """One opening of a channel's directories."""
 
     def __init__(
-        self, place: Directories, clock: Clock, *, careful: bool, give_up_missing: bool, lost: TellLost | None
+        self, place: Directories, clock: Clock, *, careful: bool, give_up_missing: bool, lost: OnLost | None
     ) -> None:
         self._place, self._clock, self._lost = place, clock, lost
         self._careful, self._give_up_missing = careful, give_up_missing
@@ -119,7 +117,7 @@ class _Recovery:
         self._emptied: dict[int, frozenset[int]] = {}
 
     def run(self, cipher_of: CipherOf) -> Recovered:
-        """Look, then cut and keep aside."""
+        """Check everything, then cut and quarantine."""
         place = self._place
         remove_begun(place)
         found, unreadable = find_segments(place.disk, place.name, place.all)
@@ -139,8 +137,8 @@ class _Recovery:
         replay = self._replayed(start, found, sizes, segments, headless)
         self._keep_damaged(segments, replay)
         self._bring_to_disk(segments, sizes, replay, start)
-        self._tell_damage(replay, len(headless))
-        self._tell_lost(segments, replay)
+        self._log_damage(replay, len(headless))
+        self._report_lost(segments, replay)
         findings = replay.findings
         self._sums.update(
             replayed=findings.replayed,
@@ -149,7 +147,7 @@ class _Recovery:
             checkpoint_fallbacks=bad,
             recovered=len(replay.events),
         )
-        # What is given up, or was cut off behind a crash's back, may have had higher numbers than all that is left.
+        # Lost segments, and ends cut off by anything but a crash, may have had higher numbers than the rest.
         known = checkpoints.readable(place.disk, place.main) if self._give_up_missing or self._emptied else []
         return Recovered(
             segments,
@@ -164,7 +162,7 @@ class _Recovery:
         )
 
     def _load(self, found: Sequence[Found], unreadable: Sequence[str]) -> tuple[Checkpoint | None, int]:
-        """The checkpoint to go on from, and how many copies are bad; refuses if it needs what is not there."""
+        """Return the checkpoint to start from and the number of bad copies; raise if it needs missing segments."""
         place = self._place
         salts = {segment.header.number: segment.header.salt for segment in found}
         sizes = {segment.header.number: segment.size for segment in found}
@@ -172,7 +170,7 @@ class _Recovery:
         if (bad or (start is not None and start.segments.keys() - salts.keys())) and not self._give_up_missing:
             missing = missing_segments(place, salts, [number_of(path) for path in unreadable])
             if missing:
-                raise ChannelIOError(place.name, told_missing(place, missing), errno.ENOENT)
+                raise ChannelIOError(place.name, missing_message(place, missing), errno.ENOENT)
         return start, bad
 
     def _replayed(
@@ -183,7 +181,7 @@ class _Recovery:
         segments: Sequence[Segment],
         headless: Sequence[int],
     ) -> Replay:
-        """Read the log, and cut what is torn at its end, which changes ``sizes``."""
+        """Read the log, and cut off its torn end, which changes ``sizes``."""
         place = self._place
         self._emptied = emptied_segments(place, found) if headless or start is None else {}
         replay = Replay(place.disk, place.name, segments, start, self._clock, headless, self._emptied).run()
@@ -193,23 +191,25 @@ class _Recovery:
             sizes.update(self._cut(segments, replay.cut))
         if replay.dropped:
             what = counted(replay.dropped, "transaction")
-            _log.warning("channel %s: a crash has torn %s, never acknowledged; what follows is kept", place.name, what)
+            _log.warning(
+                "channel %s: dropped %s torn by a crash and never acknowledged; later ones are kept", place.name, what
+            )
         return replay
 
     def _set_aside_unknown(self, segment: Found) -> None:
-        """Deleting it would be wrong, and so would reading it: its numbers were used again, its takes are forgotten."""
+        """Quarantine a segment that the checkpoint does not list, whose numbers were reused since."""
         place = self._place
         target = quarantine.move(place.disk, segment.path, "unknown")
         self._sums["quarantined"] += 1
         _log.error(
-            "channel %s: segment %d is unknown to the checkpoint, since it was missing when that was written: it is "
-            "moved to %s. To deliver what is in it, give it the name log-%010d in a directory of its own, and drain "
-            "that: producer channel drain",
+            "channel %s: segment %d is unknown to the checkpoint, because it was missing when that was written: it is "
+            "moved to %s. To deliver its events, move it to a directory of its own as log-%010d, and drain that: "
+            "producer channel drain",
             *(place.name, segment.header.number, target, segment.header.number),
         )
 
     def _set_aside_unreadable(self, path: str, known: Collection[int]) -> bool:
-        """Move a file without a readable header out of the way; False if it never held anything."""
+        """Quarantine a file without a readable header; remove it and return False if it never held records."""
         place = self._place
         if was_never_begun(place.disk, path, known):
             place.disk.unlink(path)
@@ -220,9 +220,9 @@ class _Recovery:
         return True
 
     def _cut(self, segments: Sequence[Segment], cut: Cut) -> dict[int, int]:
-        """End the log at ``cut``; what is cut off is kept aside. Returns the new sizes."""
+        """End the log at ``cut``, after copying the rest to quarantine; return the new sizes."""
         disk, sizes = self._place.disk, {}
-        for segment in reversed(segments):  # so that, if this is interrupted, what is left still ends somewhere
+        for segment in reversed(segments):  # last first, so that the log stays contiguous if this is interrupted
             if segment.number < cut.segment:
                 break
             offset = cut.offset if segment.number == cut.segment else segment.header.first_record
@@ -230,7 +230,7 @@ class _Recovery:
             try:
                 size = disk.size(file)
                 if size > offset:
-                    size = give_up_room(disk, file, size, offset)
+                    size = cut_zeros(disk, file, size, offset)
                     where = self._keep_end(segment.path, offset)
                     disk.truncate(file, offset)
                     disk.sync(file)
@@ -244,25 +244,29 @@ class _Recovery:
         return sizes
 
     def _torn(self, number: int, size: int) -> str:
-        """Say why a segment has an end that is cut off."""
+        """Return why the end of a segment is cut off, for the log."""
         if number in self._emptied:
-            words = "is missing, though the checkpoint has it, which no crash does: %s of a transaction without its end"
+            words = (
+                "is missing, although the checkpoint needs it, which no crash causes: %s of an incomplete transaction"
+            )
         else:
             words = "was torn by a crash: %s, never acknowledged"
         return words % counted(size, "byte")
 
     def _keep_end(self, path: str, offset: int) -> str:
-        """Keep a copy of what is about to be cut off; what to say of it.
+        """Copy the end that is about to be cut off; return the words for the log.
 
-        Without room for one it is cut all the same, unless a repair does it: it was never acknowledged, and a channel
-        on a full disk must open to be emptied.
+        Without space for a copy it is cut anyway, unless a repair does it. It was never acknowledged, and a channel on
+        a full disk must open to be drained.
         """
         try:
             return f"are in {quarantine.copy(self._place.disk, path, offset)}"
         except OSError as error:
             if not self._careful:
-                return f"are gone: no copy could be kept: {error}"
-            message = f"the torn end of {path}, from {offset} on, was not cut: no copy of it could be kept: {error}"
+                return f"are gone: they could not be copied to quarantine: {error}"
+            message = (
+                f"the torn end of {path}, from {offset} on, was not cut: it could not be copied to quarantine: {error}"
+            )
             raise ChannelIOError(self._place.name, message, error.errno or 0) from error
 
     def _keep_damaged(self, segments: Sequence[Segment], replay: Replay) -> None:
@@ -273,11 +277,11 @@ class _Recovery:
     def _bring_to_disk(
         self, segments: Sequence[Segment], sizes: Mapping[int, int], replay: Replay, start: Checkpoint | None
     ) -> None:
-        """What was read is on the disk, whatever the process before had left in the cache."""
+        """Sync everything that was read, since the previous process may have left it in the page cache."""
         for segment in segments:
             if start is None or segment.number >= start.position.segment:
                 whole = replay.whole.get(segment.number)
-                bring_to_disk(self._place.disk, segment, sizes[segment.number], replay.unsure_from, whole)
+                bring_to_disk(self._place.disk, segment, sizes[segment.number], replay.unconfirmed_from, whole)
         for directory in self._place.all:
             self._place.disk.sync_directory(directory)
 
@@ -286,12 +290,17 @@ class _Recovery:
             self._sums["quarantined"] += quarantine.keep(self._place.disk, path)
         except OSError as error:
             self._uncopied.append(path)
-            _log.error("channel %s: no copy of the damaged %s could be kept: %s", self._place.name, path, error)
+            _log.error(
+                "channel %s: the damaged segment %s could not be copied to quarantine: %s",
+                self._place.name,
+                path,
+                error,
+            )
 
-    def _tell_damage(self, replay: Replay, headless: int) -> None:
+    def _log_damage(self, replay: Replay, headless: int) -> None:
         if replay.findings.damaged_records or replay.findings.lost_events or headless:
             _log.error(
-                "channel %s: %s in segments %s;%s the segments are in %s/%s",
+                "channel %s: %s in segments %s;%s copies of the segments are in %s/%s",
                 self._place.name,
                 counted(replay.findings.damaged_records, "damaged record"),
                 replay.damaged,
@@ -300,7 +309,7 @@ class _Recovery:
                 quarantine.QUARANTINE,
             )
 
-    def _tell_lost(self, segments: Sequence[Segment], replay: Replay) -> None:
+    def _report_lost(self, segments: Sequence[Segment], replay: Replay) -> None:
         if self._lost is None or not replay.findings.lost_events:
             return
         found = [
@@ -309,7 +318,7 @@ class _Recovery:
             if segment.number in replay.damaged and segment.cipher is None
             for flaw in replay.flaws
             if flaw.segment == segment.number
-            for event in events_left(self._stretch(segment, flaw.damage), replay.lost)
+            for event in lost_events_in(self._stretch(segment, flaw.damage), replay.lost)
         ]
         self._lost(found, replay.findings.lost_events - len(found))
 
@@ -322,7 +331,7 @@ class _Recovery:
 
 
 def remove_begun(place: Directories) -> None:
-    """Remove segments and checkpoints that a crash, or a full disk, kept from being begun: they hold nothing."""
+    """Remove segments and checkpoints that were never completed: they hold nothing."""
     for directory in place.all:
         for name in place.disk.names(directory):
             begun = name.removesuffix(BEGUN)
@@ -331,30 +340,30 @@ def remove_begun(place: Directories) -> None:
 
 
 def number_of(path: str) -> int:
-    """The number of a segment, by the name of its file."""
+    """Return the number of a segment, from its file name."""
     return int(path.rpartition("-")[2])
 
 
 def last_number_of(place: Directories, found: Collection[int], unreadable: Sequence[str]) -> int:
-    """The highest number that a segment of these directories ever had: no two may ever have the same."""
+    """Return the highest segment number ever used in these directories, as far as is known."""
     kept = quarantine.numbers(place.disk, place.all)
     return max((*found, *map(number_of, unreadable), *known_numbers(place), *kept), default=0)
 
 
 def known_numbers(place: Directories) -> set[int]:
-    """The numbers of the segments of which a checkpoint knows: they had their headers."""
+    """Return the numbers of all segments listed in a checkpoint, which had their headers."""
     return {number for each in checkpoints.readable(place.disk, place.main) for number in each.segments}
 
 
 def emptied_segments(place: Directories, found: Sequence[Found]) -> dict[int, frozenset[int]]:
-    """See :func:`.checkpoint.emptied`."""
+    """Return the events of the newest checkpoint in segments that lost their ends; see :func:`.checkpoint.emptied`."""
     salts = {segment.header.number: segment.header.salt for segment in found}
     sizes = {segment.header.number: segment.size for segment in found}
     return checkpoints.emptied(checkpoints.newest_of_log(place.disk, place.main, salts), sizes)
 
 
 def unknown_to(start: Checkpoint | None, found: Sequence[Found]) -> list[Found]:
-    """The segments before a checkpoint's position of which it does not know."""
+    """Return the segments before a checkpoint's position that it does not list."""
     if start is None:
         return []
     return [
@@ -367,9 +376,9 @@ def unknown_to(start: Checkpoint | None, found: Sequence[Found]) -> list[Found]:
 
 
 def was_never_begun(disk: Disk, path: str, known: Collection[int]) -> bool:
-    """Whether a file without a readable header is what a crash between its creation and its header has left.
+    """True if a crash left this file between its creation and its header.
 
-    :param known: see :func:`known_numbers`.
+    :param known: numbers of segments that had headers, from :func:`known_numbers`.
     """
     if number_of(path) in known:
         return False
@@ -382,34 +391,34 @@ def was_never_begun(disk: Disk, path: str, known: Collection[int]) -> bool:
 
 
 def check_unique(name: str, segments: Sequence[Found]) -> None:
-    """Whether each segment is there once.
+    """Check that each segment exists once.
 
     :raises ChannelFormatError: two files are the same segment.
     """
     counts = Counter(segment.header.number for segment in segments)
     twice = [segment.path for segment in segments if counts[segment.header.number] > 1]
     if twice:
-        message = f"these are the same segment: {', '.join(twice)}: find out which is the copy, and remove it"
+        message = f"two files are the same segment: {', '.join(twice)}: find out which is the copy, and remove it"
         raise ChannelFormatError(name, message)
 
 
 def check_keys(disk: Disk, name: str, segments: Sequence[Segment]) -> None:
-    """Refuse keys that are others of the same name: with them every event would be taken for damaged, and be lost.
+    """Refuse keys that do not fit, as after a mix-up of ids: with them every event would count as damaged.
 
-    :raises ChannelKeyError: no record of a segment opens.
+    :raises ChannelKeyError: no record of a segment can be decrypted.
     """
     for segment in segments:
         key_id = segment.header.key_id
         if key_id is not None and not _opens(disk, segment):
             message = (
-                f"segment {segment.number} does not open with the key {key_id!r}, though its records are whole: give "
-                "the key of this id with which it was written"
+                f"segment {segment.number} cannot be decrypted with the key {key_id!r}, although its records are "
+                "intact: give the key of this id with which it was written"
             )
             raise ChannelKeyError(name, key_id, message)
 
 
 def _opens(disk: Disk, segment: Segment) -> bool:
-    """Whether one of the segment's whole records opens, if it has any; the first is as good as all."""
+    """True if a valid record of the segment can be decrypted, or if it has none."""
     file = disk.open(segment.path)
     try:
         data = disk.read(file, _FIRST_LOOK, 0)
@@ -428,30 +437,30 @@ def _opens(disk: Disk, segment: Segment) -> bool:
 
 
 def missing_segments(place: Directories, salts: Mapping[int, bytes], unreadable: Collection[int]) -> list[int]:
-    """The segments that the checkpoint needs and that are not there: what lies in them would be forgotten for good.
+    """Return the needed segments that do not exist; without them their events would be lost permanently.
 
-    Not missing is one that lies in quarantine because nothing tells what it is; a copy there does not count.
+    A segment in quarantine as unreadable is not missing; a copy there does not count.
 
-    :param salts: of each segment that is there.
-    :param unreadable: numbers of those whose header cannot be read.
+    :param salts: the salt of each existing segment.
+    :param unreadable: numbers of the segments with unreadable headers.
     """
     needed = checkpoints.missing_segments(place.disk, place.main, salts) - {*unreadable}
     return sorted(needed - quarantine.numbers(place.disk, place.all, "unreadable")) if needed else []
 
 
-def told_missing(place: Directories, missing: Sequence[int]) -> str:
-    """What to tell the one whose segments are missing."""
+def missing_message(place: Directories, missing: Sequence[int]) -> str:
+    """Return the message for missing segments."""
     return (
         f"segments {', '.join(map(str, missing[:5]))}{', …' if len(missing) > 5 else ''}, which the checkpoint in "
-        f"{place.main} needs, are in none of its directories: give data_directories as before, or mount what is "
-        "missing; if they are lost, producer channel repair --give-up-missing goes on with what is left"
+        f"{place.main} needs, are in none of its directories: give the same data_directories as before, or mount the "
+        "missing disk; if they are lost, producer channel repair --give-up-missing continues without them"
     )
 
 
-def give_up_room(disk: Disk, file: int, size: int, offset: int) -> int:
-    """Cut off the room of a segment, of which no copy is needed; the size then.
+def cut_zeros(disk: Disk, file: int, size: int, offset: int) -> int:
+    """Cut off the preallocated zeros of a segment; return the new size.
 
-    :param offset: what stands before it is no room.
+    :param offset: the end of its known records.
     """
     content = offset + content_end(disk.read(file, size - offset, offset))
     if content < size:
@@ -459,24 +468,23 @@ def give_up_room(disk: Disk, file: int, size: int, offset: int) -> int:
     return content
 
 
-def bring_to_disk(disk: Disk, segment: Segment, size: int, unsure_from: int | None, whole: int | None) -> None:
-    """Sync a segment, of which a sync may have failed in the process before.
+def bring_to_disk(disk: Disk, segment: Segment, size: int, unconfirmed_from: int | None, whole: int | None) -> None:
+    """Sync a segment, whose last sync may have failed in the previous process.
 
-    The system keeps then what it could not write, and takes it for written: to write it once more makes the sync true.
+    The kernel then keeps unwritten pages and treats them as written. Rewriting them makes the sync effective.
 
-    :param size: where the segment ends.
-    :param unsure_from: a pointer: what stands before it is known to be on the disk; None if all is.
-    :param whole: behind it stands nothing but the room of the process before, which each one that dies would leave;
-        None if that is not known.
+    :param size: the end of the segment.
+    :param unconfirmed_from: a pointer: everything before it is known to be on the disk; None if everything is.
+    :param whole: the end of the records, if only preallocated zeros of a dead process follow; None if that is unknown.
     """
     file = disk.open(segment.path)
     try:
         there = disk.size(file)
         if whole is not None and whole < there:
-            with contextlib.suppress(OSError):  # it is room to every reader
-                give_up_room(disk, file, there, whole)
-        if unsure_from is not None and segment.number >= unsure_from >> OFFSET_BITS:
-            offset = unsure_from & MOST_OFFSET if segment.number == unsure_from >> OFFSET_BITS else 0
+            with contextlib.suppress(OSError):  # every reader ignores the zeros
+                cut_zeros(disk, file, there, whole)
+        if unconfirmed_from is not None and segment.number >= unconfirmed_from >> OFFSET_BITS:
+            offset = unconfirmed_from & MOST_OFFSET if segment.number == unconfirmed_from >> OFFSET_BITS else 0
             while offset < size and (data := disk.read(file, min(_BLOCK, size - offset), offset)):
                 disk.overwrite(file, data, offset)
                 offset += len(data)

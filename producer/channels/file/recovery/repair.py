@@ -1,8 +1,8 @@
-"""Repair: puts something readable in the place of what is damaged, while no channel runs on it.
+"""Repair: overwrite damaged records with readable ones, while no channel runs on the directory.
 
-It takes the lock before it looks. Of each file that it changes it keeps a copy first, which it brings to the disk and
-compares; without one the file stays as it is. What is torn it does not mend, which would bring half of a transaction to
-life, but cuts, as opening the channel would.
+It takes the lock before it reads. It copies each file before changing it, and syncs and compares the copy; without a
+copy the file stays unchanged. It does not repair torn transactions, which would revive half of one. It cuts them off,
+as opening the channel would.
 """
 
 from __future__ import annotations
@@ -36,26 +36,26 @@ from . import quarantine
 from .checkpoint import Checkpoint
 from .inspection import DirectoryReport, SegmentReport, check_is_channel, look, place_of
 from .ownership import own
-from .recovery import Recovered, check_keys, recover, told_missing
+from .recovery import Recovered, check_keys, missing_message, recover
 from .replay import find_segments
 
-#: More segments than a directory that is given up may hold behind the last checkpoint.
+#: More segments than an abandoned directory may hold after the last checkpoint.
 _JUMP = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Repair:
-    """What :func:`repair` did.
+    """Result of :func:`repair`.
 
-    :ivar mended: for each segment that was changed, its path and the bytes that were taken out of it.
-    :ivar copies: for each of them, where it is kept as it was.
+    :ivar repaired: bytes overwritten in each changed segment, by path.
+    :ivar copies: path of the copy of each changed segment, by path.
     :ivar failures: what could not be done, and why.
     :ivar given_up: numbers of missing segments.
-    :ivar lost_events: events that were in what was taken out, and in what was given up.
-    :ivar after: the directory as it is now.
+    :ivar lost_events: events in the overwritten bytes and in missing segments.
+    :ivar after: report on the directory after the repair.
     """
 
-    mended: dict[str, int]
+    repaired: dict[str, int]
     copies: dict[str, str]
     failures: Sequence[str]
     given_up: Sequence[int]
@@ -72,13 +72,13 @@ def repair(
     clock: Clock | None = None,
     disk: Disk | None = None,
 ) -> Repair:
-    """Mend what is damaged, cut what is torn, set aside what cannot be read, and write a checkpoint of what is left.
+    """Repair damaged records, cut off torn ones, quarantine unreadable files, and write a checkpoint of the rest.
 
-    :param keys: for encrypted segments: without them nobody can tell what is torn from what is damaged.
-    :param give_up_missing: go on without segments that are missing.
-    :raises ChannelLockedError: a channel runs on it.
-    :raises ChannelFormatError: it is not a channel's directory, or a segment is there twice.
-    :raises ChannelKeyError: a key is missing, or not the right one.
+    :param keys: the keys of encrypted segments, without which torn and damaged records look alike.
+    :param give_up_missing: True to continue without missing segments.
+    :raises ChannelLockedError: a channel runs on the directory.
+    :raises ChannelFormatError: it is not a channel's directory, or a segment exists twice.
+    :raises ChannelKeyError: a key is missing or wrong.
     :raises ChannelIOError: it cannot be read, or segments are missing.
     """
     disk, clock = Disk() if disk is None else disk, clock or SystemClock()
@@ -96,29 +96,28 @@ def repair(
 
 
 class _Repair:
-    """One repair of directories that are locked."""
+    """One repair of locked directories."""
 
     def __init__(self, place: Directories, keys: KeyProvider | None, clock: Clock, *, give_up_missing: bool) -> None:
         self._place, self._keys, self._clock = place, keys, clock
         self._give_up_missing = give_up_missing
         self._ciphers = Segments(place.disk, place.name, (), keys, clock)
-        self._mended: dict[str, int] = {}
+        self._repaired: dict[str, int] = {}
         self._copies: dict[str, str] = {}
         self._failures: list[str] = []
 
     def run(self) -> Repair:
-        """See :func:`repair`."""
         self._check_keys()
         before = self._look()
         if before.missing and not self._give_up_missing:
-            raise ChannelIOError(self._place.name, told_missing(self._place, before.missing), errno.ENOENT)
+            raise ChannelIOError(self._place.name, missing_message(self._place, before.missing), errno.ENOENT)
         for segment in before.segments:
             if segment.damages or segment.header_damaged:
-                self._mend_segment(segment)
+                self._repair_segment(segment)
         if before.damaged or before.torn or self._give_up_missing:
             self._settle()
         return Repair(
-            mended=self._mended,
+            repaired=self._repaired,
             copies=self._copies,
             failures=self._failures,
             given_up=before.missing,
@@ -130,34 +129,34 @@ class _Repair:
         return look(self._place, self._keys, self._clock, in_use=False)
 
     def _check_keys(self) -> None:
-        """Refuse without all keys, before anything is changed."""
+        """Raise if a key is missing or wrong, before anything is changed."""
         found, _ = find_segments(self._place.disk, self._place.name, self._place.all)
         segments = [Segment(one.path, one.header, self._ciphers.cipher_of(one.header)) for one in found]
         check_keys(self._place.disk, self._place.name, segments)
 
-    def _mend_segment(self, segment: SegmentReport) -> None:
+    def _repair_segment(self, segment: SegmentReport) -> None:
         disk, path = self._place.disk, segment.path
         try:
             if segment.unread:
                 stretches = ", ".join(f"{start} to {end}" for start, end in segment.unread)
-                raise OSError(f"the disk cannot read its bytes {stretches}; copy it to a sound disk first")
+                raise OSError(f"the disk cannot read its bytes {stretches}: copy it to a sound disk first")
             self._copies[path] = quarantine.copy(disk, path)
         except OSError as error:
-            what = "was not repaired, and is unchanged: no copy of it could be kept"
+            what = "was not repaired, and is unchanged: it could not be copied to quarantine"
             self._failures.append(f"{path} {what}: {error}")
             return
         try:
-            self._mended[path] = _mend(disk, segment, self._positions())
+            self._repaired[path] = _overwrite_damage(disk, segment, self._positions())
         except OSError as error:
             what = f"is only partly repaired; the original is {self._copies[path]}"
             self._failures.append(f"{path} {what}: {error}")
 
     def _positions(self) -> list[Position]:
-        """Where the copies of the checkpoint go on: there a gap ends, and another one begins."""
+        """Return the positions of all checkpoints, where a gap must be split."""
         return [each.position for each in checkpoints.readable(self._place.disk, self._place.main)]
 
     def _settle(self) -> None:
-        """Do what opening the channel would do: cut, set aside, and write down which events are left."""
+        """Do what opening the channel would do: cut, quarantine, and write a checkpoint of the remaining events."""
         place = self._place
         try:
             if self._give_up_missing:
@@ -167,31 +166,31 @@ class _Repair:
             )
             if found.uncopied:
                 paths = ", ".join(found.uncopied)
-                raise OSError(errno.EIO, f"nothing of the damaged {paths} could be kept aside, so it has to stay")
+                raise OSError(errno.EIO, f"the damaged {paths} could not be copied to quarantine, so it has to stay")
             segments = list(found.segments)
-            if self._give_up_missing or found.owes_live or not segments:
+            if self._give_up_missing or found.needs_live or not segments:
                 segments.append(self._begin_segment(found))
             self._write_checkpoint(found, segments)
         except (ChannelIOError, ChannelFormatError) as error:
             self._failures.append(str(error))
         except OSError as error:
-            what = "no checkpoint of what is left could be written, which opening the channel does"
+            what = "no checkpoint of the remaining events could be written; opening the channel writes one"
             self._failures.append(f"{what}: {error}")
 
     def _begin_segment(self, found: Recovered) -> Segment:
-        """An empty one with a number above all that is given up, also of what nobody here knows: none is used again."""
+        """Begin an empty segment, with a number above those of all lost ones, unknown ones included."""
         place = self._place
         segments = Segments(place.disk, place.name, place.data or (place.main,), self._keys, self._clock)
         segments.pass_over(found.last_number + _JUMP)
         writer = SegmentWriter(place.disk, segments.new(found.next_sequence, found.next_transaction - 1))
         try:
             writer.append(encode_segment_header(writer.segment.header))
-            if found.owes_live:
-                writer.append(encode_run(found.what_lives(self._clock), writer.segment, 0, writer.size)[0])
+            if found.needs_live:
+                writer.append(encode_run(found.live_run(self._clock), writer.segment, 0, writer.size)[0])
             writer.activate()
             writer.move(SegmentState.DONE)
         except OSError:
-            writer.move(SegmentState.GIVEN_UP)
+            writer.move(SegmentState.ABANDONED)
             raise
         return writer.segment
 
@@ -202,13 +201,13 @@ class _Repair:
                 quarantine.keep(place.disk, f"{place.main}/{name}")
 
     def _write_checkpoint(self, found: Recovered, segments: Sequence[Segment]) -> None:
-        """Of the events that can be read, up to the end of the log."""
+        """Write a checkpoint of the readable events, up to the end of the log."""
         last = max(segments, key=lambda segment: segment.number)
         checkpoint = Checkpoint(
             generation=found.generation + 1,
             position=Position(last.number, self._place.disk.size_of(last.path)),
             next_sequence=found.next_sequence,
-            next_transaction=found.next_transaction + found.owes_live,
+            next_transaction=found.next_transaction + found.needs_live,
             segments={segment.number: segment.header.salt for segment in segments},
             events=self._readable(found.events),
         )
@@ -219,7 +218,7 @@ class _Repair:
             raise ChannelIOError(self._place.name, f"the second copy of the checkpoint could not be written: {error}")
 
     def _readable(self, events: Columns) -> Columns:
-        """Those that do not stand in what was taken out, nor behind the end of their segment."""
+        """Return the events that are neither in overwritten bytes nor after the end of their segment."""
         segments = {segment.number: segment for segment in self._look().segments}
         kept = Columns()
         for entry in events.entries(0, len(events)):
@@ -228,10 +227,10 @@ class _Repair:
         return kept
 
 
-def _mend(disk: Disk, segment: SegmentReport, positions: Sequence[Position]) -> int:
-    """Write gaps over the damaged stretches, and the good copy of the header over the other one; returns their bytes.
+def _overwrite_damage(disk: Disk, segment: SegmentReport, positions: Sequence[Position]) -> int:
+    """Overwrite damaged stretches with gaps, and a bad header copy with the good one; return the bytes overwritten.
 
-    :raises OSError: the disk could not, or a stretch is too short for a gap.
+    :raises OSError: the disk failed, or a stretch is too short for a gap.
     """
     file = disk.open(segment.path)
     try:
@@ -240,7 +239,7 @@ def _mend(disk: Disk, segment: SegmentReport, positions: Sequence[Position]) -> 
         for start, gap in _gaps(data, segment.damages, cuts):
             disk.overwrite(file, gap, start)
         if segment.header_damaged:
-            _mend_header(disk, file, data)
+            _repair_header(disk, file, data)
         disk.sync(file)
     finally:
         disk.close(file)
@@ -248,7 +247,7 @@ def _mend(disk: Disk, segment: SegmentReport, positions: Sequence[Position]) -> 
 
 
 def _gaps(data: bytes, damages: Sequence[Damage], cuts: Sequence[int]) -> list[tuple[int, bytes]]:
-    """What to write, and where: the numbers of a gap are those of the record before it."""
+    """Return the gaps to write, by offset; a gap has the numbers of the record before it."""
     header = decode_segment_header(data[:FIRST_RECORD])
     if header is None:
         raise OSError(errno.EIO, "its header has become unreadable")
@@ -258,24 +257,22 @@ def _gaps(data: bytes, damages: Sequence[Damage], cuts: Sequence[int]) -> list[t
     for damage in damages:
         sequence, transaction = before.get(damage.start, (max(0, header.first_sequence - 1), 0))
         for start, end in _parts(damage, cuts):
-            # At the end of a file one may reach beyond it; a byte of payload tells it from zeros never written.
+            # A gap at the end may extend the file; one payload byte tells it from unwritten zeros.
             size = max(end - start, FRAME_SIZE + 1) if damage.final else end - start
             if size < FRAME_SIZE:
-                raise OSError(
-                    errno.EIO, f"{counted(size, 'damaged byte')} at {start}: too few to put anything in their place"
-                )
+                raise OSError(errno.EIO, f"{counted(size, 'damaged byte')} at {start}: too few for a gap")
             gaps.append((start, encode_gap(header.seed, sequence, transaction, size)))
     return gaps
 
 
 def _parts(damage: Damage, cuts: Sequence[int]) -> list[tuple[int, int]]:
-    """The stretch, parted where a checkpoint goes on in its middle: reading begins there."""
+    """Split the stretch where a checkpoint's position is inside it: replay starts there."""
     ends = [*sorted({offset for offset in cuts if damage.start < offset < damage.end}), damage.end]
     parts = list(zip([damage.start, *ends[:-1]], ends, strict=True))
     return parts if all(end - start > FRAME_SIZE for start, end in parts) else [(damage.start, damage.end)]
 
 
-def _mend_header(disk: Disk, file: int, data: bytes) -> None:
+def _repair_header(disk: Disk, file: int, data: bytes) -> None:
     header = decode_segment_header(data[:FIRST_RECORD])
     size = HEADER_SIZE if header is None else HEADER_SIZES[header.version]
     places = (0, SECOND_HEADER)

@@ -1,8 +1,8 @@
-"""Replay: what a channel holds, read from its checkpoint and the log behind it.
+"""Replay: rebuild a channel's queue from its checkpoint and the log after it.
 
-One pass over the log; takes are remembered in a set and subtracted at the end, so that the time is linear in the log.
-What is torn and what is damaged is told apart as the package's docstring says. The file is long because a segment's
-pass and the sum of all passes decide that together.
+It reads the log in one pass. Takes are collected in a set and subtracted at the end, so the time is linear in the log.
+The package's docstring says how torn and damaged records are distinguished. The file is long because the pass over a
+segment and the sum of all passes decide that together.
 """
 
 from __future__ import annotations
@@ -44,17 +44,17 @@ from .torn import Flaw, end_looks_torn, has_lost_sector, run_looks_torn
 _log = get_logger("loghub.channel")
 
 SEGMENT_NAME = re.compile(r"log-(\d{10,})")
-#: A line of progress after so many seconds.
+#: Seconds between progress lines in the log.
 PROGRESS_SECONDS = 5.0
-#: The clock is looked at after so many records.
+#: Records between two readings of the clock.
 _LOOK = 50_000
-#: A damaged stretch is not believed to have cost more events than this.
+#: Most lost events that are counted for one damaged stretch.
 _MOST_LOST = 10**7
 
 
 @dataclass(slots=True, kw_only=True)
 class Findings:
-    """What was found besides events."""
+    """Counts of a replay."""
 
     replayed: int = 0
     torn_tails: int = 0
@@ -68,7 +68,7 @@ class Findings:
 class Found:
     """A file that is a segment.
 
-    :ivar size: its bytes, as far as they count.
+    :ivar size: its valid size in bytes.
     """
 
     path: str
@@ -78,10 +78,10 @@ class Found:
 
 @dataclass(frozen=True, slots=True)
 class Cut:
-    """Where the log ends, as what follows is torn.
+    """The end of the log before a torn transaction.
 
-    :ivar segment: its number; all later segments are empty of records.
-    :ivar offset: where its last whole run ends.
+    :ivar segment: number of the segment; all later ones hold no records.
+    :ivar offset: the end of its last valid run.
     """
 
     segment: int
@@ -90,7 +90,7 @@ class Cut:
 
 @dataclass(slots=True)
 class _Run:
-    """What was seen of one transaction's records."""
+    """Records of one transaction, as far as they were read."""
 
     transaction: int
     start: int
@@ -112,46 +112,46 @@ class _Run:
 
     @property
     def lost_end(self) -> range:
-        """The events that followed the last whole Put, where nothing that follows it could be read."""
+        """Return the events after the last valid Put, if nothing after it could be read."""
         if self.expected is not None or self.repaired or not self.puts:
             return range(0)
         last = self.puts[-1].sequence
-        return range(last + 1, last + max(1, self.remaining))  # the last that remains is the Commit
+        return range(last + 1, last + max(1, self.remaining))  # the last remaining record is the Commit
 
 
 class _SegmentPass:
-    """Puts the records of one segment together to transactions.
+    """Assembles the records of one segment into transactions.
 
-    :param first: where its first record begins that is read.
-    :param following: the sequence number with which the next segment begins; 0 if it is not known.
+    :param first: offset of the first record to read.
+    :param following: first sequence number of the next segment; 0 if unknown.
     """
 
     def __init__(self, replay: Replay, segment: Segment, data: bytes, first: int, following: int) -> None:
         self._replay, self._segment, self._data, self._following = replay, segment, data, following
-        self._end = first  # of what checks out
-        self._whole = first == segment.header.first_record  # it is known which sequence number was the last
+        self._end = first  # of the last valid record
+        self._whole = first == segment.header.first_record  # True if the last sequence number is known
         self._run: _Run | None = None
         self._loose: Damage | None = None
-        self._flaw_before: Flaw | None = None  # what is damaged before the first record of the run
+        self._flaw_before: Flaw | None = None  # damage before the first record of the run
         self._last_sequence = segment.header.first_sequence - 1
         self._last_transaction = 0
         self._written_means_committed = False
 
     def feed(self, item: Record | Damage) -> None:
-        """The next record, or damaged stretch, of the segment."""
+        """Process the next record, or damaged stretch, of the segment."""
         if isinstance(item, Damage):
             self._loose = item
             if self._run is not None:
                 self._run.damages.append(item)
             return
         self._end, self._whole = item.offset + FRAME_SIZE + item.length, True
-        if item.kind == Kind.GAP:  # damage that was repaired: told and counted then
+        if item.kind == Kind.GAP:  # repaired damage, which was reported and counted then
             if self._run is not None:
                 end = item.offset + FRAME_SIZE + item.length
                 self._run.damages.append(Damage(item.offset, end, final=False))
                 self._run.repaired = True
             return
-        if self._written_means_committed:  # it was begun when the one before had been written as a whole
+        if self._written_means_committed:  # begun after the previous one was completely written
             self._replay.known_committed = max(self._replay.known_committed, item.transaction - 1)
         if self._run is not None and self._run.transaction != item.transaction:
             self._finish()
@@ -201,7 +201,7 @@ class _SegmentPass:
         flaw, self._flaw_before = self._flaw_before, None
         if run is None:
             return
-        if run.complete and flaw is not None:  # nothing of this one was lost before its first record
+        if run.complete and flaw is not None:  # this run lost nothing before its first record
             self._replay.flaws.remove(flaw)
             self._replay.flaws.append(replace(flaw, transaction=min(flaw.transaction, run.transaction - 1)))
         torn = not run.complete and self._looks_torn(run)
@@ -215,10 +215,10 @@ class _SegmentPass:
         )
 
     def _note(self, damage: Damage, last_lost: int, next_transaction: int) -> Flaw:
-        """A damaged stretch between two records: it may hold the end of one transaction and others, whole."""
+        """Record a damaged stretch between two records: it may hold the end of one transaction and whole others."""
         torn = has_lost_sector(self._data, damage.start, damage.end)
-        seen = max(self._last_transaction, self._replay.next_transaction - 1, self._segment.header.went_past)
-        # If none is missing between the last one and this one, it is the beginning of this one that is lost.
+        seen = max(self._last_transaction, self._replay.next_transaction - 1, self._segment.header.newest_transaction)
+        # If no transaction is missing in between, the stretch is the start of this one.
         damaged = min(next_transaction, max(next_transaction - 1, seen + 1))
         if torn and damaged < next_transaction:
             self._replay.missing(damaged, damage.start, self._segment)
@@ -227,7 +227,7 @@ class _SegmentPass:
         return flaw
 
     def end(self) -> None:
-        """The segment is at its end."""
+        """Finish the segment."""
         run, damage = self._run, self._loose or self._zeroed()
         self._finish()
         if damage is None:
@@ -245,29 +245,27 @@ class _SegmentPass:
         self._replay.flaws.append(flaw)
 
     def _zeroed(self) -> Damage | None:
-        """The zeros at the end, if they are no room: the next segment tells that events stood there."""
+        """Return the zeros at the end as damage, if the next segment shows that events were there."""
         if self._whole and self._end < len(self._data) and self._last_sequence < self._following - 1:
             return Damage(self._end, len(self._data), final=True)
         return None
 
 
 class Replay:
-    """Reads segments one after the other; afterwards it tells what the channel holds.
+    """Reads segments in order, and builds the channel's queue.
 
-    :param segments: all that exist, by number.
-    :param start: the checkpoint to go on from; None reads all.
-    :param unreadable: numbers of the segments that are there and have no readable header.
-    :param emptied: events that the newest checkpoint has in segments that lost their ends or headers, by segment.
-    :ivar events: what the channel holds.
+    :param segments: all segments, by number.
+    :param start: the checkpoint to start from; None to read everything.
+    :param unreadable: numbers of the segments without a readable header.
+    :param emptied: events of the newest checkpoint in segments that lost their ends or headers, by segment.
+    :ivar events: the events in the channel.
     :ivar damaged: numbers of the segments with damaged records.
-    :ivar lost: the numbers of events that stood there, as far as they can be told.
-    :ivar known_committed: the newest transaction of which the log says that it holds: it, and all before, are not torn.
-    :ivar cut: where the log is to be cut, as what follows is torn; None if it is not.
-    :ivar dropped: how many transactions are torn before whole ones: the log has to say that they do not count, by a
-        Live.
-    :ivar unsure_from: a pointer: what stands from there on is not known to be on the disk; None if all is.
-    :ivar whole: where the records end, by number, of segments that were read and behind whose records nothing stands
-        but room.
+    :ivar lost: sequence numbers of the events lost there, as far as they are known.
+    :ivar known_committed: the newest transaction that the log confirms: it and all earlier ones are not torn.
+    :ivar cut: where to cut off the torn end of the log; None if there is none.
+    :ivar dropped: number of torn transactions before valid ones, which the log has to void by a Live.
+    :ivar unconfirmed_from: a pointer: records from there on may not be on the disk; None if all are.
+    :ivar whole: offset where the records end, by number, for segments with nothing but preallocated zeros after it.
     """
 
     def __init__(
@@ -282,7 +280,7 @@ class Replay:
     ) -> None:
         self._unreadable = frozenset(unreadable)
         self._emptied = emptied or {}
-        # Of events in the checkpoint that is gone on from, those without a segment are counted when they are dropped.
+        # The start checkpoint's events without a segment are counted when they are dropped.
         self._counted = frozenset(start.events.sequences) if start is not None and emptied else frozenset[int]()
         self._disk, self._name, self._segments, self._start, self._clock = disk, name, segments, start, clock
         self.findings = Findings(from_checkpoint=start is not None)
@@ -302,24 +300,24 @@ class Replay:
         self._torn: list[tuple[_Run, Segment, int]] = []
         self._gone: set[int] = set()
         self._gaps: list[range] = []
-        self._cut_short: list[tuple[int, range]] = []  # by segment, events at the ends of transactions that hold
+        self._cut_short: list[tuple[int, range]] = []  # by segment, events lost at the ends of committed transactions
         self._applied = 0
         self._ordered = True
         self._last = self.events.sequences[-1] if len(self.events) else 0
-        self._unsure: deque[tuple[int, int]] = deque()  # transactions not known to be on the disk, and where they stand
+        self._unconfirmed: deque[tuple[int, int]] = deque()  # transaction and pointer, oldest first
         self._ends = ends_of([segment.header for segment in segments])
-        self._began = self._told = clock.monotonic()
+        self._began = self._logged = clock.monotonic()
 
     def run(self) -> Replay:
         """Read everything."""
         for place, segment in enumerate(self._segments):
             first = self._first_record_of(segment)
             if first is not None:
-                self._are_sure(segment.header.went_past)
+                self._confirm(segment.header.newest_transaction)
                 self._note_unreadable(place)
                 self._read(segment, first, self._sequence_after(place))
             self.next_sequence = max(self.next_sequence, segment.header.first_sequence)
-            self.next_transaction = max(self.next_transaction, segment.header.went_past + 1)
+            self.next_transaction = max(self.next_transaction, segment.header.newest_transaction + 1)
         self._settle_torn()
         self._subtract()
         self._count_flaws()
@@ -331,7 +329,7 @@ class Replay:
         return self._start.position.offset if segment.number == self._start.position.segment else None
 
     def _note_unreadable(self, place: int) -> None:
-        """If only segments that cannot be read are between this one and the one before, what stood in them is lost."""
+        """Record the events lost in unreadable segments directly before this one."""
         before, after = self._segments[max(0, place - 1)].number, self._segments[place]
         between = set(range(before + 1, after.number))
         if between and between <= self._unreadable:
@@ -354,39 +352,39 @@ class Replay:
             reading.feed(item)
             self.findings.replayed += 1
             if self.findings.replayed % _LOOK == 0:
-                self._tell_progress(segment)
+                self._log_progress(segment)
         reading.end()
 
     def synced(self, transaction: int) -> None:
-        """A Commit says that this transaction was on the disk."""
+        """Record that a Commit confirms this transaction."""
         self.known_committed = max(self.known_committed, transaction)
-        self._are_sure(transaction)
+        self._confirm(transaction)
 
-    def _are_sure(self, transaction: int) -> None:
-        while self._unsure and self._unsure[0][0] <= transaction:
-            self._unsure.popleft()
+    def _confirm(self, transaction: int) -> None:
+        while self._unconfirmed and self._unconfirmed[0][0] <= transaction:
+            self._unconfirmed.popleft()
 
     @property
-    def unsure_from(self) -> int | None:
-        """See the class."""
-        return self._unsure[0][1] if self._unsure else None
+    def unconfirmed_from(self) -> int | None:
+        """Return the first pointer that may not be on the disk; None if all records are."""
+        return self._unconfirmed[0][1] if self._unconfirmed else None
 
     def void(self, transaction: int, payload: bytes | None) -> None:
-        """A Rollback says that this transaction does not count."""
+        """Record that a Rollback voids this transaction."""
         if payload is not None and len(payload) == ROLLBACK_SIZE:
             self._voided[transaction] = decode_rollback(payload)
 
     def finished(self, run: _Run, segment: Segment, *, torn: bool) -> None:
-        """All that there is of a transaction was seen."""
+        """Record a transaction whose records are all read."""
         self.next_transaction = max(self.next_transaction, run.transaction + 1)
-        self._unsure.append((run.transaction, pointer_to(segment.number, run.start)))
+        self._unconfirmed.append((run.transaction, pointer_to(segment.number, run.start)))
         if torn:
             self._torn.append((run, segment, self._applied))
         else:
             self._apply(run, segment)
 
     def missing(self, transaction: int, offset: int, segment: Segment) -> None:
-        """Nothing is left of a transaction that stood here."""
+        """Record a transaction of which nothing is left."""
         self._torn.append((_Run(transaction, offset), segment, self._applied))
 
     def _apply(self, run: _Run, segment: Segment) -> None:
@@ -398,7 +396,7 @@ class Replay:
         if run.takes:
             self._taken_by.append((run.transaction, run.takes))
         if run.live is not None:
-            self._say_what_lived(run.live)
+            self._apply_live(run.live)
         if not run.puts:
             return
         self._ordered = self._ordered and run.puts[0].sequence > self._last
@@ -411,17 +409,17 @@ class Replay:
             [run.time or segment.header.created] * len(run.puts),
         )
 
-    def _say_what_lived(self, live: Live) -> None:
-        """What it says of takes, and of what is void, up to its transaction, counts in the place of their records."""
+    def _apply_live(self, live: Live) -> None:
+        """Replace the takes and rollbacks up to the Live's transaction by the Live."""
         self._live = live
         self._taken_by = [taken for taken in self._taken_by if taken[0] > live.transaction]
         self._voided = {number: void for number, void in self._voided.items() if number > live.transaction}
         self.next_sequence = max(self.next_sequence, live.sequence)
 
     def _settle_torn(self) -> None:
-        """Drop what a crash has torn; behind the last whole transaction, end the log there.
+        """Drop torn transactions; cut the log if no valid one follows.
 
-        What the log itself says was committed is not torn but damaged: what is left of it counts.
+        A transaction that the log confirms is not torn but damaged: its remaining records count.
         """
         end = self._applied
         for run, segment, applied in self._torn:
@@ -433,21 +431,21 @@ class Replay:
                 self.cut = Cut(segment.number, run.start)
                 return
 
-    def _went_past(self, number: int) -> int:
-        """The newest transaction that the writer of a segment behind this one had gone on past."""
-        return max((other.header.went_past for other in self._segments if other.number > number), default=0)
+    def _newest_transaction(self, number: int) -> int:
+        """Return the newest transaction that a header of a later segment confirms."""
+        return max((other.header.newest_transaction for other in self._segments if other.number > number), default=0)
 
     def _was_committed(self, number: int, transaction: int) -> bool:
-        """True if the log says that a transaction in this segment holds, so that it cannot be torn."""
+        """True if the log confirms a transaction in this segment, so that it cannot be torn."""
         version = next(segment.header.version for segment in self._segments if segment.number == number)
-        return transaction <= max(self.known_committed, self._went_past(number) if version > 1 else 0)
+        return transaction <= max(self.known_committed, self._newest_transaction(number) if version > 1 else 0)
 
     def _was_rewritten(self, segment: Segment, transaction: int) -> bool:
-        """True if the end of a segment of version 1, whose sync had failed, does not matter."""
-        return segment.header.version == 1 and self._went_past(segment.number) >= transaction
+        """True if the end of a version 1 segment does not matter, because it was rewritten after a failed sync."""
+        return segment.header.version == 1 and self._newest_transaction(segment.number) >= transaction
 
     def is_torn(self, flaw: Flaw) -> bool:
-        """True if a crash has left a stretch half written: nothing in it was acknowledged, or a Live says so."""
+        """True if a crash left a stretch half written: nothing in it was acknowledged, or a Live voids it."""
         if not flaw.looks_torn:
             return False
         lost = range(flaw.first_lost, min(flaw.last_lost, flaw.first_lost + _MOST_LOST) + 1)
@@ -476,7 +474,7 @@ class Replay:
             self.damaged.append(number)
 
     def _subtract(self) -> None:
-        """Take away what was taken and what was voided."""
+        """Remove the taken and the voided events."""
         gone = {
             sequence for transaction, takes in self._taken_by if transaction not in self._voided for sequence in takes
         }
@@ -487,15 +485,15 @@ class Replay:
         if not self._ordered:
             self._sort()
         sequences = self.events.sequences
-        lived = self._places_that_lived()
+        lived = self._live_places()
         if gone or len(lived) < len(sequences):
             self._keep([place for place in lived if sequences[place] not in gone])
         present = {segment.number for segment in self._segments}
         if any(pointer >> OFFSET_BITS not in present for pointer in self.events.pointers):
             self._drop_missing(present)
 
-    def _places_that_lived(self) -> Sequence[int]:
-        """Of all events those of which the newest Live does not say that they are gone."""
+    def _live_places(self) -> Sequence[int]:
+        """Return the positions of the events that the newest Live does not void."""
         live, sequences = self._live, self.events.sequences
         behind = range(bisect_left(sequences, live.sequence), len(sequences))
         if not behind.start:
@@ -505,7 +503,7 @@ class Replay:
         return [place for row in [*rows, behind] for place in row]
 
     def _sort(self) -> None:
-        """By sequence number; of several records of one event the last counts."""
+        """Sort by sequence number; of several records of one event the last counts."""
         places = {sequence: place for place, sequence in enumerate(self.events.sequences)}
         self._keep([places[sequence] for sequence in sorted(places)])
 
@@ -528,10 +526,10 @@ class Replay:
         what = counted(lost, "event is lost: its segment does", "events are lost: their segments do")
         _log.error("channel %s: %s not exist any more", self._name, what)
 
-    def _tell_progress(self, segment: Segment) -> None:
+    def _log_progress(self, segment: Segment) -> None:
         now = self._clock.monotonic()
-        if now - self._told > PROGRESS_SECONDS:
-            self._told = now
+        if now - self._logged > PROGRESS_SECONDS:
+            self._logged = now
             _log.info(
                 "channel %s: %s replayed in %.0f s, at segment %d of %d",
                 self._name,
@@ -543,9 +541,9 @@ class Replay:
 
 
 def find_segments(disk: Disk, name: str, directories: Sequence[str]) -> tuple[list[Found], list[str]]:
-    """All segments by number, and the paths of files that should be ones but have no readable header.
+    """Return all segments by number, and the paths of files without a readable header.
 
-    :raises ChannelFormatError: one was written by a newer version of this package.
+    :raises ChannelFormatError: a segment was written by a newer version of this package.
     """
     found, unreadable = [], []
     for directory in directories:
@@ -567,7 +565,7 @@ def find_segments(disk: Disk, name: str, directories: Sequence[str]) -> tuple[li
 
 
 def ends_of(headers: Sequence[SegmentHeader]) -> dict[int, int]:
-    """Where segments end, by number, of which later ones say that what follows does not count."""
+    """Return the ends of segments, by number, that later segments void from there on."""
     ends: dict[int, int] = {}
     for header in headers:
         void, offset = header.void_from >> OFFSET_BITS, header.void_from & MOST_OFFSET
@@ -585,7 +583,7 @@ def _look_at(disk: Disk, name: str, path: str) -> Found | None:
         header = decode_segment_header(disk.read(file, FIRST_RECORD, 0))
     except UnknownVersionError as error:
         message = (
-            f"{path} is of format version {error.args[0]}, this package reads versions up to {VERSION}: "
+            f"{path} has format version {error.args[0]}, and this package reads versions up to {VERSION}: "
             "use the newer package that wrote it, or give another directory"
         )
         raise ChannelFormatError(name, message) from None

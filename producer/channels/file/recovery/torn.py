@@ -1,12 +1,11 @@
-"""Torn, or damaged: what a crash may have left half written, told apart from what was destroyed afterwards.
+"""Torn or damaged: tell half-written records of a crash from records destroyed afterwards.
 
-What is torn was never acknowledged, and is forgotten with its whole transaction. What is damaged costs only the damaged
-records. The evidence is in the bytes: a file that ends where a record should go on, a 512-byte sector of zeros, which
-was never written. Stronger is a Commit, or the header of a later segment, that says that the transaction holds: then it
-is not torn.
+A torn transaction was never acknowledged, and is dropped whole. Damage loses only the damaged records. The bytes are
+the evidence: a file that ends inside a record, or a 512-byte sector of zeros, which was never written. A Commit, or the
+header of a later segment, that confirms the transaction is stronger: then it is not torn.
 
-Replay decides by these rules what counts, and a repair what it may mend: half of a transaction that was never committed
-would come to life if something readable were put in the place of what is torn.
+Replay uses these rules to decide which records count, and a repair to decide which it may overwrite. A gap in place of
+a torn record would revive half of a transaction that was never committed.
 """
 
 from __future__ import annotations
@@ -20,14 +19,14 @@ from ..store.segment import Damage
 
 @dataclass(frozen=True, slots=True)
 class Flaw:
-    """A stretch that does not check out: what it may have cost, and whether a crash may have left it so.
+    """An invalid stretch, with the events that it may have held.
 
-    :ivar segment: the number of its segment.
-    :ivar damage: where it is.
+    :ivar segment: number of its segment.
+    :ivar damage: its place.
     :ivar transaction: the newest transaction that it may have belonged to.
-    :ivar first_lost: the first and
-    :ivar last_lost: the last sequence number that may have stood there; none if the last is less.
-    :ivar looks_torn: what its bytes say.
+    :ivar first_lost: the first sequence number that may have been there.
+    :ivar last_lost: the last one; less than the first for none.
+    :ivar looks_torn: True if its bytes look half written.
     """
 
     segment: int
@@ -41,38 +40,38 @@ class Flaw:
 def run_looks_torn(
     data: bytes, damages: Sequence[Damage], *, end: int, has_commit: bool, remaining: int, overhead: int
 ) -> bool:
-    """Whether a transaction of which something is missing was never written as a whole.
+    """True if an incomplete transaction was never completely written.
 
     :param data: the whole segment.
-    :param damages: what is damaged of it, or was and is repaired.
-    :param end: where its last whole record ends.
-    :param has_commit: whether its Commit is there.
-    :param remaining: how many records should follow the last whole one.
-    :param overhead: bytes by which encryption makes a payload longer.
+    :param damages: its damaged stretches, repaired ones included.
+    :param end: the end of its last valid record.
+    :param has_commit: True if its Commit is there.
+    :param remaining: number of records that should follow the last valid one.
+    :param overhead: bytes that encryption adds to a payload.
     """
     if any(has_lost_sector(data, damage.start, damage.end) for damage in damages):
         return True
     if has_commit:
         return False
     if not damages or damages[-1].start < end:
-        return True  # others should have followed: the file ends behind a whole record
+        return True  # the file ends after a valid record, and others should follow
     last = damages[-1]
     return last.final and _end_was_not_written(data, last, remaining=remaining, overhead=overhead)
 
 
 def _end_was_not_written(data: bytes, last: Damage, *, remaining: int, overhead: int) -> bool:
-    """True if the stretch at the end of a segment is too short for the records that should follow."""
+    """True if the stretch at the end of a segment is too short for the remaining records."""
     if remaining != 1:
         return last.end - last.start < remaining * FRAME_SIZE + COMMIT_SIZE or is_cut_short(data, last)
     whole = last.start + FRAME_SIZE + COMMIT_SIZE + overhead
     if not overhead:
         return last.end < whole
-    # An encrypted Commit's own last bytes may be zeros, each 256th time: its sector was written then.
+    # One in 256 encrypted Commits ends in a zero byte: its sector was written.
     return len(data) < whole or has_lost_sector(data, last.start, whole)
 
 
 def end_looks_torn(data: bytes, damage: Damage) -> bool:
-    """Whether a stretch at the end of a segment, behind a whole transaction, was never written as a whole."""
+    """True if a stretch at the end of a segment, after a valid transaction, was never completely written."""
     return (
         damage.end - damage.start < FRAME_SIZE + COMMIT_SIZE
         or has_lost_sector(data, damage.start, damage.end)
@@ -81,7 +80,7 @@ def end_looks_torn(data: bytes, damage: Damage) -> bool:
 
 
 def has_lost_sector(data: bytes, start: int, end: int) -> bool:
-    """Whether between these offsets the part of some 512-byte sector is all zeros: it was never written."""
+    """True if some 512-byte sector between these offsets is all zeros there, and so was never written."""
     while start < end:
         stop = min(end, (start // SECTOR + 1) * SECTOR)
         if not any(data[start:stop]):
@@ -91,7 +90,7 @@ def has_lost_sector(data: bytes, start: int, end: int) -> bool:
 
 
 def is_cut_short(data: bytes, damage: Damage) -> bool:
-    """Whether a record begins here, by its marker, that would reach beyond the end: its write was not finished."""
+    """True if a record starts here and would extend beyond the end, so that its write was not finished."""
     if damage.end - damage.start < FRAME_SIZE:
         return False
     marker, _, length, *_ = decode_frame(data, damage.start)

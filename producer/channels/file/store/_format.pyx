@@ -1,8 +1,8 @@
 # cython: language_level=3, boundscheck=False, wraparound=False, cdivision=True
-"""The compiled twin of what ``format.py`` does for each event of a transaction.
+"""The native implementation of the per-event functions of ``format.py``.
 
-What is ordinary is done here: events of small bytes, whose headers are those of the event before, or a few. All else is
-left to the pure twin.
+It handles the common case: small events of bytes, whose headers are few or those of the event before. Everything else
+is left to the pure implementation.
 """
 
 from cpython.buffer cimport PyBUF_READ
@@ -19,13 +19,13 @@ from .format import MARKER, Parted, crc32, decode_event, decode_headers, encode_
 
 
 cdef enum:
-    # Bytes of a frame before the payload, of which the checksum covers all behind it.
+    # Bytes of a frame before the payload, and those before the checksummed part.
     FRAME = 36
     CHECKED = 8
     PUT = 1
     # Longer bodies are not joined to their headers.
     JOINED = 4096
-    # As of the pure twin.
+    # The same values as in format.py.
     AT_ONCE = 5120
 
 
@@ -47,7 +47,6 @@ cdef inline uint32_t get32(const char* at) noexcept:
 
 
 def encode_events(events):
-    """See the pure twin."""
     cdef list payloads = []
     cdef object headers = None, block = None, of_block = None
     cdef bytes body, payload
@@ -76,7 +75,6 @@ def encode_events(events):
 
 
 def encode_records(object seed, uint64_t first, uint64_t transaction, puts, others):
-    """See the pure twin."""
     cdef Py_ssize_t total = 0, size
     cdef uint32_t remaining = <uint32_t> (len(puts) + len(others))
     cdef list sizes = []
@@ -105,7 +103,7 @@ def encode_records(object seed, uint64_t first, uint64_t transaction, puts, othe
 cdef char* put_record(
     char* to, object seed, uint32_t kind, uint32_t remaining, uint64_t sequence, uint64_t transaction, payload
 ) except NULL:
-    """Write one frame; where the next one begins."""
+    """Write one frame; return the start of the next one."""
     cdef char* at = to + FRAME
     cdef Py_ssize_t covered
     if type(payload) is bytes:
@@ -113,7 +111,7 @@ cdef char* put_record(
     else:
         at = put_bytes(put_bytes(at, payload.block), payload.body)
     put32(to + 8, <uint32_t> (at - to - FRAME))
-    put32(to + 12, kind)  # a byte, and three that are zero
+    put32(to + 12, kind)  # one byte, and three zeros
     put32(to + 16, remaining)
     put64(to + 20, sequence)
     put64(to + 28, transaction)
@@ -133,7 +131,6 @@ cdef char* put_bytes(char* to, bytes data) except NULL:
 
 
 def decode_events(list payloads, sequences):
-    """See the pure twin."""
     cdef list events = []
     cdef object mapping = None, event
     cdef bytes block = None, payload, body
@@ -158,7 +155,7 @@ def decode_events(list payloads, sequences):
             block = PyBytes_FromStringAndSize(data + 4, end - 4)
             mapping = decode_headers(block)
         event = Event.__new__(Event)
-        # Around the setattr of a frozen class; its __init__ does the same.
+        # Bypasses the setattr of a frozen class, as its __init__ does.
         PyObject_GenericSetAttr(event, "headers", mapping)
         PyObject_GenericSetAttr(event, "body", PyBytes_FromStringAndSize(data + end, size - end) if body is None else body)
         PyObject_GenericSetAttr(event, "sequence", sequence)

@@ -1,4 +1,4 @@
-"""Directories: where one channel's files lie."""
+"""Directories: the paths of one channel's files."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from .disk import Disk
 
 @dataclass(frozen=True, slots=True)
 class Directories:
-    """The directories of one channel.
+    """Directories of one channel.
 
-    :ivar name: the channel's, for messages.
-    :ivar main: where its checkpoints are.
-    :ivar data: where its segments are, too.
+    :ivar name: the channel's name, for messages.
+    :ivar main: the directory of its checkpoints.
+    :ivar data: the directories of its segments; empty for ``main``.
     """
 
     disk: Disk
@@ -23,5 +23,5 @@ class Directories:
 
     @property
     def all(self) -> tuple[str, ...]:
-        """Each of them once, the main one first."""
+        """Return each directory once, the main one first."""
         return tuple(dict.fromkeys((self.main, *self.data)))

@@ -1,7 +1,6 @@
-"""Disk: everything that the file channel does to the file system, as one small object, so that tests can put another
-in its place which loses what was not synced.
+"""Disk: all file system operations of the file channel, in one object that tests can replace to simulate crashes.
 
-Paths are strings. Files are known by small integers. All methods raise ``OSError``; callers translate.
+Paths are strings. Files are file descriptors. All methods raise ``OSError``, which callers translate.
 """
 
 from __future__ import annotations
@@ -23,36 +22,37 @@ class Disk:
     """The real file system."""
 
     def create(self, path: str) -> int:
-        """A new file, for appending and reading.
+        """Create a file, for appending and reading.
 
-        :raises FileExistsError: there is one.
+        :raises FileExistsError: it exists.
         """
         return os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o600)
 
     def open(self, path: str) -> int:
-        """An existing file, for reading and truncating."""
+        """Open an existing file, for reading and truncating."""
         return os.open(path, os.O_RDWR | os.O_CLOEXEC)
 
     def open_to_read(self, path: str) -> int:
-        """An existing file, which this user may perhaps not write."""
+        """Open an existing file for reading only, since this user may lack write permission."""
         return os.open(path, os.O_RDONLY | os.O_CLOEXEC)
 
     def append(self, file: int, data: bytes, end: int | None = None) -> int:
-        """Write behind the content; returns how many bytes were written, which may be fewer than were given.
+        """Write at the end of the content; return the number of bytes written, which may be less than given.
 
-        :param end: where the content ends, if not where the file does.
+        :param end: the end of the content; None for the end of the file.
         """
         return os.pwrite(file, data, self.size(file) if end is None else end)
 
     def lay_out(self, file: int, start: int, end: int) -> None:
-        """Write zeros from ``start`` to ``end``, behind the content: what is appended there later does not change the
-        file's size, nor where it lies, so that a sync of it is the writing of its bytes alone.
+        """Write zeros from ``start`` to ``end``, after the content.
+
+        Later appends there change neither the file's size nor its extents, so that a sync only writes their bytes.
         """
         while start < end:
             start += os.pwrite(file, _ZEROS[: end - start], start)
 
     def read(self, file: int, size: int, offset: int) -> bytes:
-        """Up to ``size`` bytes from ``offset``; fewer only at the end of the file."""
+        """Read ``size`` bytes from ``offset``; fewer only at the end of the file."""
         data = os.pread(file, size, offset)
         if len(data) == size or not data:
             return data
@@ -63,15 +63,15 @@ class Disk:
         return b"".join(parts)
 
     def size(self, file: int) -> int:
-        """Bytes in the file."""
+        """Return the size of an open file, bytes."""
         return os.fstat(file).st_size
 
     def size_of(self, path: str) -> int:
-        """Bytes in a file that is not open."""
+        """Return the size of a file by its path, bytes."""
         return Path(path).stat().st_size
 
     def overwrite(self, file: int, data: bytes, offset: int) -> None:
-        """Replace bytes in the middle of a file; for repairs only."""
+        """Replace bytes in the middle of a file, for repairs."""
         written = os.pwrite(file, data, offset)
         if written != len(data):
             raise OSError(errno.EIO, f"only {written} of {counted(len(data), 'byte')} were written")
@@ -81,18 +81,18 @@ class Disk:
         os.ftruncate(file, size)
 
     def sync(self, file: int) -> None:
-        """Return when the file's bytes are on the disk."""
+        """Wait until the file's bytes are on the disk."""
         if hasattr(os, "fdatasync"):
             os.fdatasync(file)
         else:  # macOS, where fsync alone stops at the drive's cache
             fcntl.fcntl(file, getattr(fcntl, "F_FULLFSYNC", 51))
 
     def close(self, file: int) -> None:
-        """Give the file back; says nothing about the disk."""
+        """Close the file, without a sync."""
         os.close(file)
 
     def sync_directory(self, path: str) -> None:
-        """Return when the directory's entries (names made, renamed, removed) are on the disk."""
+        """Wait until the directory's entries (created, renamed, removed) are on the disk."""
         directory = os.open(path, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
         try:
             os.fsync(directory)
@@ -100,23 +100,22 @@ class Disk:
             os.close(directory)
 
     def rename(self, old: str, new: str) -> None:
-        """Give a file another name, in the place of whatever had it."""
+        """Rename a file, replacing any file at ``new``."""
         Path(old).replace(new)
 
     def link(self, path: str, other: str) -> None:
-        """Give a file a second name, which nothing has."""
+        """Give a file a second, unused name."""
         os.link(path, other)
 
     def unlink(self, path: str) -> None:
-        """Remove a file."""
         Path(path).unlink()
 
     def names(self, path: str) -> list[str]:
-        """The names in a directory, sorted."""
+        """Return the names in a directory, sorted."""
         return sorted(os.listdir(path))
 
     def make_directory(self, path: str) -> None:
-        """Make a directory and those above it; nothing if it is there. The parent's entries are synced."""
+        """Create a directory and its missing parents, and sync their entries."""
         missing = []
         place = Path(path)
         while not place.exists():
@@ -128,19 +127,18 @@ class Disk:
             self.sync_directory(str(directory.parent))
 
     def is_directory(self, path: str) -> bool:
-        """Whether it is one."""
         return Path(path).is_dir()
 
     def exists(self, path: str) -> bool:
-        """Whether there is anything of that name."""
+        """True if anything has this name."""
         return os.path.lexists(path)
 
     def free(self, path: str) -> int:
-        """Bytes that a file in this directory could still take."""
+        """Return the bytes that a file in this directory could still take."""
         return shutil.disk_usage(path).free
 
     def allocate(self, file: int, size: int) -> None:
-        """Make sure that ``size`` bytes of a new file really occupy the disk."""
+        """Make ``size`` bytes of a new file occupy the disk."""
         if hasattr(os, "posix_fallocate"):
             os.posix_fallocate(file, 0, size)
         else:
@@ -149,14 +147,14 @@ class Disk:
                 written += os.write(file, bytes(min(size - written, 1 << 20)))
 
     def lock(self, path: str) -> int:
-        """Open, or make, the file and lock it for this owner alone, until it is closed or the process ends.
+        """Open or create the file, and lock it exclusively until it is closed or the process ends.
 
-        :raises BlockingIOError: somebody else has it.
+        :raises BlockingIOError: another owner has it.
         """
         file = os.open(path, os.O_CREAT | os.O_RDWR | os.O_CLOEXEC, 0o600)
         try:
             lock_alone(file)
-            if not has_name(file, path):  # its owner removed it while it was opened here
+            if not has_name(file, path):  # its owner removed it meanwhile
                 raise BlockingIOError(errno.EWOULDBLOCK, "the lock file was removed", path)
         except BaseException:
             os.close(file)
@@ -164,7 +162,7 @@ class Disk:
         return file
 
     def lock_directory(self, path: str) -> int | None:
-        """Lock a directory itself; None if its file system locks none.
+        """Lock a directory itself; None if its file system cannot lock directories.
 
         :raises BlockingIOError: another process holds it.
         """
@@ -175,7 +173,7 @@ class Disk:
         return has_name(file, path)
 
     def is_locked(self, path: str) -> bool:
-        """Whether somebody has the lock; whoever wants it in this moment gets it all the same."""
+        """True if the lock is held; the check itself never blocks an owner."""
         try:
             file = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
         except FileNotFoundError:
@@ -186,18 +184,18 @@ class Disk:
             os.close(file)
 
     def unlock(self, file: int) -> None:
-        """Give up what :meth:`lock` returned, also for a forked child that has not closed its copy yet."""
+        """Release the lock of :meth:`lock`, also for a forked child that still has a copy of the descriptor."""
         try:
             fcntl.flock(file, fcntl.LOCK_UN)
         finally:
             os.close(file)
 
     def rewrite(self, file: int, data: bytes) -> None:
-        """Replace a small file's content in place, which needs no room on a full disk; for the lock file."""
+        """Replace a small file's content in place, which needs no space on a full disk; for the lock file."""
         os.pwrite(file, data, 0)
         os.ftruncate(file, len(data))
 
     def load(self, path: str, limit: int) -> bytes:
-        """The first ``limit`` bytes of a small file."""
+        """Return the first ``limit`` bytes of a small file."""
         with Path(path).open("rb") as file:
             return file.read(limit)

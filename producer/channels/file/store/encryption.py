@@ -1,10 +1,10 @@
-"""Encryption at rest: AES-256-GCM, a nonce for each record, keys by id so that they can be rotated.
+"""Encryption at rest: AES-256-GCM with a nonce for each record, and keys by id, so that they can be rotated.
 
-New segments use the provider's current key; older ones name theirs. Plain and encrypted segments lie side by side.
-Each segment has a key of its own, derived (HKDF-SHA-256, RFC 5869) from the named key and the segment's salt, so that
-random nonces never come near the bound of NIST SP 800-38D, section 8.3, for one key.
+New segments use the provider's current key; older ones name theirs. Plain and encrypted segments can be mixed. Each
+segment has its own key, derived (HKDF-SHA-256, RFC 5869) from the named key and the segment's salt. So random nonces
+stay far below the limit for one key in NIST SP 800-38D, section 8.3.
 
-Needs the package ``cryptography`` (extra ``encryption``).
+It needs the package ``cryptography`` (extra ``encryption``).
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from ....text.plural import counted
 
 _NONCE = 12
 _TAG = 16
-#: Bytes of a key.
+#: Size of a key, bytes.
 KEY_SIZE = 32
-#: What the ciphertext is longer than the text.
+#: Bytes that encryption adds to a payload.
 OVERHEAD = _NONCE + _TAG
 _BOUND = struct.Struct("<BQQ")
 MAX_KEY_ID = 64
@@ -34,20 +34,20 @@ MAX_KEY_ID = 64
 
 @runtime_checkable
 class KeyProvider(Protocol):
-    """Where keys come from."""
+    """Source of encryption keys, for ``FileChannel(encryption=…)``."""
 
     def current_key_id(self) -> str:
-        """The id of the key for new segments, at most 64 bytes of UTF-8."""
+        """Return the id of the key for new segments, at most 64 bytes of UTF-8."""
 
     def get_key(self, key_id: str) -> bytes:
-        """The key of this id, 32 bytes.
+        """Return the key of this id, 32 bytes.
 
         :raises KeyError: there is none.
         """
 
 
 class _Keys:
-    """Keys that are all known at once."""
+    """Keys that are all loaded at once."""
 
     def __init__(self, keys: Mapping[str, str], current: str, where: str) -> None:
         self._keys = {key_id: _decode_key(key_id, text, where) for key_id, text in keys.items()}
@@ -57,11 +57,14 @@ class _Keys:
             raise ConfigError("encryption", f"{where} names a current key that it does not hold", current)
 
     def current_key_id(self) -> str:
-        """See :class:`KeyProvider`."""
+        """Return the id of the key for new segments."""
         return self._current
 
     def get_key(self, key_id: str) -> bytes:
-        """See :class:`KeyProvider`."""
+        """Return the key of this id, 32 bytes.
+
+        :raises KeyError: there is none.
+        """
         return self._keys[key_id]
 
     def __repr__(self) -> str:
@@ -71,8 +74,8 @@ class _Keys:
 class FileKeys(_Keys):
     """Keys in a JSON file: ``{"current": "2026-11", "keys": {"2026-11": "<base64 of 32 bytes>", …}}``.
 
-    :param path: the file; it should be readable by its owner only.
-    :raises ConfigError: no such file, or not of this form.
+    :param path: the file; only its owner should be able to read it.
+    :raises ConfigError: the file is missing or invalid.
     """
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
@@ -92,10 +95,10 @@ class FileKeys(_Keys):
 
 
 class EnvironmentKeys(_Keys):
-    """Keys in the environment: ``<prefix>CURRENT`` is an id, ``<prefix>KEY_<id>`` the base64 of 32 bytes.
+    """Keys in environment variables: ``<prefix>CURRENT`` is an id, ``<prefix>KEY_<id>`` the base64 of 32 bytes.
 
-    :param prefix: of the variables' names.
-    :raises ConfigError: a variable is missing, or holds no key.
+    :param prefix: the prefix of the variables' names.
+    :raises ConfigError: a variable is missing, or is not a key.
     """
 
     def __init__(self, prefix: str = "PRODUCER_CHANNEL_") -> None:
@@ -104,7 +107,7 @@ class EnvironmentKeys(_Keys):
         keys = {name.removeprefix(start): value for name, value in os.environ.items() if name.startswith(start)}
         current = os.environ.get(f"{prefix}CURRENT")
         if current is None:
-            name = "encryption"  # as the value: there is none to show
+            name = "encryption"  # also passed as the value, since there is none
             raise ConfigError(
                 name, f"the environment variable {prefix}CURRENT is missing: set it to the id of a key", name
             )
@@ -128,10 +131,10 @@ def _decode_key(key_id: str, text: object, where: str) -> bytes:
 
 
 class SegmentCipher:
-    """Seals and opens the payloads of one segment.
+    """Encrypts and decrypts the payloads of one segment.
 
     :param key: the named key, 32 bytes.
-    :param salt: the segment's.
+    :param salt: the segment's salt.
     """
 
     def __init__(self, key: bytes, salt: bytes) -> None:
@@ -143,30 +146,30 @@ class SegmentCipher:
         self._gcm = AESGCM(derived)
 
     def seal(self, kind: int, sequence: int, transaction: int, payload: bytes) -> bytes:
-        """Nonce, ciphertext and tag."""
+        """Encrypt a payload; return nonce, ciphertext and tag."""
         nonce = os.urandom(_NONCE)
         return nonce + self._gcm.encrypt(nonce, payload, _BOUND.pack(kind, sequence, transaction))
 
     def open(self, kind: int, sequence: int, transaction: int, sealed: bytes) -> bytes:
-        """What :meth:`seal` was given.
+        """Decrypt a payload.
 
-        :raises ValueError: it is not what was sealed, or not with this key.
+        :raises ValueError: it was changed, or encrypted with another key.
         """
         from cryptography.exceptions import InvalidTag
 
         try:
             return self._gcm.decrypt(sealed[:_NONCE], sealed[_NONCE:], _BOUND.pack(kind, sequence, transaction))
         except InvalidTag:
-            raise ValueError("the record does not open with this key") from None
+            raise ValueError("the record cannot be decrypted with this key") from None
 
 
 def check_available() -> None:
-    """Whether ``cryptography`` is there.
+    """Check that ``cryptography`` is installed.
 
     :raises ConfigError: it is not.
     """
     try:
-        import cryptography  # noqa: F401  # is it there?
+        import cryptography  # noqa: F401  # only to see whether it is installed
     except ImportError:
         rule = f"needs the package cryptography: {how_to_install('encryption')}"
         raise ConfigError(name := "encryption", rule, name) from None

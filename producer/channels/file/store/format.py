@@ -1,6 +1,7 @@
-"""Bytes of the log: headers of segments, records, events. The format itself is told in the package's docstring.
+"""Format: encode and decode segment headers, records and events; the package's docstring describes the bytes.
 
-Pure functions: no files, no clock, no locks. The file is long because all bytes on disk are read and written here.
+These are pure functions: no files, no clock, no locks. The file is long because all bytes on disk are encoded and
+decoded here.
 """
 
 from __future__ import annotations
@@ -16,31 +17,31 @@ from typing import TypeAlias
 from ....model.errors import InvalidArgumentError
 from ....model.interfaces import Event
 
-try:  # not for every kind of machine; of a list of logs it takes a third of the time
+try:  # not available for every platform; a third of the time of zlib's for a list of logs
     from isal.isal_zlib import crc32
 except ImportError:
     from zlib import crc32
 
 MAGIC = b"LHSEGMNT"
-#: What new segments are; those of version 1 are read.
+#: The version of new segments; version 1 can be read.
 VERSION = 2
 MARKER = b"\xa7LH\x1e"
 
 SECTOR = 512
-#: Where the second copy of a segment's header begins.
+#: Offset of the second copy of a segment's header.
 SECOND_HEADER = SECTOR
 _HEADER = struct.Struct("<8sHBBQQ16sdQ64s")
-#: What version 2 adds, behind the header's checksum, so that older packages can tell that they do not know it.
+#: Fields of version 2, after the header's checksum, so that older packages can detect the newer version.
 _ADDED = struct.Struct("<Q")
 _CHECKSUM = struct.Struct("<I")
-#: Bytes of one copy, and where the records begin, by version.
+#: Size of one header copy, and offset of the first record, by version.
 HEADER_SIZES = {1: _HEADER.size + 4, 2: _HEADER.size + 4 + _ADDED.size + 4}
 FIRST_RECORDS = {version: SECOND_HEADER + size for version, size in HEADER_SIZES.items()}
-#: Of the newest version.
+#: The same, for the newest version.
 HEADER_SIZE, FIRST_RECORD = HEADER_SIZES[VERSION], FIRST_RECORDS[VERSION]
 
 _FRAME = struct.Struct("<4sIIB3xIQQ")
-#: What the CRC covers of a frame's head.
+#: The part of a frame's head that the CRC covers.
 _COVERED = struct.Struct("<IB3xIQQ")
 _CRC = struct.Struct("<4sI")
 FRAME_SIZE = _FRAME.size
@@ -48,7 +49,7 @@ CRC_FROM = 8
 _COMMIT = struct.Struct("<IQd")
 _ROLLBACK = struct.Struct("<QQ")
 COMMIT_SIZE = _COMMIT.size
-#: Added to the transaction that a Commit names: its own held as soon as it was written, without waiting for the disk.
+#: Flag in a Commit's transaction field: the commit did not wait for the disk.
 HOLDS_ONCE_WRITTEN = 1 << 63
 ROLLBACK_SIZE = _ROLLBACK.size
 _HEADER_LENGTHS = struct.Struct("<HI")
@@ -56,24 +57,24 @@ _LENGTH = struct.Struct("<I")
 _NO_VALUE = 0xFFFFFFFF
 _MAX_NAME = 0xFFFF
 
-#: The most that one record may hold, bytes.
+#: Largest payload of a record, bytes.
 MAX_PAYLOAD = 1 << 30
 
-#: Either one lets other threads run meanwhile if it is given more, and gets its turn back up to 5 ms later: a thousand
-#: times what the checksum takes.
+#: Largest part to checksum at a time, bytes. Both CRC functions release the GIL for more, and may wait 5 ms to get it
+#: back, a thousand times as long as the checksum takes.
 AT_ONCE = 5 * 1024
-#: From so many bytes on the checksum takes long enough that others should run.
+#: From this size on, bytes, the checksum takes long enough to release the GIL.
 LARGE = 256 * 1024
 
-#: Headers repeat: those of the last streams are kept as bytes, and as mappings.
+#: Cached headers, which repeat, as bytes and as mappings.
 _CACHED = 1024
-#: From so many bytes on a body is not joined to its headers before it is written.
+#: From this size on, bytes, a body is joined to its headers only when written.
 _PARTED = 4096
 _CACHEABLE = 4096
 
 
 class Kind(enum.IntEnum):
-    """What a record says."""
+    """The type of a record."""
 
     PUT = 1
     TAKE = 2
@@ -83,50 +84,51 @@ class Kind(enum.IntEnum):
     LIVE = 6
 
 
-#: As a plain number, which is packed and compared more quickly.
+#: A plain number packs and compares faster than an enum member.
 _PUT = Kind.PUT.value
 
 
 @dataclass(frozen=True, slots=True)
 class SegmentHeader:
-    """What a segment says of itself.
+    """Header of a segment.
 
     :ivar number: its number, increasing.
-    :ivar first_sequence: the sequence number that its first Put has, or would have.
+    :ivar first_sequence: the sequence number of its first Put, or of the next Put if it has none.
     :ivar salt: 16 random bytes, mixed into every CRC and every key of the segment.
     :ivar created: seconds since the epoch.
-    :ivar went_past: the transaction up to which what stands in earlier segments is not torn, or does not matter.
-    :ivar key_id: names the key of an encrypted segment; None if it is not.
-    :ivar void_from: a pointer: what stands from there on, up to this segment, does not count; 0 if all counts.
-    :ivar version: of the format.
+    :ivar newest_transaction: the newest transaction at its creation: up to it, earlier segments are not torn, or that
+        does not matter.
+    :ivar key_id: the id of its encryption key; None if it is plain.
+    :ivar void_from: a pointer: records from there up to this segment are void; 0 for none.
+    :ivar version: the version of the format.
     """
 
     number: int
     first_sequence: int
     salt: bytes
     created: float
-    went_past: int = 0
+    newest_transaction: int = 0
     key_id: str | None = None
     void_from: int = 0
     version: int = VERSION
 
     @property
     def seed(self) -> int:
-        """Where every CRC of the segment begins."""
+        """Return the start value of every CRC of the segment."""
         return crc32(self.salt)
 
     @property
     def first_record(self) -> int:
-        """Where its records begin."""
+        """Return the offset of the first record."""
         return FIRST_RECORDS[self.version]
 
 
 class UnknownVersionError(Exception):
-    """A segment of a version that this code does not know; ``args[0]`` is the version."""
+    """Raised when a segment has an unknown version, given in ``args[0]``."""
 
 
 def encode_segment_header(header: SegmentHeader) -> bytes:
-    """The bytes before the first record: both copies."""
+    """Encode both copies of the header: all bytes before the first record."""
     key_id = (header.key_id or "").encode()
     copy = _HEADER.pack(
         MAGIC,
@@ -137,7 +139,7 @@ def encode_segment_header(header: SegmentHeader) -> bytes:
         header.first_sequence,
         header.salt,
         header.created,
-        header.went_past,
+        header.newest_transaction,
         key_id,
     )
     copy += _CHECKSUM.pack(crc32(copy))
@@ -148,9 +150,9 @@ def encode_segment_header(header: SegmentHeader) -> bytes:
 
 
 def decode_segment_header(data: bytes) -> SegmentHeader | None:
-    """The header at the beginning of ``data``, from whichever copy is whole; None if neither is.
+    """Decode the header at the start of ``data``, from a valid copy; None if neither is.
 
-    :raises UnknownVersionError: a whole copy says that it is of another version.
+    :raises UnknownVersionError: a valid copy has an unknown version.
     """
     for offset in (0, SECOND_HEADER):
         if not (data.startswith(MAGIC, offset) and _checks_out(data, offset, _HEADER.size)):
@@ -169,7 +171,7 @@ def decode_segment_header(data: bytes) -> SegmentHeader | None:
 
 
 def _checks_out(data: bytes, offset: int, size: int) -> bool:
-    """Whether the ``size`` bytes at ``offset`` are followed by their checksum."""
+    """True if the ``size`` bytes at ``offset`` are followed by their checksum."""
     end = offset + size
     if len(data) < end + _CHECKSUM.size:
         return False
@@ -178,23 +180,24 @@ def _checks_out(data: bytes, offset: int, size: int) -> bool:
 
 
 def encode_record(seed: int, kind: int, remaining: int, sequence: int, transaction: int, payload: bytes) -> bytes:
-    """One frame.
+    """Encode one record.
 
-    :param seed: the segment's.
-    :param remaining: records of the same transaction that follow.
+    :param seed: the segment's CRC start value.
+    :param remaining: number of records of the same transaction that follow.
     """
     return encode_head(seed, kind, remaining, sequence, transaction, payload) + payload
 
 
 def encode_head(seed: int, kind: int, remaining: int, sequence: int, transaction: int, payload: bytes) -> bytes:
-    """What stands before the payload in a frame."""
+    """Encode the bytes before the payload of a record."""
     covered = _COVERED.pack(len(payload), kind, remaining, sequence, transaction)
     return _CRC.pack(MARKER, checksum(payload, crc32(covered, seed))) + covered
 
 
 class Parted:
-    """The payload of a Put with a large body, which is joined to its headers only where it is written: a copy that is
-    kept costs more than all else that is done for an event.
+    """Payload of a Put with a large body, which is joined to its headers only when written.
+
+    A copy kept in memory would cost more than all other work for an event.
     """
 
     __slots__ = ("_size", "block", "body")
@@ -209,18 +212,18 @@ class Parted:
         return self.block + self.body
 
 
-#: The payload of a Put that is to be written.
+#: Payload of a Put to write.
 PutPayload: TypeAlias = bytes | Parted
 
 
 def encode_records(
     seed: int, first: int, transaction: int, puts: Sequence[PutPayload], others: Sequence[tuple[int, bytes]]
 ) -> tuple[bytes, list[int]]:
-    """The records of a transaction, joined, and the size of each Put.
+    """Encode the records of a transaction; return the bytes and the size of each Put.
 
     :param first: sequence number of the first Put.
     :param puts: payloads of its Puts, which come first.
-    :param others: what follows them: kind and payload of each, the Commit at last.
+    :param others: kind and payload of each later record, the Commit last.
     """
     pack, head, pieces, sizes = _COVERED.pack, _CRC.pack, list[bytes](), list[int]()
     remaining = len(puts) + len(others)
@@ -242,7 +245,7 @@ def encode_records(
 
 
 def checksum(data: bytes | memoryview, start: int) -> int:
-    """The CRC-32 of ``data``, begun at ``start``; a small one without a change of threads."""
+    """Return the CRC-32 of ``data``, continued from ``start``; small data keep the GIL."""
     size = len(data)
     if size <= AT_ONCE or size >= LARGE:
         return crc32(data, start)
@@ -255,10 +258,10 @@ def checksum(data: bytes | memoryview, start: int) -> int:
 def put_at(
     data: bytes | memoryview, view: memoryview, offset: int, size: int, sequence: int, seed: int
 ) -> bytes | memoryview | None:
-    """The payload of the Put at ``offset``, a part of ``data``; None if it does not stand there, whole and undamaged.
+    """Return the payload of the Put at ``offset``, a part of ``data``; None if it is not there or damaged.
 
-    :param view: of all of ``data``.
-    :param size: of the payload.
+    :param view: a view of all of ``data``.
+    :param size: the size of the payload.
     """
     start = offset + FRAME_SIZE
     stop = start + size
@@ -274,42 +277,45 @@ def put_at(
 
 
 def decode_frame(data: bytes | memoryview, offset: int) -> tuple[bytes, int, int, int, int, int, int]:
-    """Marker, CRC, length, kind, remaining, sequence and transaction of the frame at ``offset``; nothing is checked."""
+    """Return marker, CRC, length, kind, remaining, sequence and transaction of a frame, unchecked."""
     return _FRAME.unpack_from(data, offset)
 
 
 def encode_commit(records: int, synced: int, time: float) -> bytes:
-    """The payload of a Commit: records before it, the newest transaction known to be on the disk, seconds.
+    """Encode the payload of a Commit.
 
-    :param synced: with :data:`HOLDS_ONCE_WRITTEN` added where commits do not wait for the disk.
+    :param records: number of records before it.
+    :param synced: the newest transaction known to be on the disk, plus :data:`HOLDS_ONCE_WRITTEN` if commits do not
+        wait.
+    :param time: seconds since the epoch.
     """
     return _COMMIT.pack(records, synced, time)
 
 
 def decode_commit(payload: bytes) -> tuple[int, int, float, bool]:
-    """Read what :func:`encode_commit` wrote; at the end, True if the transaction held once it was written."""
+    """Decode the payload of a Commit; the last value is True if the commit did not wait for the disk."""
     records, synced, time = _COMMIT.unpack(payload)
     return records, synced & ~HOLDS_ONCE_WRITTEN, time, bool(synced & HOLDS_ONCE_WRITTEN)
 
 
 def encode_rollback(first: int, last: int) -> bytes:
-    """The payload of a Rollback: the sequence numbers that the voided transaction had used; none if last < first."""
+    """Encode the payload of a Rollback: the range of void sequence numbers; none if ``last`` < ``first``."""
     return _ROLLBACK.pack(first, last)
 
 
 def decode_rollback(payload: bytes) -> tuple[int, int]:
-    """See :func:`encode_rollback`."""
+    """Decode the payload of a Rollback."""
     return _ROLLBACK.unpack(payload)
 
 
 @dataclass(frozen=True, slots=True)
 class Live:
-    """Which events were in the channel once all transactions up to one had been committed, or had failed.
+    """List of the events that were in the channel when all transactions up to one had ended.
 
-    :ivar transaction: that one.
-    :ivar sequence: of the first event put after it.
-    :ivar firsts: of each range of sequence numbers of events that lived, the first, increasing.
-    :ivar lasts: of each range the last.
+    :ivar transaction: that transaction.
+    :ivar sequence: the sequence number of the first event put after it.
+    :ivar firsts: the first number of each range of live events, increasing.
+    :ivar lasts: the last number of each range.
     """
 
     transaction: int
@@ -318,25 +324,25 @@ class Live:
     lasts: Sequence[int] = ()
 
     def has(self, sequence: int) -> bool:
-        """Whether it says nothing of this event, or that it lived."""
+        """True if this event was live, or was put later."""
         place = bisect_right(self.firsts, sequence)
         return sequence >= self.sequence or (place > 0 and sequence <= self.lasts[place - 1])
 
 
 def encode_live(live: Live) -> bytes:
-    """The payload of a Live."""
+    """Encode the payload of a Live."""
     ends = [end for ends in zip(live.firsts, live.lasts, strict=True) for end in ends]
     return struct.pack(f"<{2 + len(ends)}Q", live.transaction, live.sequence, *ends)
 
 
 def decode_live(payload: bytes) -> Live:
-    """See :func:`encode_live`."""
+    """Decode the payload of a Live."""
     numbers = struct.unpack(f"<{len(payload) // 8}Q", payload)
     return Live(numbers[0], numbers[1], numbers[2::2], numbers[3::2])
 
 
 def encode_gap(seed: int, sequence: int, transaction: int, size: int) -> bytes:
-    """A record that fills ``size`` bytes, in which damage was; its payload is no zeros, which would look unwritten."""
+    """Encode a record that fills ``size`` damaged bytes; its payload is not zeros, which would look unwritten."""
     return encode_record(seed, Kind.GAP, 0, sequence, transaction, b"\xff" * (size - FRAME_SIZE))
 
 
@@ -347,7 +353,7 @@ _EMPTY: Mapping[str, str | None] = MappingProxyType({})
 
 
 def encode_event(event: Event) -> PutPayload:
-    """The payload of a Put.
+    """Encode the payload of a Put.
 
     :raises InvalidArgumentError: not an event, or one that cannot be stored.
     """
@@ -360,13 +366,13 @@ def encode_event(event: Event) -> PutPayload:
         body = _as_bytes(body)
     if len(block) + len(body) > MAX_PAYLOAD - 60:
         raise InvalidArgumentError(
-            f"put: an event of {len(block) - 4 + len(body)} bytes; at most {MAX_PAYLOAD - 64} fit"
+            f"put: an event of {len(block) - 4 + len(body)} bytes is too large, at most {MAX_PAYLOAD - 64} bytes fit"
         )
     return block + body if len(body) < _PARTED else Parted(block, body)
 
 
 def encode_events(events: Iterable[Event]) -> list[PutPayload]:
-    """The payload of each, as :func:`encode_event` makes it."""
+    """Encode the payload of each event."""
     return [encode_event(event) for event in events]
 
 
@@ -379,14 +385,14 @@ def _as_bytes(body: object) -> bytes:
 
 
 def encode_headers(headers: Mapping[str, str | None]) -> bytes:
-    """Their length, and they."""
+    """Encode headers, preceded by their length."""
     try:
         key = tuple(headers.items())
     except AttributeError:
         raise InvalidArgumentError(f"put: headers must be a mapping, got {type(headers).__qualname__}") from None
     try:
         block = _blocks.get(key)
-    except TypeError:  # an unhashable value, which cannot be a header
+    except TypeError:  # an unhashable value, refused below
         block = None
     if block is None:
         block = b"".join([_encode_header(name, value) for name, value in key])
@@ -404,7 +410,7 @@ def _encode_header(name: object, value: object) -> bytes:
         raise InvalidArgumentError(f"put: headers map text to text or None, got {wrong} in {name!r}")
     encoded = name.encode("utf-8", "surrogatepass")
     if len(encoded) > _MAX_NAME:
-        raise InvalidArgumentError(f"put: the name of a header has {len(encoded)} bytes; at most {_MAX_NAME} fit")
+        raise InvalidArgumentError(f"put: the name of a header has {len(encoded)} bytes, at most {_MAX_NAME} fit")
     if value is None:
         return _HEADER_LENGTHS.pack(len(encoded), _NO_VALUE) + encoded
     text = value.encode("utf-8", "surrogatepass")
@@ -412,9 +418,9 @@ def _encode_header(name: object, value: object) -> bytes:
 
 
 def decode_event(payload: PutPayload | memoryview, sequence: int) -> Event:
-    """See :func:`encode_event`.
+    """Decode the payload of a Put.
 
-    :raises ValueError: not the payload of a Put.
+    :raises ValueError: the bytes are not one.
     """
     if isinstance(payload, Parted):
         block = payload.block[4:]
@@ -422,7 +428,7 @@ def decode_event(payload: PutPayload | memoryview, sequence: int) -> Event:
     try:
         end = 4 + _LENGTH.unpack_from(payload)[0]
         if end > len(payload):
-            raise ValueError("the headers reach beyond the event")
+            raise ValueError("the headers extend beyond the event")
         if payload.__class__ is bytes:
             if end == 4:
                 return Event(_EMPTY, payload[4:], sequence)
@@ -433,10 +439,8 @@ def decode_event(payload: PutPayload | memoryview, sequence: int) -> Event:
         raise ValueError(str(error)) from error
 
 
-def headers_left(payload: bytes | memoryview) -> Mapping[str, str | None] | None:
-    """What the headers in a damaged payload of a Put seem to be: nothing tells whether they are whole. None if they
-    cannot even be read.
-    """
+def damaged_headers(payload: bytes | memoryview) -> Mapping[str, str | None] | None:
+    """Decode the headers of a damaged Put, unverified; None if they cannot be decoded."""
     try:
         end = 4 + _LENGTH.unpack_from(payload)[0]
         return decode_headers(bytes(payload[4:end])) if end <= len(payload) else None
@@ -445,7 +449,7 @@ def headers_left(payload: bytes | memoryview) -> Mapping[str, str | None] | None
 
 
 def decode_events(payloads: Sequence[PutPayload], sequences: Iterable[int]) -> list[Event]:
-    """The event of each, as :func:`decode_event` makes it."""
+    """Decode the payload of each Put."""
     return list(map(decode_event, payloads, sequences))
 
 
@@ -462,7 +466,7 @@ def decode_headers(block: bytes) -> Mapping[str, str | None]:
             size = 0 if length == _NO_VALUE else length
             value = block[offset : offset + size]
             if len(value) < size:
-                raise ValueError("a header reaches beyond the others")
+                raise ValueError("a header extends beyond the end of the headers")
             headers[name] = None if length == _NO_VALUE else value.decode("utf-8", "surrogatepass")
             offset += size
         mapping = MappingProxyType(headers)

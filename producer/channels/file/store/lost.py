@@ -1,21 +1,20 @@
-"""What can still be told of events whose records are damaged on the disk, for those who know what they held."""
+"""Lost: recover what is known of events with damaged records, for callbacks."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-from .format import FRAME_SIZE, MARKER, Kind, decode_frame, headers_left
+from .format import FRAME_SIZE, MARKER, Kind, damaged_headers, decode_frame
 
 
 @dataclass(frozen=True, slots=True)
 class LostEvent:
-    """An event that is lost.
+    """A lost event.
 
-    :ivar sequence: its number.
-    :ivar size: bytes that its headers and its body had.
-    :ivar headers: what its headers seem to be, which nothing has checked; None if nothing can be made of them, as where
-        they were encrypted.
+    :ivar sequence: its sequence number.
+    :ivar size: the bytes of its headers and body.
+    :ivar headers: its headers as far as they can be read, unverified; None if unreadable, for instance encrypted.
     """
 
     sequence: int
@@ -23,15 +22,15 @@ class LostEvent:
     headers: Mapping[str, str | None] | None
 
 
-#: Is told of events that are lost, and how many more are lost of which nothing is left.
-TellLost = Callable[[Sequence[LostEvent], int], object]
+#: Callback for lost events, and for the number of further ones of which nothing is left.
+OnLost = Callable[[Sequence[LostEvent], int], object]
 
 
-def events_left(data: bytes, lost: Collection[int]) -> Iterator[LostEvent]:
-    """The events in a stretch that does not check out, as far as the heads of their records can be found.
+def lost_events_in(data: bytes, lost: Collection[int]) -> Iterator[LostEvent]:
+    """Yield the lost events in a damaged stretch, as far as the heads of their records can be found.
 
-    :param data: the stretch, which begins where a record should.
-    :param lost: the numbers of those that are lost.
+    :param data: the stretch, from the start of a record.
+    :param lost: the sequence numbers of lost events.
     """
     offset = 0
     while offset + FRAME_SIZE <= len(data):
@@ -43,5 +42,5 @@ def events_left(data: bytes, lost: Collection[int]) -> Iterator[LostEvent]:
                 return
             continue
         if kind == Kind.PUT and sequence in lost:
-            yield LostEvent(sequence, size, headers_left(data[offset + FRAME_SIZE : stop]))
+            yield LostEvent(sequence, size, damaged_headers(data[offset + FRAME_SIZE : stop]))
         offset = stop

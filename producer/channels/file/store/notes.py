@@ -1,12 +1,11 @@
-"""FileNotes: short values beside the events of a file channel, by name; on the disk when a call returns.
+"""FileNotes: short values by name, stored beside the events of a file channel; on the disk when a call returns.
 
-They lie in ``notes.db``, a database of SQLite, which exists once something was written. Its one table has a row for
-each name: the value, and the sequence number of the newest event that the value speaks of. A channel that has lost that
-event when it is opened next, since the machine died before it was on the disk, numbers new events like the lost ones:
-such rows are removed then. Rows are told apart from those of another directory by the ``identity`` of the database,
-which is random.
+They are in ``notes.db``, an SQLite database that is created by the first write. Its table has a row for each name: the
+value, and the sequence number of the newest event that the value refers to. After a crash of the machine the next
+opening may find that event lost. It then removes the row, because a new event will get the same number. The random
+``identity`` of the database distinguishes its rows from those of another directory.
 
-A database that cannot be read is moved to ``quarantine/``, and a new one is begun.
+An unreadable database is moved to ``quarantine/``, and a new one is begun.
 """
 
 from __future__ import annotations
@@ -28,7 +27,7 @@ _log = get_logger("loghub.channel")
 _T = TypeVar("_T")
 
 NOTES_NAME = "notes.db"
-#: What SQLite puts beside it.
+#: Suffixes of SQLite's files beside it.
 COMPANIONS = ("-wal", "-shm", "-journal")
 #: ``newest`` of a row that came from another channel, whose numbers mean nothing here.
 _ELSEWHERE = -1
@@ -41,40 +40,38 @@ CREATE TABLE IF NOT EXISTS notes (name TEXT PRIMARY KEY, value BLOB NOT NULL, ne
 CREATE TABLE IF NOT EXISTS identity (id TEXT NOT NULL);
 """
 
-# Connections of a parent, in a forked child: to close them would touch the parent's files.
+# A parent's connections, in a forked child: closing them would change the parent's files.
 _of_parents: list[sqlite3.Connection] = []
 
 
 class FileNotes:
-    """The notes of one channel, by name, in SQLite. Implements :class:`~producer.model.interfaces.Notes`; thread-safe.
+    """Notes of one channel, by name, in SQLite. Implements :class:`~producer.model.interfaces.Notes`; thread-safe.
 
-    :param directory: the channel's.
-    :param name: the channel's, for messages.
+    :param directory: the channel's directory.
+    :param name: the channel's name, for messages.
     """
 
     def __init__(self, directory: str, name: str) -> None:
         self._directory, self._name = Path(directory), name
         self._path = self._directory / NOTES_NAME
-        # Guards what follows, and is held during I/O: one writer at a time is what SQLite allows.
+        # Guards the fields below; held during I/O, because SQLite allows one writer at a time.
         self._lock = threading.Lock()
         self._connection: sqlite3.Connection | None = None
         self._closed = False
 
     @property
     def identity(self) -> str | None:
-        """16 hexadecimal digits that name this database; None as long as there is none."""
+        """Return the 16 hexadecimal digits that identify this database; None if there is none yet."""
         return self._do(_identity, make=False)
 
     def make_identity(self) -> str:
-        """The ``identity``; the database is made if there is none.
+        """Return the ``identity``; create the database if there is none.
 
-        :raises ChannelIOError: it cannot be made.
+        :raises ChannelIOError: it cannot be created.
         """
         return str(self._do(_identity, make=True))
 
     def read(self, name: str) -> bytes | None:
-        """See :class:`~producer.model.interfaces.Notes`."""
-
         def job(connection: sqlite3.Connection) -> bytes | None:
             row = connection.execute("SELECT value FROM notes WHERE name = ?", (name,)).fetchone()
             return None if row is None else bytes(row[0])
@@ -82,15 +79,12 @@ class FileNotes:
         return self._do(job, make=False)
 
     def write(self, name: str, value: bytes, newest: int) -> None:
-        """See :class:`~producer.model.interfaces.Notes`."""
-
         def job(connection: sqlite3.Connection) -> None:
             connection.execute("INSERT OR REPLACE INTO notes VALUES (?, ?, ?)", (name, value, newest))
 
         self._do(job, make=True)
 
     def write_many(self, rows: Iterable[tuple[str, bytes, int]]) -> None:
-        """See :class:`~producer.model.interfaces.Notes`."""
         listed = list(rows)
 
         def job(connection: sqlite3.Connection) -> None:
@@ -100,8 +94,6 @@ class FileNotes:
             self._do(job, make=True)
 
     def items(self, prefix: str) -> dict[str, bytes]:
-        """See :class:`~producer.model.interfaces.Notes`."""
-
         def job(connection: sqlite3.Connection) -> dict[str, bytes]:
             having = "SELECT name, value FROM notes WHERE substr(name, 1, ?) = ?"
             rows = connection.execute(having, (len(prefix), prefix))
@@ -110,11 +102,9 @@ class FileNotes:
         return self._do(job, make=False) or {}
 
     def remove(self, name: str) -> None:
-        """See :class:`~producer.model.interfaces.Notes`."""
         self._do(lambda connection: connection.execute("DELETE FROM notes WHERE name = ?", (name,)), make=False)
 
     def prune(self, most: int, keep: Iterable[str]) -> None:
-        """See :class:`~producer.model.interfaces.Notes`."""
         kept = list(keep)
 
         def job(connection: sqlite3.Connection) -> None:
@@ -122,14 +112,14 @@ class FileNotes:
             connection.execute("CREATE TEMP TABLE IF NOT EXISTS kept (name TEXT PRIMARY KEY)")
             connection.execute("DELETE FROM kept")
             connection.executemany("INSERT OR IGNORE INTO kept VALUES (?)", [(name,) for name in kept])
-            # A row that is written again gets a new rowid: the lowest are the longest unused.
+            # A rewritten row gets a new rowid, so the lowest ones are the longest unused.
             old = "SELECT rowid FROM notes WHERE name NOT IN (SELECT name FROM kept) ORDER BY rowid LIMIT ?"
             connection.execute(f"DELETE FROM notes WHERE rowid IN ({old})", (max(0, count - most),))  # noqa: S608  # a constant
 
         self._do(job, make=False)
 
     def forget_lost(self, next_sequence: int) -> None:
-        """Remove what speaks of events that the channel does not have; called when it is opened."""
+        """Remove notes that refer to lost events; called when the channel is opened."""
 
         def job(connection: sqlite3.Connection) -> int:
             return connection.execute("DELETE FROM notes WHERE newest >= ?", (next_sequence,)).rowcount
@@ -137,25 +127,25 @@ class FileNotes:
         lost = self._do(job, make=False)
         if lost:
             _log.warning(
-                "channel %s: its newest events are lost (the machine died, or the disk is damaged), and %d notes that "
-                "spoke of them are forgotten: idempotent streams may send again what they sent last, under new keys, "
-                "and the sources of an agent read again what they read last",
+                "channel %s: its newest events are lost (the machine crashed, or the disk is damaged), and %d notes "
+                "about them are removed: idempotent streams may send their last records again, under new keys, and an "
+                "agent's sources read their last input again",
                 self._name,
                 lost,
             )
 
     def adopt(self, orphan: FileNotes) -> str | None:
-        """Take over the rows of a channel whose process died, under names that end in ``@`` and its identity.
+        """Move the rows of a dead process's channel here, with ``@`` and its identity added to their names.
 
-        They are removed there, and what is written there from now on has another identity.
+        Later rows of the orphan get another identity.
 
-        :returns: the identity; None if there is nothing to take over.
+        :returns: the orphan's identity; None if it has no rows.
         """
         found = orphan._do(_everything, make=False)
         if found is None:
             return None
         identity, rows = found
-        # What was adopted before keeps its name.
+        # Rows adopted before keep their names.
         renamed = [(name if "@" in name else f"{name}@{identity}", value, _ELSEWHERE) for name, value in rows]
 
         def job(connection: sqlite3.Connection) -> None:
@@ -166,7 +156,7 @@ class FileNotes:
         return identity
 
     def close(self) -> None:
-        """Give the files up."""
+        """Close the database."""
         with self._lock:
             connection, self._connection, self._closed = self._connection, None, True
             if connection is not None:
@@ -174,21 +164,21 @@ class FileNotes:
                     connection.close()
 
     def close_in_child(self) -> None:
-        """After a fork: the files are the parent's."""
+        """Abandon the connection in a forked child: the files are the parent's."""
         self._lock, self._closed = threading.Lock(), True
         if self._connection is not None:
             _of_parents.append(self._connection)
             self._connection = None
 
     def _do(self, job: Callable[[sqlite3.Connection], _T], *, make: bool) -> _T | None:
-        """Run ``job`` in a transaction; None if there is no database, and none is to be made.
+        """Run ``job`` in a transaction; None if there is no database and ``make`` is False.
 
         :raises ChannelClosedError: after :meth:`close`.
-        :raises ChannelIOError: the disk could not, or is full.
+        :raises ChannelIOError: the disk failed or is full.
         """
         with self._lock:
             if self._closed:
-                raise ChannelClosedError(self._name, "it was closed: nothing more can be noted")
+                raise ChannelClosedError(self._name, "it was closed: its notes cannot be used")
             try:
                 connection = self._open(make=make)
                 if connection is None:
@@ -208,7 +198,7 @@ class FileNotes:
                 self._connection = self._connect()
             except sqlite3.OperationalError:
                 raise
-            except sqlite3.DatabaseError as error:  # damaged, or no database
+            except sqlite3.DatabaseError as error:  # damaged, or not a database
                 self._put_aside(error)
                 self._connection = self._connect()
         return self._connection
@@ -234,8 +224,8 @@ class FileNotes:
             with contextlib.suppress(FileNotFoundError):
                 os.rename(f"{self._path}{suffix}", quarantine / f"{NOTES_NAME}{suffix}.{unique}")
         _log.error(
-            "channel %s: %s cannot be read (%s): it is kept in %s, and idempotent streams go on with new keys, so that "
-            "what they had sent last may be stored twice; an agent's source whose notes these are reads all again",
+            "channel %s: %s cannot be read (%s): it is moved to %s. Idempotent streams continue with new keys, so "
+            "their last records may be stored twice; an agent's source with these notes reads everything again",
             self._name,
             self._path,
             error,
@@ -245,16 +235,16 @@ class FileNotes:
 
 
 def copy_notes(directory: Path, place: Path) -> None:
-    """Copy a database to another directory: to open one may change it, and may not be possible while it is used."""
+    """Copy a database to another directory: opening the original may change it, or fail while it is in use."""
     for suffix in ("", *COMPANIONS):
         with contextlib.suppress(FileNotFoundError):
             shutil.copyfile(directory / f"{NOTES_NAME}{suffix}", place / f"{NOTES_NAME}{suffix}")
 
 
 def _words_of(error: Exception) -> str:
-    if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY:  # the low byte: others say more of it
-        return "is in use: the run before has not ended yet, or another process has it open"
-    return f"could not be used: {error}: is the disk full, or not writable?"
+    if getattr(error, "sqlite_errorcode", 0) & 0xFF == sqlite3.SQLITE_BUSY:  # the low byte; the others give details
+        return "is in use: the previous run has not ended yet, or another process has it open"
+    return f"cannot be used: {error}: check that the disk is writable and not full"
 
 
 def _identity(connection: sqlite3.Connection) -> str:

@@ -25,19 +25,19 @@ from .format import (
 from .pointers import MOST_OFFSET, Entry
 
 _KINDS = frozenset(Kind)
-#: Added to the name of a segment that is being begun.
+#: Suffix of a segment that is being created.
 BEGUN = ".new"
-#: Zeros at a segment's end are looked for in so many bytes at a time.
+#: Bytes searched at a time for zeros at the end of a segment.
 _LOOK = 64 << 10
 
 
 @dataclass(frozen=True, slots=True)
 class Segment:
-    """A segment that exists.
+    """An existing segment.
 
     :ivar path: its file.
-    :ivar header: what it says of itself.
-    :ivar cipher: opens its payloads; None if they are plain.
+    :ivar header: its header.
+    :ivar cipher: decrypts its payloads; None if they are plain.
     """
 
     path: str
@@ -46,52 +46,51 @@ class Segment:
 
     @property
     def number(self) -> int:
-        """Its number."""
         return self.header.number
 
 
 class SegmentState(enum.Enum):
-    """What may still be done to a segment that was begun."""
+    """State of a segment that this process created."""
 
     BEGUN = "begun"
     ACTIVE = "active"
     FULL = "full"
     DONE = "done"
-    GIVEN_UP = "given up"
+    ABANDONED = "abandoned"
 
 
-#: Asked of its class, Python 3.11 looks it up by a call.
+#: A module global: in Python 3.11 access through the enum class costs a call.
 ACTIVE = SegmentState.ACTIVE
 
-#: From each state, where a segment may go next.
+#: Permitted next states of each state.
 TRANSITIONS: dict[SegmentState, frozenset[SegmentState]] = {
-    SegmentState.BEGUN: frozenset({SegmentState.ACTIVE, SegmentState.GIVEN_UP}),
-    SegmentState.ACTIVE: frozenset({SegmentState.FULL, SegmentState.DONE, SegmentState.GIVEN_UP}),
-    SegmentState.FULL: frozenset({SegmentState.DONE, SegmentState.GIVEN_UP}),
+    SegmentState.BEGUN: frozenset({SegmentState.ACTIVE, SegmentState.ABANDONED}),
+    SegmentState.ACTIVE: frozenset({SegmentState.FULL, SegmentState.DONE, SegmentState.ABANDONED}),
+    SegmentState.FULL: frozenset({SegmentState.DONE, SegmentState.ABANDONED}),
     SegmentState.DONE: frozenset(),
-    SegmentState.GIVEN_UP: frozenset(),
+    SegmentState.ABANDONED: frozenset(),
 }
-_ENDS = frozenset({SegmentState.DONE, SegmentState.GIVEN_UP})
+_ENDS = frozenset({SegmentState.DONE, SegmentState.ABANDONED})
 
 
 class SegmentWriter:
-    """A segment that is written; one thread at a time, but for :meth:`sync`::
+    """Writer of one segment, for one thread at a time, except :meth:`sync`::
 
         BEGUN ──► ACTIVE ──► FULL ──► DONE
-          │         └────►─────┴─►──┘       nothing is written to it any more
-          └────────►┴─────────►┴──► GIVEN_UP  a sync of it failed, or may have: what is not known to be on the disk of
-                                              it never will be
+          │         └────►─────┴─►──┘         complete: nothing more is written to it
+          └────────►┴─────────►┴──► ABANDONED  abandoned: a sync failed, or may have, and its unsynced
+                                              end will never be on the disk
 
-    While it is BEGUN it has a name of its own, which means nothing to a reader.
+    While BEGUN it has a temporary name, which readers ignore.
 
-    :ivar size: bytes of what is in it.
-    :ivar room: up to where zeros are laid out behind that, if it is more.
-    :ivar synced: bytes of it that are known to be on the disk.
-    :ivar named: it may have its name, also after a crash.
-    :ivar failed: a sync has failed: nothing may be appended.
-    :ivar spoiled: something was written at its end that does not count. Nothing may be written in its place: a crash
-        could leave sectors of the one among those of the other, which would pass for damage.
-    :ivar broken: it could not be cut off, and still stands there.
+    :ivar size: the bytes of its content.
+    :ivar room: the end of the preallocated zeros, if larger than ``size``.
+    :ivar synced: the bytes known to be on the disk.
+    :ivar named: True if it may have its final name, also after a crash.
+    :ivar failed: True after a failed sync: nothing may be appended.
+    :ivar spoiled: True if void bytes were written at its end. They may not be overwritten: a crash could leave a mix of
+        old and new sectors, which would pass for damage.
+    :ivar broken: True if these bytes could not be cut off, and are still there.
     """
 
     def __init__(self, disk: Disk, segment: Segment) -> None:
@@ -103,18 +102,18 @@ class SegmentWriter:
         self._begun_as = segment.path + BEGUN
         if disk.exists(segment.path):
             raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), segment.path)
-        if disk.exists(self._begun_as):  # a crash has left it
+        if disk.exists(self._begun_as):  # left by a crash
             disk.unlink(self._begun_as)
         self.file = disk.create(self._begun_as)
 
     def append(self, data: bytes) -> bool:
-        """Write all of ``data``, or nothing: what was written of it is cut off again.
+        """Write all of ``data``, or nothing: a partial write is cut off again.
 
-        While the segment has no name a write that was cut short is gone on with. Later it is not, as a crash could
-        leave a sector as it was between the two.
+        While BEGUN, a partial write is continued. Later it is not, because a crash could leave a sector from between
+        the two writes.
 
-        :returns: False if only a part could be written at once: the segment is :attr:`spoiled`.
-        :raises OSError: it could not be written. The segment ends where it ended before, unless :attr:`broken`.
+        :returns: False after a partial write: the segment is :attr:`spoiled`.
+        :raises OSError: the write failed. The segment ends where it ended before, unless :attr:`broken`.
         """
         if self.spoiled:
             return False
@@ -134,9 +133,9 @@ class SegmentWriter:
         return True
 
     def cut(self, size: int) -> None:
-        """Let the segment end at ``size``, where a record ends.
+        """Cut the segment off at ``size``, the end of a record.
 
-        :raises OSError: it could not be cut: it is :attr:`broken`.
+        :raises OSError: that failed: the segment is :attr:`broken`.
         """
         try:
             longer = self._holds_more(size)
@@ -148,35 +147,35 @@ class SegmentWriter:
         self.size, self.synced, self.room = size, min(self.synced, size), 0
 
     def _holds_more(self, size: int) -> bool:
-        """Whether anything but room stands behind ``size``."""
+        """True if anything but preallocated zeros follows ``size``."""
         longer = self._disk.size(self.file) - size
         return longer > 0 and (not self.room or any(self._disk.read(self.file, longer, size)))
 
     def lay_out(self, end: int) -> None:
-        """Make room up to ``end``, if there is not so much: see :meth:`Disk.lay_out`.
+        """Preallocate zeros up to ``end``.
 
-        :raises OSError: there is less of it, or none; nothing else is changed.
+        :raises OSError: fewer or none were written; nothing else is changed.
         """
         start = max(self.size, self.room)
         if start < end:
-            self.room = end  # also if only a part of it can be laid out: that is zeros
+            self.room = end  # set first: after a failure there may be zeros, too
             self._disk.lay_out(self.file, start, end)
 
     def trim(self) -> None:
-        """Give up the room: nothing more is written here."""
+        """Release the preallocated space: nothing more is written here."""
         if self.room > self.size and not self.ended:
-            with contextlib.suppress(OSError):  # it is room to every reader
+            with contextlib.suppress(OSError):  # every reader ignores the zeros
                 self._disk.truncate(self.file, self.size)
         self.room = 0
 
     def sync(self) -> None:
-        """Return when all that was written before is on the disk; the caller notes it in :attr:`synced`."""
+        """Wait until all earlier writes are on the disk; the caller updates :attr:`synced`."""
         self._disk.sync(self.file)
 
     def activate(self) -> None:
-        """Let it appear under its name, with all that is in it, on the disk.
+        """Sync it, and rename it to its final name.
 
-        :raises OSError: it may, or may not, have that name after a crash.
+        :raises OSError: it may or may not have that name after a crash.
         """
         size = self.size
         self.sync()
@@ -188,13 +187,13 @@ class SegmentWriter:
 
     @property
     def ended(self) -> bool:
-        """Whether its file has been given back."""
+        """True if its file is closed."""
         return self.state in _ENDS
 
     def move(self, state: SegmentState) -> None:
-        """Go to another state.
+        """Change the state.
 
-        :raises RuntimeError: the table does not allow it: a bug.
+        :raises RuntimeError: the table does not allow it, which is a bug.
         """
         if state not in TRANSITIONS[self.state]:
             raise RuntimeError(f"{self.segment.path} is {self.state.value} and cannot become {state.value}")
@@ -203,13 +202,13 @@ class SegmentWriter:
             self._disk.close(self.file)
 
     def forget(self) -> None:
-        """Cut off what is not known to be on the disk, so that no later process takes what is in the cache for it."""
+        """Cut off the unsynced end, so that no later process takes it from the page cache for stored."""
         if self.synced < self.size or self.broken:
-            with contextlib.suppress(OSError):  # the disk is bad already; what stays was never acknowledged
+            with contextlib.suppress(OSError):  # the disk has failed already; the rest was never acknowledged
                 self._disk.truncate(self.file, self.synced)
 
     def remove(self) -> None:
-        """Take the file away of a segment that could not be begun; if that fails too, one is left that means nothing.
+        """Delete a segment that could not be created; if that fails, readers ignore its temporary file.
 
         :raises OSError: it failed.
         """
@@ -219,7 +218,7 @@ class SegmentWriter:
 
 
 class Record(NamedTuple):
-    """One record that checks out, without its payload: where it stands and what its frame says."""
+    """Place and frame of a valid record, without its payload."""
 
     kind: int
     offset: int
@@ -230,11 +229,11 @@ class Record(NamedTuple):
 
 
 class Damage(NamedTuple):
-    """A stretch that does not check out.
+    """An invalid stretch.
 
-    :ivar start: where it begins.
-    :ivar end: where the next record does, or the file ends.
-    :ivar final: it is the end of the file.
+    :ivar start: its offset.
+    :ivar end: the offset of the next valid record, or the end of the file.
+    :ivar final: True at the end of the file.
     """
 
     start: int
@@ -243,12 +242,11 @@ class Damage(NamedTuple):
 
 
 def scan(data: bytes, header: SegmentHeader, start: int | None = None) -> Iterator[Record | Damage]:
-    """Every record of a segment from ``start`` on, and every stretch between them that is none. Zeros at the end are
-    room, and neither.
+    """Yield every record of a segment from ``start`` on, and every invalid stretch; zeros at the end are neither.
 
     :param data: the whole segment.
-    :param header: the segment's.
-    :param start: where a record begins; None is the first one.
+    :param header: its header.
+    :param start: the start of a record; None for the first one.
     """
     view, end, seed, last = memoryview(data), len(data), header.seed, 0
     offset, content = header.first_record if start is None else start, content_end(data)
@@ -267,7 +265,7 @@ def scan(data: bytes, header: SegmentHeader, start: int | None = None) -> Iterat
 
 
 def content_end(data: bytes) -> int:
-    """Where the zeros begin that stand at the end; the last record may reach into them."""
+    """Return the offset of the zeros at the end; the last record may extend into them."""
     end = len(data)
     while end:
         start = max(0, end - _LOOK)
@@ -278,7 +276,7 @@ def content_end(data: bytes) -> int:
 
 
 def _check(view: memoryview, offset: int, end: int, seed: int, last: int) -> Record | None:
-    """The record at ``offset``, if there is one."""
+    """Return the record at ``offset``; None if there is no valid one."""
     if offset + FRAME_SIZE > end:
         return None
     marker, crc, length, kind, remaining, sequence, transaction = decode_frame(view, offset)
@@ -299,7 +297,7 @@ def _next_record(data: bytes, view: memoryview, offset: int, seed: int, last: in
 
 
 def payload_of(segment: Segment, frame: bytes | memoryview, kind: int, sequence: int) -> bytes | memoryview | None:
-    """The payload of the record that ``frame`` should be; None if it is not that record, whole and undamaged."""
+    """Return the payload of the expected record in ``frame``; None if it is another one or damaged."""
     record = _check(memoryview(frame), 0, len(frame), segment.header.seed, sequence)
     if record is None or record.kind != kind or record.sequence != sequence:
         return None
@@ -309,9 +307,9 @@ def payload_of(segment: Segment, frame: bytes | memoryview, kind: int, sequence:
 def puts_in(
     segment: Segment, data: bytes | memoryview, start: int, entries: Sequence[Entry]
 ) -> list[bytes | memoryview | None]:
-    """The payloads of Puts; None for those that are not there, whole and undamaged.
+    """Return the payloads of Puts; None for those that are not there or damaged.
 
-    :param data: what stands in the segment from ``start`` on.
+    :param data: the content of the segment from ``start`` on.
     """
     view, seed, cipher = memoryview(data), segment.header.seed, segment.cipher
     if cipher is None:
@@ -332,7 +330,10 @@ def opened(segment: Segment, data: bytes | memoryview, record: Record) -> bytes 
 
 
 def opened(segment: Segment, data: bytes | memoryview, record: Record) -> bytes | memoryview | None:
-    """The payload of a record of ``data``, of a view a view unless it was encrypted; None if it does not open."""
+    """Return the payload of a record of ``data``, decrypted; None if that fails.
+
+    An unencrypted payload of a view is a view.
+    """
     start = record.offset + FRAME_SIZE
     payload = data[start : start + record.length]
     if segment.cipher is None:

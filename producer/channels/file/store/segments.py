@@ -1,4 +1,4 @@
-"""Segments: all files of one log; makes new ones, reads from any, deletes those that nobody needs."""
+"""Segments: create, read and delete the segment files of one log."""
 
 from __future__ import annotations
 
@@ -12,25 +12,25 @@ from ....runtime.clock import Clock
 from ....text.plural import counted
 from .disk import Disk
 from .encryption import KEY_SIZE, MAX_KEY_ID, KeyProvider, SegmentCipher
-from .format import FRAME_SIZE, SegmentHeader, headers_left
+from .format import FRAME_SIZE, SegmentHeader, damaged_headers
 from .lost import LostEvent
 from .pointers import OFFSET_BITS, Entry
 from .segment import Segment, puts_in
 
 #: Files kept open for reading.
 _OPEN_FILES = 32
-#: Records of one segment are read together if they lie within this, bytes.
+#: Records of one segment are read together if they are within this many bytes.
 _SPAN = 1 << 20
-#: Bytes of an event, from which on a copy costs more than a view.
+#: Event size in bytes from which on a view is cheaper than a copy.
 _LARGE = 4096
 
 
 class Segments:
     """All segments of one channel, by number.
 
-    :param directories: where new ones go, in turn.
-    :param keys: for new ones, and for old ones that are encrypted; None for plain.
-    :param check_owned: raises if the directories are not the channel's any more; called before each new one.
+    :param directories: the directories for new ones, used in turn.
+    :param keys: keys for new ones, and for encrypted old ones; None for plain.
+    :param check_owned: called before each new one; raises if the directories no longer belong to the channel.
     """
 
     def __init__(
@@ -47,32 +47,32 @@ class Segments:
         self._next = 1  # guarded by the log's write lock
         self._lock = threading.Lock()  # guards _known
         self._known: dict[int, Segment] = {}
-        # Guards the files open for reading; held while one of them is read, so that nobody closes it meanwhile.
+        # Guards the files open for reading; held during reads, so that no thread closes the file.
         self._reading = threading.Lock()
         self._files: OrderedDict[int, int] = OrderedDict()
 
     def resume(self, segments: Iterable[Segment]) -> None:
-        """Begin with those that were found."""
+        """Start with the recovered segments."""
         self._known = {segment.number: segment for segment in segments}
         self._next = max(self._known, default=0) + 1
 
     def pass_over(self, number: int) -> None:
-        """Give no new segment this number, nor a lower one."""
+        """Skip all segment numbers up to this one."""
         self._next = max(self._next, number + 1)
 
-    def new(self, first_sequence: int, went_past: int, void_from: int = 0) -> Segment:
-        """The next segment, which is not known before :meth:`add`.
+    def new(self, first_sequence: int, newest_transaction: int, void_from: int = 0) -> Segment:
+        """Return the next segment, which is not registered before :meth:`add`.
 
-        :param went_past: and
-        :param void_from: see :class:`~.format.SegmentHeader`.
-        :raises ChannelLockedError: the directories are not the channel's any more.
+        :param newest_transaction: the newest transaction so far; details in :class:`~.format.SegmentHeader`.
+        :param void_from: a pointer to the void records before it; 0 for none.
+        :raises ChannelLockedError: the directories no longer belong to the channel.
         """
         self._check_owned()
         number = self._next
         self._next += 1
         key_id = self._current_key_id()
         now = self._clock.time()
-        header = SegmentHeader(number, first_sequence, os.urandom(16), now, went_past, key_id, void_from)
+        header = SegmentHeader(number, first_sequence, os.urandom(16), now, newest_transaction, key_id, void_from)
         directory = self._directories[number % len(self._directories)]
         return Segment(f"{directory}/log-{number:010d}", header, self.cipher_of(header))
 
@@ -86,7 +86,7 @@ class Segments:
         return key_id
 
     def cipher_of(self, header: SegmentHeader) -> SegmentCipher | None:
-        """What opens this segment's payloads.
+        """Return the cipher of a segment; None if it is plain.
 
         :raises ChannelKeyError: its key is missing.
         """
@@ -102,26 +102,26 @@ class Segments:
             raise ChannelKeyError(self._name, header.key_id, message) from None
         if not isinstance(key, bytes) or len(key) != KEY_SIZE:
             what = counted(len(key), "byte") if isinstance(key, bytes) else type(key).__name__
-            message = f"the key provider gave {what} as the key {header.key_id!r}: a key is {KEY_SIZE} bytes"
+            message = f"the key provider returned {what} as the key {header.key_id!r}: a key has {KEY_SIZE} bytes"
             raise ChannelKeyError(self._name, header.key_id, message)
         return SegmentCipher(key, header.salt)
 
     def add(self, segment: Segment) -> None:
-        """It exists from now on."""
+        """Register a segment."""
         with self._lock:
             self._known[segment.number] = segment
 
     def all(self) -> list[Segment]:
-        """Every segment, by number."""
+        """Return all segments, by number."""
         with self._lock:
             return [self._known[number] for number in sorted(self._known)]
 
     def unneeded(self, referenced: Collection[int], before: int) -> list[int]:
-        """The segments below number ``before`` that nobody needs.
+        """Return the segments below number ``before`` that can be deleted.
 
-        One that says of others where they end is needed until these are gone for certain.
+        A segment whose header voids records of others is needed until these are deleted.
 
-        :param referenced: numbers of those with events.
+        :param referenced: numbers of the segments with events.
         """
         every = self.all()
         numbers = [segment.number for segment in every]
@@ -134,11 +134,11 @@ class Segments:
         return unneeded
 
     def get(self, number: int) -> Segment | None:
-        """The segment of this number; None if there is none."""
+        """Return the segment of this number; None if there is none."""
         return self._known.get(number)
 
     def read(self, entries: Sequence[Entry]) -> list[bytes | memoryview | None]:
-        """The payloads of these Puts; None for those that do not check out.
+        """Read the payloads of Puts; None for damaged ones.
 
         :raises OSError: the disk could not be read.
         """
@@ -158,12 +158,12 @@ class Segments:
         end = entries[-1].offset + FRAME_SIZE + entries[-1].length
         with self._reading:
             data = self._disk.read(self._file(segment), end - begin, begin)
-        # Of large events nothing is copied before their bodies are.
+        # A view of large events, so that only their bodies are copied.
         whole = data if len(data) < _LARGE * len(entries) else memoryview(data)
         return puts_in(segment, whole, begin, entries)
 
-    def left_of(self, entry: Entry) -> LostEvent:
-        """What can still be told of a Put that does not check out."""
+    def lost_event(self, entry: Entry) -> LostEvent:
+        """Return what is known of a damaged Put."""
         segment = self.get(entry.segment)
         if segment is None or segment.cipher is not None:
             return LostEvent(entry.sequence, entry.length, None)
@@ -172,7 +172,7 @@ class Segments:
                 payload = self._disk.read(self._file(segment), entry.length, entry.offset + FRAME_SIZE)
         except OSError:
             return LostEvent(entry.sequence, entry.length, None)
-        return LostEvent(entry.sequence, entry.length, headers_left(payload))
+        return LostEvent(entry.sequence, entry.length, damaged_headers(payload))
 
     def _file(self, segment: Segment) -> int:
         file = self._files.pop(segment.number, None)
@@ -186,7 +186,7 @@ class Segments:
     def remove(self, numbers: Iterable[int]) -> None:
         """Delete these segments.
 
-        :raises OSError: one could not be deleted; the rest are.
+        :raises OSError: one could not be deleted; the others are.
         """
         failed: OSError | None = None
         directories = set()
@@ -213,12 +213,12 @@ class Segments:
             del self._known[segment.number]
 
     def close(self) -> None:
-        """Give the open files back."""
+        """Close the open files."""
         with self._reading:
             self._close_files()
 
     def close_in_child(self) -> None:
-        """As :meth:`close`, in a forked child, where a thread of the parent may hold the locks: they are made anew."""
+        """Close the open files in a forked child, with new locks: a thread of the parent may hold the old ones."""
         self._lock, self._reading = threading.Lock(), threading.Lock()
         self._close_files()
 
@@ -229,7 +229,7 @@ class Segments:
 
 
 def _span(entries: Sequence[Entry], start: int) -> int:
-    """Where the entries end that can be read in one go with the one at ``start``."""
+    """Return the end of the entries that can be read together with the one at ``start``."""
     segment, begin, before = entries[start].segment, entries[start].offset, entries[start].offset
     stop = start + 1
     while stop < len(entries):

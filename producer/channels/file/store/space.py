@@ -1,8 +1,7 @@
-"""Space: refuses puts while some of the disk is still free, so that takes and checkpoints can always be written.
+"""Space: refuse puts while the disk still has some space, so that takes and checkpoints can always be written.
 
-Puts leave the minimum that the user has named, or what a checkpoint takes, whichever is more.
-
-Besides, a file of a fixed size is kept; when the disk is full all the same, filled by somebody else, it is given up.
+Puts leave ``minimum_free_space``, or the size of a checkpoint if that is more. There is also a reserve file of a fixed
+size, which is deleted if other programs fill the disk.
 """
 
 from __future__ import annotations
@@ -18,20 +17,20 @@ from .disk import Disk
 
 _log = get_logger("loghub.channel")
 
-#: How long a look at the free space is trusted, seconds; what is written meanwhile is subtracted.
+#: Seconds for which a reading of the free space is valid; bytes written meanwhile are subtracted.
 FRESH = 1.0
-#: What is not needed now may take this part of what is free.
+#: Optional space may take at most this fraction of the free space.
 _MANY = 16
 RESERVE_NAME = "reserve"
 
 
 class Space:
-    """Knows how much of the disk is free for one channel, and keeps its reserve. Called with the log's write lock held.
+    """Free space and reserve of one channel's disks. Called with the log's write lock held.
 
-    :param directories: the channel's; the fullest counts.
+    :param directories: the channel's directories; the fullest disk counts.
     :param minimum: bytes that puts leave free.
-    :param reserve: bytes of the file.
-    :param checkpoint: bytes that a checkpoint would take at this moment.
+    :param reserve: size of the reserve file, bytes.
+    :param checkpoint: returns the bytes that a checkpoint would take now.
     """
 
     def __init__(
@@ -56,11 +55,11 @@ class Space:
         self._free: int | None = None
         self._where = self._directories[0]
         self._looked = 0.0
-        self._told = False  # that there is no reserve
+        self._logged = False  # True once the missing reserve was logged
 
     @property
     def free(self) -> int:
-        """Bytes free on the fullest of the disks, as far as it is known."""
+        """Return the free bytes of the fullest disk, at most ``FRESH`` seconds old."""
         now = self._clock.monotonic()
         if self._free is None or not 0 <= now - self._looked < FRESH:
             self._free, self._where = min((self._disk.free(path), path) for path in self._directories)
@@ -68,25 +67,25 @@ class Space:
         return self._free
 
     def admit(self, size: int) -> None:
-        """Whether a put of ``size`` bytes may be written.
+        """Check that a put of ``size`` bytes may be written.
 
-        :raises DiskFullError: it may not.
+        :raises DiskFullError: too little free space.
         """
         free = self._free
         if free is not None and free >= self._needed + size and 0 <= self._clock.monotonic() - self._looked < FRESH:
             return
         if self.free < self._needed + size:
-            self._free = None  # what was seen up to a second ago is no reason to refuse: look again, now and next time
+            self._free = None  # do not refuse on an old reading: read again, now and next time
             if self.free < self._needed + size:
                 self._free = None
                 raise self.full(size)
 
     def has(self, size: int) -> bool:
-        """Whether ``size`` bytes are free many times over."""
+        """True if ``size`` bytes are free many times over."""
         return self.free >= self._minimum + _MANY * size
 
     def full(self, size: int) -> DiskFullError:
-        """What to tell the one who wanted to put ``size`` bytes."""
+        """Build the error for a put of ``size`` bytes."""
         try:
             free = min(self._disk.free(path) for path in self._directories)
         except OSError:
@@ -94,41 +93,41 @@ class Space:
         return DiskFullError(self._name, free, self._needed + size, self._where)
 
     def used(self, size: int) -> None:
-        """So many bytes were written."""
+        """Subtract bytes that were written."""
         if self._free is not None:
             self._free -= size
 
     def keep_reserve(self) -> None:
-        """Make the reserve, unless it is there, as large as it should be, or the disk is too full for it."""
+        """Create the reserve file, unless it has its full size or the disk is too full."""
         if not self._reserve:
             return
         try:
             if self._disk.exists(self._path):
                 if self._disk.size_of(self._path) >= self._reserve:
                     return
-                self._disk.unlink(self._path)  # a crash, or a full disk, came while it was made
+                self._disk.unlink(self._path)  # incomplete, after a crash or on a full disk
             free = self._disk.free(self._directories[0])
             if free < self._minimum + self._reserve:
-                self._tell_of_none(free)
+                self._warn_no_reserve(free)
                 return
             file = self._disk.create(self._path)
             try:
                 self._disk.allocate(file, self._reserve)
             finally:
                 self._disk.close(file)
-            self._told = False
+            self._logged = False
         except OSError as error:
-            _log.warning("channel %s: no reserve for a full disk can be kept: %s", self._name, error)
+            _log.warning("channel %s: the reserve file cannot be created: %s", self._name, error)
             with contextlib.suppress(OSError):
                 self._disk.unlink(self._path)
 
-    def _tell_of_none(self, free: int) -> None:
-        """Once: where puts may take all of the disk, takes could not be committed any more."""
-        if not self._told and self._minimum < self._reserve:
-            self._told = True
+    def _warn_no_reserve(self, free: int) -> None:
+        """Warn once that there is no reserve although puts may fill the disk."""
+        if not self._logged and self._minimum < self._reserve:
+            self._logged = True
             _log.warning(
-                "channel %s: %s has %s free, too few for a reserve of %d (reserve) besides %d "
-                "(minimum_free_space): if the disk becomes full, what is delivered cannot be acknowledged until "
+                "channel %s: %s has %s free, too few for a reserve of %d (reserve) in addition to %d "
+                "(minimum_free_space): if the disk becomes full, delivered events cannot be acknowledged until "
                 "some space is freed",
                 self._name,
                 self._directories[0],
@@ -138,11 +137,11 @@ class Space:
             )
 
     def give_up_reserve(self) -> bool:
-        """Free the reserve; False if it is gone already."""
+        """Delete the reserve file; False if it does not exist."""
         try:
             self._disk.unlink(self._path)
         except OSError:
             return False
         self._free = None
-        _log.warning("channel %s: the disk is full: its reserve is released, so that takes go on", self._name)
+        _log.warning("channel %s: the disk is full: the reserve is released, so that takes can continue", self._name)
         return True

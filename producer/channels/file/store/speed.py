@@ -1,5 +1,4 @@
-"""What is done for each event of a transaction: by the compiled twin or the pure one, as
-:mod:`producer.runtime.compiled` says."""
+"""Speed: the per-event functions of the format, native or pure, as :mod:`producer.runtime.compiled` chooses."""
 
 from __future__ import annotations
 

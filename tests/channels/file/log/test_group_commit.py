@@ -1,6 +1,6 @@
-"""Commits share syncs; a sync that fails costs a segment and no event.
+"""Group commit: commits share syncs, and a failed sync costs a segment and no event.
 
-The file is long since the list of promises is.
+The file is long because the list of promises is.
 """
 
 import errno
@@ -42,7 +42,7 @@ def log_syncs(disk: SimFS) -> int:
 
 @contextmanager
 def all_written_before_any_syncs(channel: FileChannel, count: int) -> Iterator[None]:
-    """Nobody asks for a sync before ``count`` commits have written."""
+    """Hold back every sync until ``count`` commits have written."""
     barrier, wait_synced = threading.Barrier(count), channel._log._wait_synced
 
     def waiting(*arguments: object) -> object:
@@ -57,7 +57,7 @@ def all_written_before_any_syncs(channel: FileChannel, count: int) -> Iterator[N
 
 
 def test_twenty_commits_that_have_written_share_one_sync() -> None:
-    """Exactly one, and all of them are on the disk when they return."""
+    """Twenty written commits need exactly one sync, and are on the disk when they return."""
     disk = SimFS()
     with opened_channel(disk, segment_size=100_000) as channel:
         before, counted = log_syncs(disk), file_stats(channel).syncs
@@ -73,7 +73,7 @@ def test_twenty_commits_that_have_written_share_one_sync() -> None:
 
 
 def test_commits_that_come_during_a_sync_share_the_next_one() -> None:
-    """The first sync is slow; whoever writes meanwhile needs one more sync, all together."""
+    """All commits written during a slow sync share one more sync."""
     disk = SimFS()
     with opened_channel(disk, segment_size=100_000) as channel:
         go, begun, once = threading.Event(), threading.Event(), iter([None])
@@ -100,7 +100,7 @@ def test_commits_that_come_during_a_sync_share_the_next_one() -> None:
 
 
 def test_puts_and_takes_share_syncs_too() -> None:
-    """Takes are committed in the same group, in the order of the log."""
+    """Takes are committed in the same group as puts, in log order."""
     disk = SimFS()
     with opened_channel(disk, segment_size=100_000) as channel:
         put(channel, *range(10))
@@ -119,7 +119,7 @@ def test_puts_and_takes_share_syncs_too() -> None:
 
 
 def test_sequence_numbers_follow_the_order_of_the_log() -> None:
-    """Threads that commit at once get consecutive numbers, each transaction's together, and come out so."""
+    """Concurrent transactions get consecutive numbers, and their events are delivered in that order."""
     with opened_channel(segment_size=100_000) as channel:
         calls = [Call(lambda name=name: put(channel, *[f"{name:02}"] * 5)) for name in range(THREADS)]
         lasts = {f"{name:02}": call.result() for name, call in enumerate(calls)}
@@ -129,7 +129,7 @@ def test_sequence_numbers_follow_the_order_of_the_log() -> None:
 
 
 def test_after_a_failed_sync_everything_is_in_a_new_segment_and_nobody_notices() -> None:
-    """The commit succeeds; the poisoned segment is never written again; the event is stored twice, delivered once."""
+    """After a failed sync the commit still succeeds in a new segment, and its event is delivered once."""
     disk = SimFS()
     channel = open_channel(disk)
     put(channel, "before")
@@ -155,11 +155,11 @@ def test_after_a_failed_sync_everything_is_in_a_new_segment_and_nobody_notices()
 
 
 def test_of_an_event_that_was_written_again_the_later_copy_counts() -> None:
-    """After a failed sync, read from the log alone: the end of the poisoned segment is not looked at, and it goes."""
+    """A replay of the log alone ignores the void end of a segment whose sync failed."""
     disk = SimFS()
     channel = open_channel(disk)
     disk.fail("sync")
-    disk.fail("truncate")  # or else they would be cut off there
+    disk.fail("truncate")  # otherwise they would be cut off there
     put(channel, "a", "b")
     disk = killed(channel, disk)
     poisoned, good = segments(disk)
@@ -173,7 +173,7 @@ def test_of_an_event_that_was_written_again_the_later_copy_counts() -> None:
 
 
 def test_a_failed_sync_of_twenty_commits_fails_none_of_them() -> None:
-    """One segment is poisoned, one new sync serves all."""
+    """A failed sync poisons one segment, and one new sync serves all its commits."""
     disk = SimFS()
     with opened_channel(disk, segment_size=100_000) as channel:
         before = log_syncs(disk)
@@ -182,27 +182,29 @@ def test_a_failed_sync_of_twenty_commits_fails_none_of_them() -> None:
             for call in [Call(lambda name=name: put(channel, f"{name:02}")) for name in range(THREADS)]:
                 call.result()
         assert file_stats(channel).poisoned == 1
-        assert log_syncs(disk) - before == 2  # the failed one, and the new segment with the runs
+        assert log_syncs(disk) - before == 2  # the failed sync, and that of the new segment
         assert sorted(contents(disk.copy())) == [f"{name:02}" for name in range(THREADS)]
         assert sorted(drained(channel)) == [f"{name:02}" for name in range(THREADS)]
 
 
 def failing_twice(disk: SimFS) -> None:
-    """The sync fails, and so does that of what was written again."""
+    """Fail a sync, and also the sync of the rewritten records."""
     disk.fail("sync", nth=1, times=None)
 
 
 def test_a_second_failure_is_an_error_and_nothing_happened() -> None:
-    """The commit raises, nothing is visible, no room is taken; the transaction is open and can be committed again."""
+    """If rewriting fails too, the commit raises, nothing is visible, and the transaction can be committed again."""
     disk = SimFS()
     with opened_channel(disk) as channel:
         put(channel, "before")
         transaction = opened(channel)
         transaction.put_many(events(["a", "b"]))
         failing_twice(disk)
-        with pytest.raises(ChannelIOError, match="what was committed could not be brought to the disk") as caught:
+        with pytest.raises(ChannelIOError, match="a commit could not be synced to the disk") as caught:
             transaction.commit()
-        assert "Nothing of it counts; only if the power fails before another commit succeeds" in str(caught.value)
+        assert "It is not committed, but may still appear if the power fails before another commit succeeds" in str(
+            caught.value
+        )
         assert caught.value.errno == errno.EIO
         assert (channel.stats().size, channel.stats().put_errors) == (1, 1)
         disk.heal()
@@ -216,7 +218,7 @@ def test_a_second_failure_is_an_error_and_nothing_happened() -> None:
 @pytest.mark.parametrize("again", [False, True])
 @pytest.mark.parametrize("checkpointed", [False, True])
 def test_what_failed_is_voided_in_the_log(again: bool, checkpointed: bool) -> None:
-    """Its records may have reached the disk: the next segment says where they stand, and replay obeys it."""
+    """The next segment voids the records of a failed commit, and a replay ignores them."""
     disk = SimFS()
     channel = open_channel(disk)
     transaction = opened(channel)
@@ -242,7 +244,7 @@ def test_what_failed_is_voided_in_the_log(again: bool, checkpointed: bool) -> No
 
 
 def test_when_twenty_commits_fail_each_is_told_and_none_is_visible() -> None:
-    """Every thread gets the error; afterwards the channel is empty, works, and stays so after a restart."""
+    """Each of twenty failed commits raises; the channel is empty afterwards, works, and stays so after a restart."""
     disk = SimFS()
     with opened_channel(disk, segment_size=100_000) as channel:
         failing_twice(disk)
@@ -259,7 +261,7 @@ def test_when_twenty_commits_fail_each_is_told_and_none_is_visible() -> None:
 
 
 def test_a_take_whose_commit_failed_has_not_happened() -> None:
-    """It may be committed again, or rolled back; the event is delivered exactly as told."""
+    """A take whose commit failed can be committed again or rolled back."""
     for end in ("commit", "rollback"):
         disk = SimFS()
         with opened_channel(disk) as channel:
@@ -279,7 +281,7 @@ def test_a_take_whose_commit_failed_has_not_happened() -> None:
 
 
 def test_events_in_open_takes_are_found_where_they_were_written_again() -> None:
-    """Taken by one transaction while the sync of another fails: a rollback and the next take read the new place."""
+    """Events in an open take are found in the new segment after a failed sync."""
     disk = SimFS()
     with opened_channel(disk, fsync=1000.0) as channel:
         put(channel, "a", "b", "c")
@@ -298,7 +300,7 @@ def test_events_in_open_takes_are_found_where_they_were_written_again() -> None:
 
 
 def test_with_an_interval_a_failed_sync_writes_again_what_it_kept() -> None:
-    """The commits returned long ago; in the background all of it goes to a new segment, and survives the power."""
+    """With a sync interval, a failed sync rewrites the unsynced records to a new segment, which survives a crash."""
     disk, clock = SimFS(), ManualClock()
     with opened_channel(disk, fsync=5.0, clock=clock) as channel:
         expected = fill(channel, 30)
@@ -316,13 +318,13 @@ def test_with_an_interval_a_failed_sync_writes_again_what_it_kept() -> None:
 
 @pytest.mark.parametrize("fsync", [1000.0, "os"])
 def test_sync_tells_that_the_disk_failed_and_the_channel_goes_on(fsync: str | float) -> None:
-    """Only a second failure is told, each time, until it is over: then everything is on the disk."""
+    """sync() raises only if rewriting fails too, each time until the disk works; then everything is on the disk."""
     disk = SimFS()
     with opened_channel(disk, fsync=fsync) as channel:
         put(channel, "a")
         failing_twice(disk)
         for _ in range(3):
-            with pytest.raises(ChannelIOError, match=r"could not be brought to the disk.*is tried again"):
+            with pytest.raises(ChannelIOError, match=r"could not be synced to the disk.*writes it again"):
                 channel.sync()
             with pytest.raises(ChannelIOError, match="a commit failed"):
                 put(channel, "refused, lest it stands before what is owed")
@@ -339,7 +341,7 @@ def test_sync_tells_that_the_disk_failed_and_the_channel_goes_on(fsync: str | fl
 
 
 def test_sync_waits_for_what_was_committed_before_it() -> None:
-    """And no longer than its timeout."""
+    """sync() waits for all earlier commits, but not longer than its timeout."""
     disk, clock = SimFS(), ManualClock()
     with opened_channel(disk, fsync="os", clock=clock) as channel:
         put(channel, "a")
@@ -353,7 +355,7 @@ def test_sync_waits_for_what_was_committed_before_it() -> None:
         disk.hook = slow
         first = Call(channel.sync)
         assert begun.wait(PATIENCE)
-        with pytest.raises(TimeoutError, match="not on the disk within 0 s; the sync goes on"):
+        with pytest.raises(TimeoutError, match="not synced within 0 s; the sync continues"):
             channel.sync(timeout=0)
         second = Call(lambda: channel.sync(timeout=50))
         eventually(lambda: clock.waiting == 1)
@@ -368,7 +370,7 @@ def test_sync_waits_for_what_was_committed_before_it() -> None:
 
 
 def test_a_roll_between_two_commits_syncs_both_segments() -> None:
-    """Without waiting commits: sync() brings every segment with something new to the disk."""
+    """sync() syncs every segment with unsynced records."""
     disk = SimFS()
     with opened_channel(disk, fsync="os") as channel:
         expected = fill(channel, 60)
@@ -384,7 +386,7 @@ def test_a_roll_between_two_commits_syncs_both_segments() -> None:
 def test_what_is_not_synced_may_be_lost_with_the_machine_and_is_counted_before_what_is_there(
     fsync: str | float,
 ) -> None:
-    """Without a sync at commit a crash leaves what reached the disk, in order, and counts what is missing before it."""
+    """Without a sync at commit, a crash keeps a prefix of the log on the disk and counts earlier gaps as lost."""
     seen = set()
     for seed in range(40):
         disk = SimFS()
@@ -404,7 +406,7 @@ def test_what_is_not_synced_may_be_lost_with_the_machine_and_is_counted_before_w
 
 
 def test_nothing_is_written_behind_what_may_be_lost_unread() -> None:
-    """A sync failed, and what it should have brought to the disk cannot be read back yet: a commit is refused."""
+    """A commit is refused while unsynced records of a failed sync cannot be read back."""
     disk = SimFS()
     with opened_channel(disk, fsync="os") as channel:
         put(channel, "a")
@@ -422,17 +424,17 @@ def test_nothing_is_written_behind_what_may_be_lost_unread() -> None:
 
 
 def test_what_is_owed_comes_first_also_where_there_is_a_segment_to_write_to() -> None:
-    """An interrupt came between the two: the segments are looked at before a run goes behind."""
+    """Owed runs are written before any other run, even after an interrupt."""
     with opened_channel(SimFS(), fsync="os") as channel:
         end = channel._log._end
-        assert end.goes_on(10)
+        assert end.fits_current(10)
         end.owed = [Run()]
-        goes_on, end.owed = end.goes_on(10), []
-        assert not goes_on
+        fits_current, end.owed = end.fits_current(10), []
+        assert not fits_current
 
 
 def test_what_is_kept_until_the_next_sync_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """With an interval: what is not on the disk waits in memory, and is synced early if it becomes too much."""
+    """With a sync interval, unsynced records in memory are bounded, and synced early beyond that."""
     monkeypatch.setattr(log_module, "MAX_UNSYNCED", 1000)
     with opened_channel(SimFS(), fsync=1000.0, segment_size=1 << 20) as channel:
         before = file_stats(channel).syncs
@@ -444,7 +446,7 @@ def test_what_is_kept_until_the_next_sync_is_bounded(monkeypatch: pytest.MonkeyP
 
 
 def test_two_commits_on_either_side_of_a_roll_are_both_on_the_disk_when_they_return() -> None:
-    """One sync serves both, and brings both segments there."""
+    """One sync serves commits in two segments."""
     disk = SimFS()
     with opened_channel(disk) as channel:
         with all_written_before_any_syncs(channel, 2):

@@ -1,4 +1,4 @@
-"""The log: segments one after the other, what a transaction writes, and the space for it; Flume's TestLog."""
+"""Log: segments in sequence, the records of a transaction, and free space; Flume's TestLog."""
 
 import errno
 from typing import cast
@@ -36,12 +36,12 @@ def kinds(disk: SimFS) -> list[str]:
 
 
 def test_a_new_segment_is_begun_when_the_next_transaction_would_not_fit() -> None:
-    """A thousand puts: the number of files follows from the sizes, and none is above the limit."""
+    """No segment exceeds the limit: the next transaction begins a new one."""
     disk = SimFS()
     with opened_channel(disk) as channel:
         expected = fill(channel, 1000)
         one = (FRAME_SIZE + 4 + 100) + (FRAME_SIZE + COMMIT_SIZE)
-        assumed = one + 2 * 28  # it is decided before it is known whether a cipher adds to both records
+        assumed = one + 2 * 28  # the estimate includes a cipher's overhead for both records
         fitting = (SEGMENT - FIRST_RECORD - assumed) // one + 1
         assert len(segments(disk)) == -(-1000 // fitting) > 50
         assert file_stats(channel).rolls == len(segments(disk)) - 1
@@ -50,7 +50,7 @@ def test_a_new_segment_is_begun_when_the_next_transaction_would_not_fit() -> Non
 
 
 def test_a_transaction_never_spans_segments() -> None:
-    """One larger than a segment has a segment of its own, which is longer; others follow in the next."""
+    """A transaction larger than a segment gets a longer segment of its own."""
     disk = SimFS()
     with opened_channel(disk) as channel:
         put(channel, "small")
@@ -67,7 +67,7 @@ def test_a_transaction_never_spans_segments() -> None:
 
 
 def test_a_transaction_that_no_segment_can_hold_is_refused_in_words(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Offsets have 32 bits. Nothing of it is written, no room is taken, and others are committed."""
+    """A transaction beyond 32-bit offsets is refused, and later ones are committed."""
     monkeypatch.setattr("producer.channels.file.log.appender.MOST_OFFSET", 10_000)
     disk = SimFS()
     with opened_channel(disk, byte_capacity=1 << 20) as channel:
@@ -75,7 +75,8 @@ def test_a_transaction_that_no_segment_can_hold_is_refused_in_words(monkeypatch:
         transaction = opened(channel)
         transaction.put_many(events(["x" * 3000] * 4))
         with pytest.raises(
-            InvalidArgumentError, match=r"a transaction of 12\d+ bytes; at most \d+ fit.*put less in one"
+            InvalidArgumentError,
+            match=r"a transaction of 12\d+ bytes is too large .* at most \d+ bytes: put less in one",
         ):
             transaction.commit()
         transaction.rollback()
@@ -86,7 +87,7 @@ def test_a_transaction_that_no_segment_can_hold_is_refused_in_words(monkeypatch:
 
 
 def test_a_committed_put_is_puts_and_a_commit_in_one_write() -> None:
-    """Nothing stands between them, nothing was written before, one append for all."""
+    """A committed put is one write: its Puts, then a Commit."""
     disk = SimFS()
     with opened_channel(disk) as channel:
         transaction = opened(channel)
@@ -101,7 +102,7 @@ def test_a_committed_put_is_puts_and_a_commit_in_one_write() -> None:
 
 
 def test_a_committed_take_is_a_take_and_a_commit() -> None:
-    """However many events were taken."""
+    """A committed take is one Take and one Commit, for any number of events."""
     disk = SimFS()
     with opened_channel(disk) as channel:
         put(channel, *"abc")
@@ -112,7 +113,7 @@ def test_a_committed_take_is_a_take_and_a_commit() -> None:
 @pytest.mark.parametrize("what", ["put", "take", "nothing"])
 @pytest.mark.parametrize("end", ["rollback", "commit"])
 def test_only_what_is_committed_and_not_empty_is_written(what: str, end: str) -> None:
-    """A rollback of puts or takes, and an empty transaction, leave no record; after a restart it is as before."""
+    """Rollbacks and empty transactions write no record."""
     disk = SimFS()
     channel = open_channel(disk)
     put(channel, "a")
@@ -131,7 +132,7 @@ def test_only_what_is_committed_and_not_empty_is_written(what: str, end: str) ->
 
 
 def test_segments_lie_in_the_data_directories_in_turn() -> None:
-    """Numbers are unique over all of them; every one is found again, deleted where it lies, and locked."""
+    """Segments use the data directories in turn, with unique numbers, and are found and deleted there."""
     disk = SimFS()
     places = ("/one", "/two", "/three")
     channel = open_channel(disk, data_directories=places)
@@ -151,7 +152,7 @@ def test_segments_lie_in_the_data_directories_in_turn() -> None:
 
 
 def test_segments_are_found_also_where_new_ones_do_not_go() -> None:
-    """Data directories can be added to a channel that had none: the old segments lie in its directory."""
+    """Segments in the main directory are found after data directories were added."""
     disk = SimFS()
     with opened_channel(disk) as channel:
         put(channel, "old")
@@ -162,7 +163,7 @@ def test_segments_are_found_also_where_new_ones_do_not_go() -> None:
 
 
 def test_data_directories_that_are_missing_are_not_taken_for_empty_ones() -> None:
-    """Opened without the directories that hold its segments, a channel is refused: nothing is lost by a slip."""
+    """A channel opened without its data directories is refused."""
     disk = SimFS()
     with opened_channel(disk, data_directories=["/one", "/two"]) as channel:
         expected = fill(channel, 60)
@@ -173,7 +174,7 @@ def test_data_directories_that_are_missing_are_not_taken_for_empty_ones() -> Non
 
 
 def test_a_data_directory_that_is_not_mounted_is_not_forgotten() -> None:
-    """Its segments hold events: the channel opens when it is back, or when somebody says that it is gone for good."""
+    """A channel with an unmounted data directory opens when it is back, or after it is abandoned explicitly."""
     disk = SimFS()
     places = ("/one", "/two")
     with opened_channel(disk, data_directories=places) as channel:
@@ -198,13 +199,13 @@ def test_a_data_directory_that_is_not_mounted_is_not_forgotten() -> None:
 
 
 def test_a_copy_of_a_segment_beside_it_is_refused() -> None:
-    """The same number in two directories: nobody can tell which counts."""
+    """Two files with the same segment number are refused."""
     disk = SimFS()
     with opened_channel(disk) as channel:
         put(channel, "a")
     disk.make_directory("/data")
     disk.put("/data/log-0000000001", disk.content(f"{DIRECTORY}/log-0000000001"))
-    with pytest.raises(ChannelFormatError, match="these are the same segment: /channel/log-0000000001, /data/log-"):
+    with pytest.raises(ChannelFormatError, match="two files are the same segment: /channel/log-0000000001, /data/log-"):
         open_channel(disk, data_directories=["/data"])
     assert contents(disk) == ["a"]
 
@@ -221,7 +222,7 @@ def a_disk(capacity: int) -> SimFS:
 
 
 def test_space_is_looked_at_again_after_a_second_and_what_is_written_subtracted() -> None:
-    """Not at every put; but before it refuses one it looks again, so that room that somebody made is used."""
+    """Free space is read once a second, and again before a put is refused."""
     disk, clock = a_disk(10_000), ManualClock()
     space = a_space(disk, clock)
     space.admit(9000)
@@ -243,20 +244,20 @@ def test_space_is_looked_at_again_after_a_second_and_what_is_written_subtracted(
 
 
 def test_the_error_of_a_full_disk_says_how_much_is_free_and_wanted() -> None:
-    """And where, and what to do; its number is ENOSPC."""
+    """DiskFullError gives bytes free and wanted, the directory, the advice and ENOSPC."""
     space = a_space(a_disk(5000), ManualClock())
     with pytest.raises(DiskFullError) as caught:
         space.admit(4500)
     error = caught.value
     assert (error.channel, error.free, error.wanted, error.errno) == ("orders", 5000, 5500, errno.ENOSPC)
     assert str(error) == (
-        "channel orders: the disk of /one has 5000 bytes free, and a put wants 5500 (its own bytes and "
-        "minimum_free_space, or what a checkpoint takes): free some space, or let the channel drain"
+        "channel orders: the disk of /one has 5000 bytes free, and a put needs 5500 (its own bytes plus "
+        "minimum_free_space, or the size of a checkpoint): free some space, or let the channel drain"
     )
 
 
 def test_a_reserve_is_kept_given_up_once_and_made_again() -> None:
-    """It occupies the disk; without room for it there is none."""
+    """The reserve occupies the disk, is released once, and is made again when there is space."""
     disk = a_disk(10_000)
     space = a_space(disk, ManualClock(), reserve=4000)
     space.keep_reserve()
@@ -276,7 +277,7 @@ def test_a_reserve_is_kept_given_up_once_and_made_again() -> None:
 def test_a_disk_too_small_for_the_reserve_is_told_once(
     minimum: int, told: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Where puts may take all of it: what is delivered could then not be acknowledged."""
+    """A disk without space for the reserve is logged once, if puts may fill it."""
     space = a_space(a_disk(3000), ManualClock(), minimum=minimum, reserve=4000)
     space.keep_reserve()
     space.keep_reserve()
@@ -285,7 +286,7 @@ def test_a_disk_too_small_for_the_reserve_is_told_once(
 
 @pytest.mark.parametrize("minimum", [3000, 1 << 30])
 def test_too_little_space_refuses_puts_and_nothing_else(minimum: int) -> None:
-    """Also when the channel is opened with too little: what is there can be taken, checkpoints are written."""
+    """With too little free space puts are refused, while takes and checkpoints work."""
     disk = SimFS()
     with opened_channel(disk) as channel:
         put(channel, "a", "b", "c")
@@ -309,7 +310,7 @@ def test_too_little_space_refuses_puts_and_nothing_else(minimum: int) -> None:
 
 @pytest.mark.parametrize("left", [0, 1, 3999])
 def test_a_reserve_that_a_crash_left_short_is_made_anew(left: int) -> None:
-    """It is worth what it holds: one of fewer bytes, or none, does not pass for a whole one; a whole one is kept."""
+    """An incomplete reserve file is replaced, and a complete one is kept."""
     disk = a_disk(10_000)
     space = a_space(disk, ManualClock(), reserve=4000)
     disk.put("/one/reserve", bytes(left))
@@ -321,7 +322,7 @@ def test_a_reserve_that_a_crash_left_short_is_made_anew(left: int) -> None:
 
 
 def test_on_a_full_disk_takes_go_on_from_the_reserve_until_the_channel_is_empty() -> None:
-    """Puts are refused; commits of takes, checkpoints and deletions work, and then there is room again."""
+    """On a full disk puts are refused, while takes, checkpoints and deletions use the reserve."""
     disk = SimFS()
     channel = open_channel(disk, reserve=6000)
     expected = fill(channel, 100)
@@ -329,7 +330,7 @@ def test_on_a_full_disk_takes_go_on_from_the_reserve_until_the_channel_is_empty(
     assert before > 4
     disk.capacity = disk.used
     with pytest.raises(DiskFullError):
-        put(channel, "no" * SEGMENT)  # more than what room is laid out for
+        put(channel, "no" * SEGMENT)  # larger than runs for which space is preallocated
     taken = []
     while got := take(channel, 10):
         taken += got
@@ -344,14 +345,14 @@ def test_on_a_full_disk_takes_go_on_from_the_reserve_until_the_channel_is_empty(
 
 
 def test_a_channel_opens_on_a_full_disk_to_be_read(caplog: pytest.LogCaptureFixture) -> None:
-    """Its reserve is gone, and not a byte is left: it opens and is read; what is acknowledged has to wait for room."""
+    """A channel opens for reading on a full disk without a reserve."""
     disk = SimFS()
     channel = open_channel(disk, fsync="os", reserve=0)
     put(channel, "a")
     channel.close()
     disk.capacity = disk.used
     with opened_channel(disk, reserve=0) as again:
-        assert "the disk is full: it can be read, but nothing can be put or acknowledged" in caplog.text
+        assert "the disk is full: events can be read, but not put or acknowledged" in caplog.text
         with again.transaction() as transaction:
             assert bodies(transaction.take(10)) == ["a"]
             with pytest.raises(ChannelIOError, match="No space left"):
@@ -364,16 +365,16 @@ def test_a_channel_opens_on_a_full_disk_to_be_read(caplog: pytest.LogCaptureFixt
 
 
 def test_a_disk_that_fills_during_a_put_leaves_nothing_of_it() -> None:
-    """No room within the record itself: an error, the segment as before, the same transaction may commit later."""
+    """A put on a disk that fills up is undone, and can be committed later."""
     disk = SimFS()
-    channel = open_channel(disk, fsync="os")  # no room is laid out
+    channel = open_channel(disk, fsync="os")  # nothing is preallocated
     put(channel, "a")
     late = opened(channel)
     late.put(Event({}, b"x" * 500))
     path = segments(disk)[-1]
     before = disk.content(path)
     disk.capacity = disk.used + 200
-    channel._space._free = 10**6  # somebody else wrote a moment after the last look
+    channel._space._free = 10**6  # another program wrote after the last reading
     with pytest.raises(DiskFullError):
         late.commit()
     assert disk.content(path) == before
@@ -383,7 +384,7 @@ def test_a_disk_that_fills_during_a_put_leaves_nothing_of_it() -> None:
 
 
 def test_an_error_of_a_write_is_told_and_the_next_commit_works() -> None:
-    """The transaction is still open and can be committed; the log holds it once."""
+    """After a write error the transaction is open and can be committed, once."""
     disk = SimFS()
     channel = open_channel(disk)
     transaction = opened(channel)
@@ -398,7 +399,7 @@ def test_an_error_of_a_write_is_told_and_the_next_commit_works() -> None:
 
 
 def test_a_segment_that_cannot_be_begun_leaves_no_trace() -> None:
-    """Its creation, its header or its name in the directory fails: the commit fails, the next one rolls again."""
+    """A failure to begin a segment fails the commit, and the next commit begins it."""
     for operation, nth in (("create", 1), ("append", 1), ("sync_directory", 1)):
         disk = SimFS()
         channel = open_channel(disk)
@@ -415,7 +416,7 @@ def test_a_segment_that_cannot_be_begun_leaves_no_trace() -> None:
 
 
 def test_what_failed_does_not_take_room() -> None:
-    """After any number of failed commits the channel holds as much as before."""
+    """Failed commits use no capacity."""
     disk = SimFS()
     with opened_channel(disk, capacity=3, byte_capacity=1000) as channel:
         for _ in range(10):

@@ -1,4 +1,4 @@
-"""Room: zeros laid out behind what is written, so that a sync of a small commit is the writing of its bytes alone."""
+"""Preallocation: zeros after the records, so that a sync of a small commit only writes its bytes."""
 
 import itertools
 import os
@@ -42,7 +42,7 @@ def ends(disk: SimFS) -> list[int]:
 
 
 def test_commits_into_room_do_not_change_the_size_of_the_file() -> None:
-    """The first one lays it out; others write into it, until it is used up."""
+    """The first commit preallocates space, and later ones overwrite it until it is used up."""
     disk = SimFS()
     with open_channel(disk, segment_size=3 * ROOM) as channel:
         put(channel, "first")
@@ -60,7 +60,7 @@ def test_commits_into_room_do_not_change_the_size_of_the_file() -> None:
 
 @pytest.mark.parametrize("fsync", ["os", 1.0])
 def test_where_no_commit_waits_for_the_disk_no_room_is_laid_out(fsync: str | float) -> None:
-    """It would be work for nothing."""
+    """Nothing is preallocated if commits do not wait for the disk."""
     disk = SimFS()
     with opened_channel(disk, fsync=fsync) as channel:
         put(channel, "a")
@@ -68,7 +68,7 @@ def test_where_no_commit_waits_for_the_disk_no_room_is_laid_out(fsync: str | flo
 
 
 def test_for_large_commits_no_room_is_laid_out() -> None:
-    """Their bytes would be written twice."""
+    """Nothing is preallocated for large commits."""
     disk = SimFS()
     with opened_channel(disk, segment_size=3 * ROOM) as channel:
         put(channel, "x" * 70_000)
@@ -76,7 +76,7 @@ def test_for_large_commits_no_room_is_laid_out() -> None:
 
 
 def test_on_a_disk_that_is_nearly_full_no_room_is_laid_out() -> None:
-    """What is left is for events."""
+    """Nothing is preallocated on a nearly full disk."""
     disk = SimFS(capacity=20_000)
     with opened_channel(disk) as channel:
         put(channel, "a")
@@ -85,7 +85,7 @@ def test_on_a_disk_that_is_nearly_full_no_room_is_laid_out() -> None:
 
 @pytest.mark.parametrize("segment_size", [SEGMENT, 3 * ROOM])
 def test_room_never_reaches_beyond_a_segment(segment_size: int) -> None:
-    """However much of it is left."""
+    """Preallocated space never exceeds the segment size."""
     disk = SimFS()
     channel = open_channel(disk, segment_size=segment_size)
     fill(channel, 60)
@@ -94,7 +94,7 @@ def test_room_never_reaches_beyond_a_segment(segment_size: int) -> None:
 
 
 def test_a_segment_that_is_full_and_a_channel_that_is_closed_leave_no_room() -> None:
-    """Only a process that died does."""
+    """Full segments and closed channels release the preallocated space."""
     disk = SimFS()
     channel = open_channel(disk)
     fill(channel, 60)
@@ -107,7 +107,7 @@ def test_a_segment_that_is_full_and_a_channel_that_is_closed_leave_no_room() -> 
 
 
 def test_a_disk_that_cannot_lay_out_room_takes_the_commit_all_the_same() -> None:
-    """And is asked again with the next one."""
+    """A failed preallocation does not fail the commit."""
     disk = SimFS()
     with opened_channel(disk) as channel:
         disk.fail("lay_out")
@@ -119,7 +119,7 @@ def test_a_disk_that_cannot_lay_out_room_takes_the_commit_all_the_same() -> None
 
 
 def test_a_disk_that_fails_in_the_midst_of_room_takes_the_commit_all_the_same() -> None:
-    """What was laid out before that is given up at once, or else written over."""
+    """A partly failed preallocation does not fail the commit; the zeros are released or overwritten."""
     disk = SimFS()
     with opened_channel(disk) as channel:
         disk.fail("lay_out", written=700)
@@ -134,7 +134,7 @@ def test_a_disk_that_fails_in_the_midst_of_room_takes_the_commit_all_the_same() 
 
 
 def test_a_disk_that_does_not_say_what_is_free_takes_what_was_written() -> None:
-    """Nobody asks it for the sake of a take, but for room, which it need not have."""
+    """A disk that cannot report its free space still accepts takes."""
     disk, clock = SimFS(), ManualClock()
     with opened_channel(disk, clock=clock) as channel:
         disk.fail("lay_out")
@@ -147,7 +147,7 @@ def test_a_disk_that_does_not_say_what_is_free_takes_what_was_written() -> None:
 
 
 def test_the_room_of_processes_that_died_does_not_add_up() -> None:
-    """Whoever opens the channel gives it up; all the more where each start ends by a kill."""
+    """An opening releases the preallocated space of a killed process."""
     disk = SimFS()
     for life in range(5):
         channel = open_channel(disk, segment_size=3 * ROOM)
@@ -158,7 +158,7 @@ def test_the_room_of_processes_that_died_does_not_add_up() -> None:
 
 
 def test_room_that_cannot_be_given_up_does_not_keep_a_channel_from_opening() -> None:
-    """It is room to every reader."""
+    """A channel opens even if preallocated space cannot be released."""
     disk = SimFS()
     channel = open_channel(disk)
     put(channel, "a")
@@ -171,7 +171,7 @@ def test_room_that_cannot_be_given_up_does_not_keep_a_channel_from_opening() -> 
 
 
 def test_room_that_a_killed_process_left_is_no_torn_end_and_no_damage() -> None:
-    """Nothing is cut, counted or kept aside, by whoever looks and by the next process."""
+    """Preallocated space of a killed process is neither torn nor damage, for inspection and opening."""
     disk = SimFS()
     channel = open_channel(disk)
     put(channel, "a", "b")
@@ -193,7 +193,7 @@ LOST = [(first, count) for first in range(5) for count in range(1, 6 - first)]
 
 @pytest.mark.parametrize(("first", "count"), LOST)
 def test_a_commit_of_which_sectors_never_came_to_the_disk_is_torn(first: int, count: int) -> None:
-    """Whichever of them the power failure took: nothing of it counts, and all before it does."""
+    """A commit with any unwritten sectors is dropped whole, and all earlier ones are kept."""
     disk = SimFS()
     channel = open_channel(disk)
     put(channel, "a")
@@ -219,7 +219,7 @@ def test_a_commit_of_which_sectors_never_came_to_the_disk_is_torn(first: int, co
 
 @pytest.mark.parametrize("place", ["first", "last"])
 def test_the_last_record_damaged_before_room_is_damage_and_not_torn(place: str) -> None:
-    """The zeros behind it are no reason to take it for one that was never written as a whole."""
+    """A damaged last record before preallocated zeros counts as damage, not as torn."""
     disk = SimFS()
     channel = open_channel(disk)
     put(channel, "a", "b")
@@ -234,7 +234,7 @@ def test_the_last_record_damaged_before_room_is_damage_and_not_torn(place: str) 
 
 
 def test_half_a_commit_in_room_that_was_cut_off_again_is_torn_however_much_there_is_of_it() -> None:
-    """The disk took all but a byte, and the power failed before it knew of the cut."""
+    """A partial write that reached the disk in spite of its truncation is torn."""
     disk = SimFS()
     channel = open_channel(disk)
     put(channel, "a")
@@ -252,7 +252,7 @@ def test_half_a_commit_in_room_that_was_cut_off_again_is_torn_however_much_there
 
 
 def test_what_stands_in_the_room_is_cut_and_kept_aside() -> None:
-    """No record of ours: nothing before it is lost."""
+    """Foreign bytes in preallocated space are cut off and quarantined."""
     disk = SimFS()
     channel = open_channel(disk)
     put(channel, "a")
@@ -267,7 +267,7 @@ def test_what_stands_in_the_room_is_cut_and_kept_aside() -> None:
 
 
 def test_zeros_where_the_next_segment_says_that_events_stood_are_told() -> None:
-    """They are no room: the events are counted as lost, and those before and behind them come."""
+    """Zeros in place of events of the log count as lost events."""
     disk = SimFS()
     channel = open_channel(disk, checkpoint_interval=None)
     expected = fill(channel, 60)
@@ -284,7 +284,7 @@ def test_zeros_where_the_next_segment_says_that_events_stood_are_told() -> None:
 
 
 def test_a_commit_undone_in_room_is_never_found(tmp_path: Path) -> None:
-    """A part of it was written over zeros: the segment is given up, as where there is no room."""
+    """After a partial write into preallocated space the segment is abandoned."""
     disk = SimFS()
     channel = open_channel(disk)
     put(channel, "a")
@@ -299,7 +299,7 @@ def test_a_commit_undone_in_room_is_never_found(tmp_path: Path) -> None:
 
 
 def test_a_child_that_drops_its_copy_leaves_the_parents_room_alone(tmp_path: Path) -> None:
-    """It does not know where the parent's records end by now."""
+    """A forked child does not release the parent's preallocated space."""
     channel = FileChannel(tmp_path, minimum_free_space=0, reserve=0)
     put(channel, 1)
     ready, go = os.pipe(), os.pipe()
@@ -321,7 +321,7 @@ def test_a_child_that_drops_its_copy_leaves_the_parents_room_alone(tmp_path: Pat
 
 
 def test_a_take_in_room_survives_a_kill() -> None:
-    """Also what has no Put."""
+    """A take written into preallocated space survives a kill."""
     disk = SimFS()
     channel = open_channel(disk)
     put(channel, "a", "b")
@@ -332,7 +332,7 @@ def test_a_take_in_room_survives_a_kill() -> None:
 
 
 def test_a_log_cut_in_its_room_is_whole() -> None:
-    """Some file systems forget the size, and keep the bytes."""
+    """A log whose preallocated zeros are cut off is valid."""
     disk = SimFS()
     channel = open_channel(disk)
     put(channel, "a")

@@ -1,4 +1,4 @@
-"""A sector that the disk cannot read costs what stands in it, as long as it is bad, and nothing else."""
+"""Bad sectors: an unreadable sector withholds only its own events, only as long as it is bad."""
 
 import errno
 import logging
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.usefixtures("read_back")
 
 
 def take_what_comes(channel: FileChannel, takes: int) -> list[str]:
-    """So many takes of a thousand, each committed; the errors among them are passed over."""
+    """Take up to a thousand events at a time, committing each take and ignoring errors; return the bodies."""
     got: list[str] = []
     for _ in range(takes):
         with suppress(ChannelIOError):
@@ -29,7 +29,7 @@ def take_what_comes(channel: FileChannel, takes: int) -> list[str]:
 
 
 def test_one_bad_sector_costs_one_event_and_only_for_as_long_as_it_is_bad(caplog: pytest.LogCaptureFixture) -> None:
-    """999 of a thousand are delivered, in order, while event 900 cannot be read; it follows when it can be."""
+    """One unreadable event does not delay the other 999, and is delivered once readable."""
     disk = BadSectors()
     with opened_channel(disk, segment_size=1 << 20) as channel:
         expected = fill(channel, 1000, each=100)
@@ -39,7 +39,7 @@ def test_one_bad_sector_costs_one_event_and_only_for_as_long_as_it_is_bad(caplog
         assert take_what_comes(channel, 3) == expected[900:]
         assert (channel.stats().size, channel.stats().taken) == (0, 1)
         assert "1 event cannot be read and is set aside" in caplog.text
-        for number in range(3):  # the sector stays bad: nobody waits for it
+        for number in range(3):  # the sector stays bad: takes go on
             assert channel.checkpoint(force=True)
             put(channel, number)
             assert take(channel, 1000) == [str(number)]
@@ -50,7 +50,7 @@ def test_one_bad_sector_costs_one_event_and_only_for_as_long_as_it_is_bad(caplog
 
 
 def test_what_stands_before_a_bad_sector_does_not_wait_for_it() -> None:
-    """The first take gives what can be read, without an error; the event that cannot be is the first then."""
+    """Events before an unreadable one are delivered without an error."""
     disk = BadSectors()
     with opened_channel(disk) as channel:
         put(channel, *"abcd")
@@ -58,7 +58,7 @@ def test_what_stands_before_a_bad_sector_does_not_wait_for_it() -> None:
         taking = opened(channel)
         assert bodies(taking.take(4)) == ["a", "b"]
         for failures in (1, 2):
-            with pytest.raises(ChannelIOError, match=f"{failures} of 3 tries before it is set aside"):
+            with pytest.raises(ChannelIOError, match=f"try {failures} of 3 before it is set aside"):
                 taking.take(4)
         assert bodies(taking.take(4)) == ["d"]
         taking.rollback()
@@ -69,7 +69,7 @@ def test_what_stands_before_a_bad_sector_does_not_wait_for_it() -> None:
 
 
 def test_an_error_that_passes_at_once_costs_nothing() -> None:
-    """Reading failed once for many events, and not when they were read one by one: all of them come."""
+    """A read that fails once for many events and then succeeds for each loses none."""
     disk = SimFS()
     with opened_channel(disk) as channel:
         put(channel, *"abcd")
@@ -80,7 +80,7 @@ def test_an_error_that_passes_at_once_costs_nothing() -> None:
 
 
 def test_a_segment_that_cannot_be_read_at_all_holds_up_no_other() -> None:
-    """However many events stand in it: after three errors each of them is tried once, and the rest comes."""
+    """An unreadable segment delays the others by three errors only."""
     disk = BadSectors()
     with opened_channel(disk) as channel:
         expected = fill(channel, 100)
@@ -96,7 +96,7 @@ def test_a_segment_that_cannot_be_read_at_all_holds_up_no_other() -> None:
 
 
 def test_looking_passes_over_the_one_event_that_cannot_be_read() -> None:
-    """``peek`` gives all others."""
+    """``peek`` yields all events but the unreadable one."""
     disk = BadSectors()
     channel = open_channel(disk, segment_size=1 << 20)
     put(channel, *range(500))
@@ -108,7 +108,7 @@ def test_looking_passes_over_the_one_event_that_cannot_be_read() -> None:
 def test_a_note_of_passed_events_that_cannot_be_written_keeps_nothing_from_its_taker(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Events behind one that cannot be read are delivered though the notes fail, which the log says."""
+    """Events after an unreadable one are delivered even if the notes fail, which is logged."""
     with FileChannel(tmp_path / "c", minimum_free_space=0) as channel:
         put(channel, *"abc")
         assert channel.notes is not None

@@ -1,4 +1,4 @@
-"""The queue of pointers, and the pointers; Flume's TestFlumeEventQueue and TestFlumeEventPointer."""
+"""EventQueue and pointers; Flume's TestFlumeEventQueue and TestFlumeEventPointer."""
 
 import sys
 
@@ -13,7 +13,7 @@ SIZE = 10
 
 
 def filled(count: int, *, each: int = 1, per_segment: int = 10) -> EventQueue:
-    """A queue of events 1 to ``count``, ``each`` of them in a transaction, so many in a segment."""
+    """Return a queue of events 1 to ``count``, ``each`` in a transaction, ``per_segment`` in a segment."""
     queue = EventQueue()
     for first in range(1, count + 1, each):
         numbers = range(first, min(first + each, count + 1))
@@ -23,7 +23,7 @@ def filled(count: int, *, each: int = 1, per_segment: int = 10) -> EventQueue:
 
 
 def needed(queue: EventQueue) -> set[int]:
-    """The segments in which its events stand."""
+    """Return the segments of the queue's events."""
     return queue.snapshot(1 << 63).segments()
 
 
@@ -32,7 +32,7 @@ def sequences(entries: list[Entry]) -> list[int]:
 
 
 def test_a_pointer_holds_segment_and_offset() -> None:
-    """Both come out as they went in, also at their limits; equal ones are equal, and hash the same."""
+    """A pointer returns its segment and offset, up to their limits."""
     for segment, offset in ((0, 0), (1, 640), (7, (1 << 32) - 1), ((1 << 32) - 1, 5)):
         entry = Entry(1, pointer_to(segment, offset), 10, 1.0)
         assert (entry.segment, entry.offset) == (segment, offset)
@@ -43,7 +43,7 @@ def test_a_pointer_holds_segment_and_offset() -> None:
 
 
 def test_a_new_queue_is_empty() -> None:
-    """No event, none taken, no segment needed, no oldest."""
+    """A new queue has no events, takes, segments or oldest time."""
     queue = EventQueue()
     assert (len(queue), queue.taken, needed(queue), queue.oldest) == (0, {}, set(), None)
     assert queue.take(5, None, {}) == []
@@ -52,7 +52,7 @@ def test_a_new_queue_is_empty() -> None:
 
 @pytest.mark.parametrize("count", [1, 2, 10_000])
 def test_events_leave_at_the_head_in_the_order_of_the_tail(count: int) -> None:
-    """One, two or many; the segments they stand in are known as long as one of them is there."""
+    """Events leave in order, and their segments stay needed until then."""
     queue = filled(count)
     assert len(queue) == count
     assert needed(queue) == {1 + number // 10 for number in range(count)}
@@ -68,7 +68,7 @@ def test_events_leave_at_the_head_in_the_order_of_the_tail(count: int) -> None:
 
 @pytest.mark.parametrize("count", [1, 2, 5_000])
 def test_what_is_given_back_is_at_the_head_again_in_order(count: int) -> None:
-    """Whatever the order in which it is given back; its segments stay known all the time."""
+    """Events given back in any order are at the head again, in order."""
     queue = filled(count + 3)
     entries = queue.take(count, None, {})
     assert len(queue) == 3
@@ -79,7 +79,7 @@ def test_what_is_given_back_is_at_the_head_again_in_order(count: int) -> None:
 
 
 def test_only_what_was_taken_can_be_removed() -> None:
-    """A sequence number that nobody took, or that is gone already, is an error and changes nothing."""
+    """Removing an event that is not taken is an error and changes nothing."""
     queue = filled(3)
     queue.take(1, None, {})
     for wrong in (2, 99):
@@ -92,7 +92,7 @@ def test_only_what_was_taken_can_be_removed() -> None:
 
 
 def test_a_segment_is_needed_until_its_last_event_is_gone() -> None:
-    """Queued, taken and given back events count; removed ones do not."""
+    """Queued, taken and returned events keep their segment needed; removed ones do not."""
     queue = filled(4, per_segment=2)
     assert needed(queue) == {1, 2}
     first, second, third = queue.take(3, None, {})
@@ -107,7 +107,7 @@ def test_a_segment_is_needed_until_its_last_event_is_gone() -> None:
 
 
 def test_the_columns_are_cut_and_nothing_moves() -> None:
-    """Long use with a short queue keeps the memory small; the order stays right through it."""
+    """Long use with a short queue keeps memory small and the order right."""
     queue = EventQueue()
     next_put = next_take = 1
     for _ in range(3_000):
@@ -122,7 +122,7 @@ def test_the_columns_are_cut_and_nothing_moves() -> None:
 
 
 def test_an_event_takes_28_bytes_and_a_little() -> None:
-    """The columns hold numbers, not objects: a million events fit in some 30 MB."""
+    """A million events need about 30 MB."""
     queue = filled(100_000, each=1000, per_segment=10_000)
     columns = queue._columns
     size = sum(map(sys.getsizeof, (columns.sequences, columns.pointers, columns.lengths, columns.times)))
@@ -130,7 +130,7 @@ def test_an_event_takes_28_bytes_and_a_little() -> None:
 
 
 def test_the_age_is_that_of_the_oldest_event_not_taken() -> None:
-    """Also of one that was given back."""
+    """The age is that of the oldest queued event, including returned ones."""
     queue = filled(3)
     assert queue.oldest == 101.0
     (first,) = queue.take(1, None, {})
@@ -146,7 +146,7 @@ def test_the_age_is_that_of_the_oldest_event_not_taken() -> None:
     [(0, 0, [1]), (5, 0, [1]), (20, 0, [1, 2]), (29, 0, [1, 2]), (30, 0, [1, 2, 3]), (35, 4, [1, 2, 3]), (15, 4, [1])],
 )
 def test_a_take_by_bytes_leaves_the_rest_where_it_was(max_bytes: int, given: int, expected: list[int]) -> None:
-    """Among events given back and others alike: the next take goes on behind."""
+    """A take limited in bytes leaves the other events in place, returned ones included."""
     queue = filled(6)
     queue.put_back(queue.take(given, None, {}))
     assert sequences(queue.take(4, max_bytes, {})) == expected
@@ -155,7 +155,7 @@ def test_a_take_by_bytes_leaves_the_rest_where_it_was(max_bytes: int, given: int
 
 
 def test_a_snapshot_holds_what_is_taken_and_what_was_given_back() -> None:
-    """By sequence number, up to a place in the log; it stays as it is when the queue goes on."""
+    """A snapshot holds queued, taken and returned events up to a log position, and does not change."""
     queue = filled(10, per_segment=5)
     first = queue.take(2, None, {})
     second = queue.take(2, None, {})
@@ -172,7 +172,7 @@ def test_a_snapshot_holds_what_is_taken_and_what_was_given_back() -> None:
 
 
 def test_what_is_restored_is_what_was_written_down() -> None:
-    """Order, sizes and segments of a snapshot come back; taken events are no longer taken."""
+    """A restored snapshot has the same order, sizes and segments."""
     queue = filled(10, per_segment=5)
     queue.take(3, None, {})
     again = EventQueue()
@@ -183,7 +183,7 @@ def test_what_is_restored_is_what_was_written_down() -> None:
 
 
 def test_events_that_were_written_again_are_found_in_their_new_place() -> None:
-    """Queued, taken or given back: pointer and segment follow, the order stays."""
+    """Rewritten events get new pointers, whether queued, taken or returned."""
     queue = filled(6, per_segment=3)
     taken = queue.take(4, None, {})
     queue.put_back(taken[:2])
@@ -204,7 +204,7 @@ def test_events_that_were_written_again_are_found_in_their_new_place() -> None:
 
 @given(st.sets(st.integers(0, 60)))
 def test_ranges_are_rows_of_consecutive_sequence_numbers(numbers: set[int]) -> None:
-    """Together they have every number, once; between two of them at least one is missing."""
+    """Ranges cover every number once, with a gap between any two."""
     columns = Columns()
     for number in sorted(numbers):
         columns.append(Entry(number, pointer_to(number % 5, 640), 1, 1.0))
@@ -215,7 +215,7 @@ def test_ranges_are_rows_of_consecutive_sequence_numbers(numbers: set[int]) -> N
 
 
 def test_columns_are_cut_at_both_ends() -> None:
-    """Copies from a place on are independent."""
+    """Copies of columns are independent."""
     columns = Columns()
     columns.extend(range(5), range(5), range(5), [1.0] * 5)
     columns.append(Entry(5, 5, 5, 2.0))
@@ -234,7 +234,7 @@ def test_columns_are_cut_at_both_ends() -> None:
     )
 )
 def test_any_history_agrees_with_a_sorted_list(steps: list[tuple[str, int, int]]) -> None:
-    """Puts, takes, returns and removals in any order: head, size and segments are those of a list."""
+    """Any history of puts, takes, returns and removals agrees with a sorted list."""
     queue, queued, taken, number = EventQueue(), [], [], 0
     for step, count, which in steps:
         if step == "put":

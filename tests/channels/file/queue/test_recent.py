@@ -1,4 +1,4 @@
-"""What was put a moment ago is taken from memory; the disk is read by those who are behind, and after a restart."""
+"""Recent: recent puts are taken from memory; lagging takers and restarts read from the disk."""
 
 import pytest
 
@@ -15,7 +15,7 @@ def reads(disk: SimFS) -> int:
 
 @pytest.mark.parametrize("fsync", ["commit", "os", 5.0])
 def test_who_keeps_up_reads_nothing_back(fsync: str | float) -> None:
-    """Events that were just committed are taken, in order and with their headers, and no segment is read."""
+    """A taker that keeps up gets recent events from memory, without reading a segment."""
     disk = SimFS()
     with opened_channel(disk, fsync=fsync) as channel:
         before = reads(disk)
@@ -26,7 +26,7 @@ def test_who_keeps_up_reads_nothing_back(fsync: str | float) -> None:
 
 
 def test_what_is_given_back_is_read_from_the_disk() -> None:
-    """Taken once, an event is in memory no more; it comes again, whole, from the disk."""
+    """A returned event is read from the disk."""
     disk = SimFS()
     with opened_channel(disk) as channel:
         put(channel, "a", "b")
@@ -39,7 +39,7 @@ def test_what_is_given_back_is_read_from_the_disk() -> None:
 
 
 def test_a_new_channel_knows_only_the_disk() -> None:
-    """After a death of the process everything is read."""
+    """After a restart all events are read from the disk."""
     disk = SimFS()
     channel = open_channel(disk)
     put(channel, "a", "b")
@@ -51,7 +51,7 @@ def test_a_new_channel_knows_only_the_disk() -> None:
 
 
 def test_what_is_kept_is_bounded_and_the_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Behind the bound nothing more is kept until something was taken: a taker who is behind finds the next ones."""
+    """The cache is bounded and keeps the oldest events until some are taken."""
     monkeypatch.setattr(recent, "MOST", 10)
     monkeypatch.setattr(recent, "EVENT_OVERHEAD", 0)
     kept = Recent()
@@ -64,7 +64,7 @@ def test_what_is_kept_is_bounded_and_the_oldest(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_what_is_kept_in_memory_is_told_and_counts_the_objects() -> None:
-    """Small events take more than their bytes: both count against the bound, and ``stats`` tells the sum."""
+    """The cache's size includes object overhead, and ``stats`` reports it."""
     with opened_channel() as channel:
         put(channel, "a", "b")
         both = file_stats(channel).recent_bytes
@@ -81,7 +81,7 @@ def test_what_is_kept_in_memory_is_told_and_counts_the_objects() -> None:
 
 
 def test_a_taker_who_is_behind_misses_and_repeats_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Some of a block in memory and others on the disk: all of them come once, in order."""
+    """A take of events partly in memory and partly on the disk returns each once, in order."""
     monkeypatch.setattr(recent, "MOST", 1000)
     disk = SimFS()
     with opened_channel(disk) as channel:
@@ -95,7 +95,7 @@ def test_a_taker_who_is_behind_misses_and_repeats_nothing(monkeypatch: pytest.Mo
 
 
 def test_an_interrupt_within_the_bookkeeping_does_not_fill_it_for_ever() -> None:
-    """A sum that is wrong is right again once everything was taken."""
+    """A wrong size of the cache is corrected once everything is taken."""
     kept = Recent()
     kept.add(1, [b"a"])
     kept._size = recent.MOST  # as if an interrupt had come between a payload that goes and the sum
@@ -106,7 +106,7 @@ def test_an_interrupt_within_the_bookkeeping_does_not_fill_it_for_ever() -> None
 
 
 def test_a_channel_that_is_closed_keeps_nothing() -> None:
-    """What was in memory is given back with the channel, however long somebody holds it."""
+    """A closed channel releases the cache."""
     channel = open_channel()
     put(channel, "a")
     channel.close()

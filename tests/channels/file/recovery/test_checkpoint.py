@@ -1,4 +1,4 @@
-"""Checkpoints as files: bytes, checks, how they come into their place; Flume's TestEventQueueBackingStoreFactory."""
+"""Checkpoint files: bytes, checks and atomic replacement; Flume's TestEventQueueBackingStoreFactory."""
 
 import errno
 import struct
@@ -51,7 +51,7 @@ def a_disk(**files: bytes) -> tuple[SimFS, Disk]:
 
 @pytest.mark.parametrize("events", [0, 1, 1000])
 def test_it_is_read_as_it_was_written(events: int) -> None:
-    """All numbers, the segments with their salts, and every event."""
+    """A checkpoint is decoded as it was encoded: numbers, salts and events."""
     checkpoint = made(events=events)
     again = decode(encode(checkpoint))
     assert (again.generation, again.position, again.next_sequence, again.next_transaction) == (
@@ -66,7 +66,7 @@ def test_it_is_read_as_it_was_written(events: int) -> None:
 
 
 def test_segments_that_end_before_what_it_knows_of_are_named_with_their_events() -> None:
-    """Where the log goes on, before that, or not there at all; none that holds all of it."""
+    """Segments that end before a checkpoint's events are reported with these events."""
     assert emptied(None, {}) == {}
     assert emptied(made(), SIZES) == {}
     assert emptied(made(), {**SIZES, 4: 999}) == {4: frozenset()}
@@ -74,7 +74,7 @@ def test_segments_that_end_before_what_it_knows_of_are_named_with_their_events()
 
 
 def test_its_bytes_are_as_documented() -> None:
-    """Magic, version, numbers, segments, columns, CRC; little-endian."""
+    """The bytes of a checkpoint are as documented."""
     data = encode(made(events=2))
     assert data[:16] == b"LHCHECKP" + b"\1\0" + bytes(6)
     assert struct.unpack("<7Q", data[16:72]) == (5, 4, 1000, 99, 77, 2, 2)
@@ -89,7 +89,7 @@ def test_its_bytes_are_as_documented() -> None:
 
 
 def test_every_byte_and_every_length_is_checked() -> None:
-    """One changed byte anywhere, or one byte missing or too many: it is refused, with a reason."""
+    """A checkpoint with any changed, missing or extra byte is refused with a reason."""
     data = encode(made())
     for offset in range(len(data)):
         damaged = bytearray(data)
@@ -104,7 +104,7 @@ def test_every_byte_and_every_length_is_checked() -> None:
 
 
 def test_a_newer_version_is_told() -> None:
-    """Its own checksum fits; the text names both versions."""
+    """A newer version is refused with both versions in the text."""
     body = bytearray(encode(made())[:-4])
     body[8] = 2
     with pytest.raises(BadCheckpointError, match="it is of version 2; this package reads version 1"):
@@ -112,15 +112,15 @@ def test_a_newer_version_is_told() -> None:
 
 
 def test_it_has_to_fit_the_segments() -> None:
-    """One of another log, or whose place is missing or beyond the end, is refused; deleted segments do not matter."""
+    """A checkpoint of another log, or with an invalid position, is refused; deleted segments do not matter."""
     check_fits(made(), SALTS, SIZES)
     check_fits(made(), {4: SALTS[4]}, {4: 1000})
     check_fits(made(), SALTS | {9: b"x" * 16}, SIZES | {9: 640})
     for salts, sizes, reason in (
         (SALTS | {3: b"other salt......"}, SIZES, "it belongs to another segment 3"),
-        ({3: SALTS[3]}, SIZES, "segment 4, where it goes on, does not exist"),
+        ({3: SALTS[3]}, SIZES, "segment 4, where replay would start, does not exist"),
         (SALTS, {3: 4000, 4: 999}, "segment 4 ends before its position 1000"),
-        ({}, {}, "segment 4, where it goes on, does not exist"),
+        ({}, {}, "segment 4, where replay would start, does not exist"),
     ):
         with pytest.raises(BadCheckpointError, match=reason):
             check_fits(made(), salts, sizes)
@@ -142,7 +142,7 @@ def test_it_has_to_fit_the_segments() -> None:
     ],
 )
 def test_the_newest_good_copy_is_chosen(first: object, second: object, generation: int | None, bad: int) -> None:
-    """Those that are missing or bad are passed over, the bad ones are counted."""
+    """The newest valid copy is used, and invalid ones are counted."""
     disk, as_disk = a_disk()
     for name, what in ((NAME, first), (BACKUP_NAME, second)):
         if what is not None:
@@ -152,7 +152,7 @@ def test_the_newest_good_copy_is_chosen(first: object, second: object, generatio
 
 
 def test_one_that_cannot_be_read_is_a_bad_one() -> None:
-    """An error of the disk is no reason not to open: the other copy, or the log, tells all."""
+    """An unreadable checkpoint counts as invalid, and the channel opens."""
     disk, as_disk = a_disk(**{NAME: encode(made(6)), BACKUP_NAME: encode(made(5))})
     disk.fail("read")
     chosen, bad = load_best(as_disk, "/c", "name", SALTS, SIZES)
@@ -163,7 +163,7 @@ def test_one_that_cannot_be_read_is_a_bad_one() -> None:
 
 
 def test_it_is_written_beside_its_place_synced_renamed_and_the_directory_synced() -> None:
-    """In this order, so that at any moment one whole copy has the name."""
+    """A checkpoint is written to another name, synced, renamed, and its directory synced."""
     disk, as_disk = a_disk()
     before = len(disk.calls)
     write(as_disk, "/c", NAME, b"data")
@@ -182,7 +182,7 @@ def test_it_is_written_beside_its_place_synced_renamed_and_the_directory_synced(
 
 @pytest.mark.parametrize("operation", ["create", "append", "sync", "rename"])
 def test_an_error_while_it_is_written_leaves_the_one_before(operation: str) -> None:
-    """Also where half of it was written; nothing is left beside it."""
+    """A failed write leaves the previous checkpoint and no partial file."""
     disk, as_disk = a_disk(**{NAME: b"before"})
     disk.fail(operation, written=2)
     with pytest.raises(OSError, match="Input/output"):
@@ -196,7 +196,7 @@ def test_an_error_while_it_is_written_leaves_the_one_before(operation: str) -> N
 
 @pytest.mark.parametrize("name", [NAME, BACKUP_NAME])
 def test_what_a_dead_process_left_of_a_checkpoint_gives_its_space_back(name: str) -> None:
-    """On a full disk, where it keeps the next segment from being begun, opening removes it before anything else."""
+    """An opening first removes a partial checkpoint, which may fill the disk."""
     disk = SimFS()
     channel = open_channel(disk)
     put(channel, "a")
@@ -211,7 +211,7 @@ def test_what_a_dead_process_left_of_a_checkpoint_gives_its_space_back(name: str
 
 @pytest.mark.parametrize("seed", range(40))
 def test_after_a_crash_one_of_the_two_is_there_whole(seed: int) -> None:
-    """The power fails at any point of the writing: the old one or the new one has the name, never a part."""
+    """After a crash the old or the new checkpoint is there, never a part."""
     old, new = encode(made(5, events=100)), encode(made(6, events=200))
     disk, as_disk = a_disk(**{NAME: old})
     disk.sync_directory("/c")
@@ -224,7 +224,7 @@ def test_after_a_crash_one_of_the_two_is_there_whole(seed: int) -> None:
 
 
 def test_the_second_copy_follows_the_first_and_may_fail() -> None:
-    """An error of the first is raised, and the second is left as it was; one of the second is returned."""
+    """An error of the first copy is raised, one of the second is returned."""
     disk, as_disk = a_disk(**{NAME: b"1", BACKUP_NAME: b"1"})
     disk.fail("sync")
     with pytest.raises(OSError, match="Input/output"):
@@ -240,7 +240,7 @@ def test_the_second_copy_follows_the_first_and_may_fail() -> None:
 
 
 def test_a_file_of_any_content_never_breaks_the_opening() -> None:
-    """Somebody's text in the place of both copies: two fallbacks, the log is read, all is there."""
+    """With rubbish in both copies the channel opens from the log."""
     disk = SimFS()
     with opened_channel(disk) as channel:
         expected = fill(channel, 20)
@@ -252,7 +252,7 @@ def test_a_file_of_any_content_never_breaks_the_opening() -> None:
 
 
 def test_the_generation_grows_through_restarts() -> None:
-    """So that of two copies the newer is known, whatever happened to the clock."""
+    """The generation grows across restarts, whatever the clock."""
     disk, seen = SimFS(), []
     for _ in range(3):
         with opened_channel(disk) as channel:
@@ -265,7 +265,7 @@ def test_the_generation_grows_through_restarts() -> None:
 
 
 def test_segments_go_only_when_both_copies_are_on_the_disk() -> None:
-    """Both are written, synced, renamed and their names synced before the first segment is unlinked."""
+    """No segment is deleted before both copies are synced under their names."""
     disk = SimFS()
     channel = open_channel(disk)
     fill(channel, 100)

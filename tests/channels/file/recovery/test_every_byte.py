@@ -1,6 +1,6 @@
-"""Every byte of a small log cut off, and every byte turned over: whatever is undamaged comes out, and nothing else.
+"""Every byte of a small log cut off or flipped: all undamaged events are recovered, and nothing else.
 
-``PRODUCER_SOAK=1`` looks twice at each log, and turns over each byte both wholly and in one bit.
+``PRODUCER_SOAK=1`` opens each log twice, and flips each byte wholly and in one bit.
 """
 
 import os
@@ -25,22 +25,22 @@ from tests.channels.file.opening import (
 from tests.support.sim_fs import SimFS
 
 SOAK = bool(os.environ.get("PRODUCER_SOAK"))
-#: Of so many logs one is opened twice, and at least one of each kind.
+#: One of this many logs is opened twice, and at least one of each kind.
 AGAIN = 1 if SOAK else 7
-#: Events of each transaction that puts; takes come after the third and after the last.
+#: Events of each putting transaction; takes follow the third and the last.
 PUTS = (1, 2, 1, 3, 1)
 TAKES = {2: 2, 4: 3}
 
 
 @dataclass(frozen=True, slots=True)
 class Log:
-    """A small log, as a process left it that was killed.
+    """A small log of a killed process.
 
-    :ivar content: of each file.
+    :ivar content: the bytes of each file.
     :ivar path: its only segment.
-    :ivar records: what stands there.
-    :ivar events: everything that was put, by sequence number.
-    :ivar taken: for each transaction that took, what.
+    :ivar records: its records.
+    :ivar events: all events that were put, by sequence number.
+    :ivar taken: the takes of each taking transaction.
     """
 
     content: dict[str, bytes]
@@ -50,7 +50,7 @@ class Log:
     taken: dict[int, set[int]]
 
     def disk(self, **changed: bytes | None) -> SimFS:
-        """A disk with this log; ``segment``, ``checkpoint`` and ``backup`` may be replaced, or with None be missing."""
+        """Return a disk with this log; the named files are replaced, or missing if None."""
         replaced = dict(zip((self.path, *CHECKPOINTS), ("segment", "checkpoint", "backup"), strict=True))
         disk = SimFS()
         disk.make_directory("/channel")
@@ -72,7 +72,7 @@ class Log:
 
 @cache
 def small_log() -> Log:
-    """Five transactions that put, two that take, and between them a checkpoint."""
+    """Write five putting transactions, two taking ones, and a checkpoint in between."""
     disk = SimFS()
     channel = open_channel(disk)
     events: dict[int, Event] = {}
@@ -101,7 +101,7 @@ def small_log() -> Log:
 
 
 def look(disk: SimFS, number: int = 0) -> tuple[list[int], FileStats]:
-    """Open the channel and look at everything in it, perhaps twice; what was there, and what the channel says of it."""
+    """Open the channel and peek at everything, perhaps twice; return the numbers and the statistics."""
     with opened_channel(disk) as channel:
         found, stats = _sequences(channel), file_stats(channel)
     if number % AGAIN == 0:
@@ -122,7 +122,7 @@ def _sequences(channel: object) -> list[int]:
 
 
 def test_the_log_has_all_that_it_should() -> None:
-    """The log that is damaged below holds puts, takes, commits and a checkpoint in its middle."""
+    """The log under test holds puts, takes, commits and a checkpoint in the middle."""
     small = small_log()
     kinds = [record.kind for record in small.records]
     assert [kinds.count(kind) for kind in (Kind.PUT, Kind.TAKE, Kind.COMMIT)] == [8, 2, 7]
@@ -132,21 +132,21 @@ def test_the_log_has_all_that_it_should() -> None:
 
 
 def known_to_checkpoint() -> set[int]:
-    """The events that the checkpoint, behind the fourth transaction, has."""
+    """Return the events of the checkpoint after the fourth transaction."""
     small = small_log()
     puts = {each.sequence for each in small.records if each.kind == Kind.PUT and each.transaction <= 4}
     return puts.difference(*(taken for transaction, taken in small.taken.items() if transaction <= 4))
 
 
 def events_of_whole(size: int) -> set[int]:
-    """The events of the transactions that are whole in so many bytes, also those that were taken."""
+    """Return the events of the transactions complete in ``size`` bytes, taken ones included."""
     small = small_log()
     whole = {each.transaction for each in small.records if each.kind == Kind.COMMIT and each.end <= size}
     return {each.sequence for each in small.records if each.kind == Kind.PUT and each.transaction in whole}
 
 
 def cut_at(size: int) -> list[int]:
-    """What is left of the log's events: those of the transactions that are whole."""
+    """Return the remaining events of the transactions complete in ``size`` bytes."""
     small = small_log()
     whole = {record.transaction for record in small.records if record.kind == Kind.COMMIT and record.end <= size}
     gone = set().union(*(taken for transaction, taken in small.taken.items() if transaction in whole))
@@ -160,7 +160,7 @@ checkpoints = pytest.mark.parametrize("missing", WITH.values(), ids=WITH)
 
 @checkpoints
 def test_cut_anywhere_the_log_keeps_every_whole_transaction(missing: dict[str, None]) -> None:
-    """Transactions wholly before the cut are there, others not; those of the checkpoint are lost."""
+    """A log cut anywhere keeps exactly the complete transactions."""
     small = small_log()
     ends = {FIRST_RECORD, *(record.end for record in small.records if record.kind == Kind.COMMIT)}
     for size in range(len(small.segment)):
@@ -176,30 +176,30 @@ def test_cut_anywhere_the_log_keeps_every_whole_transaction(missing: dict[str, N
 
 
 def damaged(offset: int) -> Written | None:
-    """The record in which this byte of the segment lies; None in the headers."""
+    """Return the record that holds this byte; None in the headers."""
     return next((record for record in small_log().records if record.offset <= offset < record.end), None)
 
 
 def may_be_found(record: Written | None) -> tuple[set[int], set[int]]:
-    """What must be there with this record damaged, and what may be."""
+    """Return the events that must, and that may, be found with this record damaged."""
     small = small_log()
     must = may = set(small.owed)
     if record is not None and record.kind == Kind.PUT:
         must = may = must - {record.sequence}
-    elif record is not None and record.kind == Kind.TAKE:  # not known to be taken any more, unless from a checkpoint
+    elif record is not None and record.kind == Kind.TAKE:  # no longer known to be taken, unless by a checkpoint
         may = must | small.taken[record.transaction]
     return must, may
 
 
 def flipped(byte: int, offset: int) -> list[int]:
-    """What a byte may be turned into: all its bits, or one of them; but for a soak the one or the other in turn."""
+    """Return the values to flip a byte to: all bits, or one; without a soak they alternate."""
     both = [byte ^ 0xFF, byte ^ 1 << offset // 2 % 8]
     return both if SOAK else both[offset % 2 :][:1]
 
 
 @checkpoints
 def test_turned_over_anywhere_a_byte_costs_no_more_than_its_record(missing: dict[str, None]) -> None:
-    """Every event whose own record is whole is there as it was, nothing else is, and the damage is counted."""
+    """A flipped byte costs at most its own record, and is counted."""
     small = small_log()
     turned = [(offset, new) for offset, byte in enumerate(small.segment) for new in flipped(byte, offset)]
     for offset, new in turned:
@@ -222,7 +222,7 @@ def test_turned_over_anywhere_a_byte_costs_no_more_than_its_record(missing: dict
 
 @pytest.mark.parametrize("copies", [("checkpoint",), ("backup",), ("checkpoint", "backup")], ids="+".join)
 def test_a_damaged_checkpoint_costs_nothing(copies: tuple[str, ...]) -> None:
-    """Cut anywhere or with any byte turned over, a checkpoint is passed over for the other copy, or for the log."""
+    """A damaged checkpoint loses nothing: the other copy or the log is used."""
     small = small_log()
     whole = small.content[CHECKPOINTS[0]]
     assert small.content[CHECKPOINTS[1]] == whole
@@ -236,7 +236,7 @@ def test_a_damaged_checkpoint_costs_nothing(copies: tuple[str, ...]) -> None:
 
 
 def test_numbers_of_events_that_were_cut_off_are_not_given_again() -> None:
-    """A file system that loses the end of a file makes no new event look like one that was stored before."""
+    """Sequence numbers of events cut off are not reused."""
     small = small_log()
     disk = small.disk(segment=small.segment[: next(each.end for each in small.records if each.kind == Kind.COMMIT)])
     with opened_channel(disk) as channel, channel.transaction() as transaction:

@@ -1,4 +1,4 @@
-"""Behind a hole the log is read on: what is whole is kept, what is missing is counted, and the tools say the same."""
+"""Holes: valid records after a hole are kept, missing events are counted, and the tools agree."""
 
 from functools import cache
 from random import Random
@@ -28,7 +28,7 @@ COUNT = 10
 
 @cache
 def written(fsync: str) -> tuple[SimFS, list[Written], list[str]]:
-    """A disk with a segment of ten transactions of two events each, its records, and the events in order."""
+    """Return a disk with a segment of ten transactions of two events, its records, and the events in order."""
     disk = SimFS()
     channel = open_channel(disk, fsync=fsync, segment_size=1 << 20)
     bodies = [f"{number}:".ljust(300 + number % 3 * 200, "x") for number in range(2 * COUNT)]
@@ -41,7 +41,7 @@ def written(fsync: str) -> tuple[SimFS, list[Written], list[str]]:
 
 
 def holed(fsync: str, start: int, size: int, *, garbage: bool) -> tuple[SimFS, list[str]]:
-    """A disk with a hole, and the events whose records are whole."""
+    """Return a disk with a hole, and the events whose records are intact."""
     whole, records, bodies = written(fsync)
     disk, (path,) = whole.copy(), segments(whole)
     end = min(start + size, records[-1].end)
@@ -61,7 +61,7 @@ def holed(fsync: str, start: int, size: int, *, garbage: bool) -> tuple[SimFS, l
 def test_behind_a_hole_what_is_whole_is_kept_and_what_is_missing_is_counted(
     fsync: str, checkpoint: str, garbage: bool
 ) -> None:
-    """Only a transaction behind which nothing is left may be torn; the tools and a second opening find the same."""
+    """Valid records after a hole are kept; the tools and a second opening agree."""
     _, records, bodies = written(fsync)
     for start in range(-(-FIRST_RECORD // SECTOR) * SECTOR, records[-1].end, SECTOR):
         size = (SECTOR, 4 * SECTOR, 8 * SECTOR)[start // SECTOR % 3]
@@ -93,13 +93,13 @@ def test_behind_a_hole_what_is_whole_is_kept_and_what_is_missing_is_counted(
 
 @pytest.mark.parametrize("fsync", ["commit", "os"])
 def test_damage_over_a_commit_loses_no_event(fsync: str) -> None:
-    """The Commit of each transaction but the last is zeros, or garbage, or that of the last is garbage."""
+    """A damaged Commit loses no event."""
     _, records, bodies = written(fsync)
     for commit in (record for record in records if record.kind == Kind.COMMIT):
         for garbage in (False, True):
             disk, _ = holed(fsync, commit.offset, commit.end - commit.offset, garbage=garbage)
             if commit is records[-1] and not garbage:
-                continue  # it looks as if it had never been written
+                continue  # it looks unwritten
             with opened_channel(disk) as channel:
                 assert drained(channel) == bodies
                 stats = file_stats(channel)
@@ -108,7 +108,7 @@ def test_damage_over_a_commit_loses_no_event(fsync: str) -> None:
 
 
 def test_the_end_of_a_segment_that_its_writer_went_on_past_is_damaged_and_not_torn() -> None:
-    """Of the last transaction there the last event and the Commit are lost: the others are kept, and one is counted."""
+    """An incomplete transaction confirmed by a later segment is damaged, not torn."""
     for garbage in (False, True):
         disk = SimFS()
         channel = open_channel(disk, segment_size=4096)

@@ -1,4 +1,4 @@
-"""Looking into a directory: it changes nothing, stops nobody, and tells what is there even where much is wrong."""
+"""Inspection: it changes nothing, blocks no owner, and reports even heavily damaged directories."""
 
 import fcntl
 import os
@@ -34,7 +34,7 @@ from tests.support.sim_fs import SimFS
 
 
 def test_looking_calls_nothing_that_changes_anything() -> None:
-    """However much is wrong: no file is made, written, cut, moved, removed or locked."""
+    """Inspection creates, writes, cuts, moves, removes and locks nothing."""
     disk = SimFS()
     channel = open_channel(disk)
     fill(channel, 60)
@@ -52,7 +52,7 @@ def test_looking_calls_nothing_that_changes_anything() -> None:
 
 
 def test_what_this_user_may_not_write_can_be_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Every file is opened for reading only."""
+    """Inspection opens every file for reading only."""
     with FileChannel(tmp_path / "c", minimum_free_space=0, reserve=0) as channel:
         put(channel, "a")
     opened = os.open
@@ -68,7 +68,7 @@ def test_what_this_user_may_not_write_can_be_looked_at(tmp_path: Path, monkeypat
 
 
 def test_a_directory_that_may_not_be_read_is_an_error_that_names_it() -> None:
-    """No traceback: the path and the reason."""
+    """An unreadable directory raises an error with path and reason."""
     disk = SimFS()
     open_channel(disk).close()
     for operation in ("names", "open", "read"):
@@ -79,7 +79,7 @@ def test_a_directory_that_may_not_be_read_is_an_error_that_names_it() -> None:
 
 
 def test_a_look_does_not_keep_anybody_from_the_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever opens the channel while somebody looks whether it is in use gets it; two who look see nobody."""
+    """Checking whether a channel is in use never blocks its opening."""
     path = str(tmp_path / "LOCK")
     Disk().unlock(Disk().lock(path))
     looker = os.open(path, os.O_RDONLY)
@@ -102,7 +102,7 @@ def test_a_look_does_not_keep_anybody_from_the_lock(tmp_path: Path, monkeypatch:
 
 
 def test_a_checkpoint_that_falls_into_a_look_is_no_damage() -> None:
-    """The channel deletes segments and goes on while somebody looks: the look is begun anew."""
+    """An inspection disturbed by a checkpoint of the running channel starts over."""
     disk = SimFS()
     with opened_channel(disk) as channel:
         expected = fill(channel, 60)
@@ -124,7 +124,7 @@ def test_a_checkpoint_that_falls_into_a_look_is_no_damage() -> None:
 
 
 def test_what_a_running_channel_puts_during_a_look_is_no_damage(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What was there when it began is told, and nothing is lost, also of a segment that has grown since."""
+    """Puts during an inspection are not reported as damage."""
     disk = SimFS()
     with opened_channel(disk, fsync=60.0) as channel:
         expected = fill(channel, 3)
@@ -142,7 +142,7 @@ def test_what_a_running_channel_puts_during_a_look_is_no_damage(monkeypatch: pyt
 
 
 def test_a_commit_that_is_half_written_when_a_look_passes_is_no_damage(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It was whole before the look ended: who looks once more sees that."""
+    """A commit in progress during an inspection is not reported as damage."""
     disk = SimFS()
     with opened_channel(disk) as channel:
         put(channel, "a")
@@ -163,7 +163,7 @@ def test_a_commit_that_is_half_written_when_a_look_passes_is_no_damage(monkeypat
 
 
 def test_half_a_record_that_a_running_channel_is_writing_is_no_damage() -> None:
-    """It looks as after a crash: torn."""
+    """A half-written record is reported as torn."""
     disk = SimFS()
     channel = open_channel(disk)
     put(channel, "a")
@@ -177,7 +177,7 @@ def test_half_a_record_that_a_running_channel_is_writing_is_no_damage() -> None:
 
 
 def test_real_damage_beside_a_torn_end_is_told() -> None:
-    """One does not excuse the other; so it is with events that were damaged in front of a checkpoint."""
+    """Damage is reported even beside a torn end or before a checkpoint."""
     disk = SimFS()
     channel = open_channel(disk, segment_size=1 << 20)
     put(channel, "a")
@@ -196,7 +196,7 @@ def test_real_damage_beside_a_torn_end_is_told() -> None:
 
 
 def test_what_a_crash_at_the_beginning_of_a_segment_left_is_no_damage() -> None:
-    """An empty file, or half a header: opening the channel removes it."""
+    """An empty file or half a header after a crash is not damage."""
     for content in (b"", b"LHSEGMNT", bytes(600)):
         disk = SimFS()
         with opened_channel(disk) as channel:
@@ -207,7 +207,7 @@ def test_what_a_crash_at_the_beginning_of_a_segment_left_is_no_damage() -> None:
 
 
 def test_a_segment_that_is_there_twice_is_refused() -> None:
-    """Nobody can tell which counts."""
+    """A duplicate segment is refused."""
     disk = SimFS()
     with opened_channel(disk) as channel:
         put(channel, "a")
@@ -219,7 +219,7 @@ def test_a_segment_that_is_there_twice_is_refused() -> None:
 
 
 def test_around_a_bad_sector_everything_is_told() -> None:
-    """Its bytes are named; the rest is counted, and the look does not fail."""
+    """An unreadable sector is reported with its offsets, and the rest is counted."""
     disk = BadSectors()
     with opened_channel(disk, segment_size=1 << 20) as channel:
         expected = fill(channel, 200)
@@ -238,7 +238,7 @@ def test_around_a_bad_sector_everything_is_told() -> None:
 
 
 def test_a_directory_above_channels_names_some_of_them(tmp_path: Path) -> None:
-    """Who names an agent's state, or a base of many channels, is told what to name instead, in one line."""
+    """A directory above channels is refused, with some of them named."""
     FileChannel(tmp_path / "agent" / "channels" / "queue" / "events", minimum_free_space=0, reserve=0).close()
     with pytest.raises(ChannelFormatError, match=r"name one of them: channels/queue/events$"):
         examine(str(tmp_path / "agent"))

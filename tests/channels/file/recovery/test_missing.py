@@ -1,4 +1,4 @@
-"""Segments that are not there: the channel waits for them, and deletes none that it does not know."""
+"""Missing segments: the channel refuses to open without them, and deletes no unknown ones."""
 
 import shutil
 import signal
@@ -35,7 +35,7 @@ SMALL: dict[str, Any] = {
     "keep_alive": 0,
 }
 
-# Stores events in the directories argv[1] and argv[2], and dies without a chance to close anything.
+# Stores events in the directories argv[1] and argv[2], and dies without closing anything.
 _VICTIM = """
 import os, signal, sys
 from producer.channels import Event, FileChannel
@@ -50,14 +50,14 @@ os.kill(os.getpid(), signal.SIGKILL)
 
 
 def damage(path: Path, body: str) -> None:
-    """Turn a byte of the event with this body over."""
+    """Damage the event with this body."""
     content = bytearray(path.read_bytes())
     content[content.index(body.encode()) + 5] ^= 0xFF
     path.write_bytes(content)
 
 
 class Mounted:
-    """A channel with two directories, of which the second can be taken away."""
+    """A channel with two directories, of which the second can be unmounted."""
 
     def __init__(self, base: Path) -> None:
         self.main, self.other, self.away = base / "main", base / "other", base / "away"
@@ -75,9 +75,9 @@ class Mounted:
 
 
 def test_a_segment_of_which_only_a_copy_is_left_is_missing(tmp_path: Path) -> None:
-    """A damaged segment was copied to quarantine; without its disk the channel does not open."""
+    """A segment with only a copy in quarantine counts as missing."""
     disks = Mounted(tmp_path)
-    with disks.open() as channel:  # the first segment lies in the other directory, the second in the main one
+    with disks.open() as channel:  # the first segment is in the other directory, the second in the main one
         put(channel, "damaged")
         put(channel, "beside it")
         put(channel, large := "large".ljust(600, "."))
@@ -104,7 +104,7 @@ def test_a_segment_of_which_only_a_copy_is_left_is_missing(tmp_path: Path) -> No
 
 
 def test_a_directory_that_is_not_mounted_is_missed_though_no_checkpoint_needs_it(tmp_path: Path) -> None:
-    """After a crash its newest events are known to nobody else: the channel does not open, and makes nothing there."""
+    """An unmounted directory refuses the opening even if no checkpoint needs it."""
     disks = Mounted(tmp_path)
     disks.open().close()
     done = subprocess.run([sys.executable, "-c", _VICTIM, disks.main, disks.other], check=False)
@@ -120,7 +120,7 @@ def test_a_directory_that_is_not_mounted_is_missed_though_no_checkpoint_needs_it
 
 
 def test_a_data_directory_that_is_new_is_made(tmp_path: Path) -> None:
-    """Only one that the channel has had is missed."""
+    """A new data directory is created."""
     with FileChannel(tmp_path / "main", **SMALL) as channel:
         put(channel, "a")
     with Mounted(tmp_path).open() as channel:
@@ -129,7 +129,7 @@ def test_a_data_directory_that_is_new_is_made(tmp_path: Path) -> None:
 
 
 def test_a_segment_that_was_set_aside_unreadable_is_not_missing() -> None:
-    """The process died after it was moved to quarantine, before a checkpoint: the next opening goes on without it."""
+    """A segment quarantined as unreadable does not count as missing."""
     disk = SimFS()
     with opened_channel(disk) as channel:
         expected = fill(channel, 60)
@@ -146,7 +146,7 @@ def test_a_segment_that_was_set_aside_unreadable_is_not_missing() -> None:
 
 
 def test_no_number_of_a_segment_is_given_twice() -> None:
-    """The newest segment was set aside, or given up: the next one has a higher number."""
+    """Segment numbers of quarantined and abandoned segments are not reused."""
     disk = SimFS()
     with opened_channel(disk) as channel:
         put(channel, "a")
@@ -165,7 +165,7 @@ def test_no_number_of_a_segment_is_given_twice() -> None:
 
 
 def test_a_segment_that_was_given_up_and_comes_back_is_kept(caplog: pytest.LogCaptureFixture) -> None:
-    """It is moved aside, never deleted, and the log says how to deliver what is in it, which works."""
+    """An abandoned segment that comes back is quarantined, and can be drained as the log says."""
     disk = SimFS()
     places = ("/one", "/two")
     with opened_channel(disk, data_directories=places) as channel:
@@ -183,7 +183,7 @@ def test_a_segment_that_was_given_up_and_comes_back_is_kept(caplog: pytest.LogCa
         assert drained(channel) == ["new"]
         channel.checkpoint(force=True)
         assert file_stats(channel).quarantined == len(kept)
-    assert "is unknown to the checkpoint, since it was missing when that was written" in caplog.text
+    assert "is unknown to the checkpoint, because it was missing when that was written" in caplog.text
     disk.make_directory("/back")
     for path, content in kept.items():
         name = path.rpartition("/")[2]
@@ -193,7 +193,7 @@ def test_a_segment_that_was_given_up_and_comes_back_is_kept(caplog: pytest.LogCa
 
 
 def test_segments_that_are_needed_no_more_are_deleted_also_after_a_crash() -> None:
-    """The machine died between a checkpoint and the deletion: nothing is set aside as unknown, nothing comes again."""
+    """A crash between a checkpoint and the deletions quarantines and redelivers nothing."""
     disk = SimFS()
     channel = open_channel(disk)
     expected = fill(channel, 60)
@@ -210,7 +210,7 @@ def test_segments_that_are_needed_no_more_are_deleted_also_after_a_crash() -> No
 
 
 def test_the_segment_where_a_checkpoint_goes_on_is_missed_though_it_had_no_event_then() -> None:
-    """What was put into it since then is nowhere else."""
+    """The segment of a checkpoint's position is needed even if it was empty then."""
     disk = SimFS()
     channel = open_channel(disk)
     put(channel, "a")

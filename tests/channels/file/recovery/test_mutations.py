@@ -1,4 +1,4 @@
-"""The machines are no ornament: each promise of the file channel, broken on purpose, is noticed by one of them."""
+"""Mutations: each broken promise of the file channel is detected by a state machine."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ from tests.support.sim_fs import SimFS
 
 pytestmark = pytest.mark.usefixtures("read_back")
 
-#: Enough for every mutation, whatever the salts of the segments are; it ends at the first history that goes wrong.
+#: Histories, enough for every mutation with any salts; a run ends at the first failure.
 _HISTORIES = 2000
 
 
@@ -117,7 +117,7 @@ MUTATIONS = (
     Mutation(
         "what lives is not said before segments are deleted",
         OsMachine,
-        lambda patch: patch.setattr(Checkpointer, "_say_what_lives", lambda *_: None),
+        lambda patch: patch.setattr(Checkpointer, "_write_live", lambda *_: None),
     ),
     Mutation("a segment that was given up is appended to", ChannelMachine, _append_to_what_was_given_up),
     Mutation(
@@ -128,7 +128,7 @@ MUTATIONS = (
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.what)
 def test_a_machine_notices(mutation: Mutation, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With this promise broken, a history that contradicts the model is found."""
+    """A state machine finds a history that contradicts the model."""
     mutation.apply(monkeypatch)
     errors = (random_history(mutation.machine, seed, 40)[1] for seed in range(_HISTORIES))
     assert any(isinstance(error, AssertionError) for error in errors)

@@ -1,4 +1,4 @@
-"""One owner a directory; a second one is told who it is."""
+"""Ownership: a directory has one owner, and a second one is refused with its name."""
 
 import json
 import os
@@ -40,7 +40,7 @@ sys.stdin.read()
 
 @contextmanager
 def another_process(program: str, path: Path) -> Iterator[subprocess.Popen[str]]:
-    """It has opened what it opens; it is killed at the end."""
+    """Run a program until it has opened its channel; kill it at the end."""
     with subprocess.Popen(
         [sys.executable, "-c", program, str(path)], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as process:
@@ -53,12 +53,12 @@ def another_process(program: str, path: Path) -> Iterator[subprocess.Popen[str]]
 
 
 def test_a_second_process_is_told_who_holds_the_directory(tmp_path: Path) -> None:
-    """Channel, process, host, and what to do; when that one was killed, the directory is free at once."""
+    """A second process is refused with the owner's name, and admitted after the owner is killed."""
     with another_process(_OWNER, tmp_path / "c") as owner:
         with pytest.raises(ChannelLockedError) as caught:
             FileChannel(tmp_path / "c", name="mine", **REAL)
         assert str(caught.value) == (
-            f"channel mine: {tmp_path / 'c'} belongs to the channel 'orders' of process {owner.pid} on "
+            f"channel mine: {tmp_path / 'c'} is in use by the channel 'orders' of process {owner.pid} on "
             f"{socket.gethostname()}: close that one, or give each process a directory of its own "
             "(ProcessFileChannel)"
         )
@@ -69,7 +69,7 @@ def test_a_second_process_is_told_who_holds_the_directory(tmp_path: Path) -> Non
 
 
 def test_a_second_channel_of_the_same_process_is_told_so(tmp_path: Path) -> None:
-    """Also by another path to the same directory."""
+    """A second channel in the same process is refused, also by another path."""
     (tmp_path / "link").symlink_to(tmp_path / "c")
     with FileChannel(tmp_path / "c", **REAL) as channel:
         for path in (tmp_path / "c", tmp_path / "link", f"{tmp_path}/./c/"):
@@ -80,12 +80,12 @@ def test_a_second_channel_of_the_same_process_is_told_so(tmp_path: Path) -> None
 
 
 def test_a_lock_of_something_else_is_respected(tmp_path: Path) -> None:
-    """Its file says nothing, or rubbish: another process has it."""
+    """A lock with an empty or invalid text is respected."""
     FileChannel(tmp_path / "c", **REAL).close()
     for text in ("", "rubbish", "[1, 2]", json.dumps({"pid": None})):
         (tmp_path / "c" / "LOCK").write_text(text)
-        belongs = re.escape(str(tmp_path / "c")) + " belongs to"
-        with another_process(_STRANGER, tmp_path / "c" / "LOCK"), pytest.raises(ChannelLockedError, match=belongs):
+        used = re.escape(str(tmp_path / "c")) + " is in use by"
+        with another_process(_STRANGER, tmp_path / "c" / "LOCK"), pytest.raises(ChannelLockedError, match=used):
             FileChannel(tmp_path / "c", **REAL)
     with FileChannel(tmp_path / "c", **REAL):
         owner = json.loads((tmp_path / "c" / "LOCK").read_text())
@@ -93,7 +93,7 @@ def test_a_lock_of_something_else_is_respected(tmp_path: Path) -> None:
 
 
 def test_the_lock_file_tells_who_had_it_last() -> None:
-    """It stays when the channel is closed, and the next owner writes himself in."""
+    """The lock file names its last owner after closing."""
     disk = SimFS()
     for name, start in (("first", 1_700_000_000.0), ("second", 1_800_000_000.0)):
         with opened_channel(disk, name=name, clock=ManualClock(start)):
@@ -103,10 +103,10 @@ def test_the_lock_file_tells_who_had_it_last() -> None:
 
 
 def test_all_directories_are_locked_or_none() -> None:
-    """A data directory that belongs to somebody: the channel is refused, and has given up what it had locked."""
+    """If one directory is locked by another owner, all are released."""
     disk = SimFS()
     with opened_channel(disk, directory="/one", data_directories=["/shared"], name="one"):
-        with pytest.raises(ChannelLockedError, match="/shared belongs to the channel 'one'"):
+        with pytest.raises(ChannelLockedError, match="/shared is in use by the channel 'one'"):
             open_channel(disk, directory="/two", data_directories=["/mine", "/shared"])
         assert disk.open_files == ["/one/LOCK", "/shared/LOCK", "/shared/log-0000000001"]
         for directory in ("/one", "/shared"):
@@ -118,7 +118,7 @@ def test_all_directories_are_locked_or_none() -> None:
 
 
 def test_the_same_directory_may_be_named_twice() -> None:
-    """As the channel's and as a data directory: one lock, one set of segments."""
+    """The same directory may be named twice."""
     disk = SimFS()
     with opened_channel(disk, data_directories=[DIRECTORY, "/data", DIRECTORY]) as channel:
         put(channel, "a")
@@ -128,7 +128,7 @@ def test_the_same_directory_may_be_named_twice() -> None:
 
 @pytest.mark.parametrize("strange", ["notes.txt", "log-1", "log-0000000001.gz", "checkpoint.old"])
 def test_strange_files_matter_only_before_the_first_opening(strange: str) -> None:
-    """A directory without a lock file that holds them is somebody else's; a channel's own is not doubted."""
+    """Foreign files are refused only in a directory without a lock file."""
     disk = SimFS()
     disk.make_directory(DIRECTORY)
     disk.put(f"{DIRECTORY}/{strange}", b"precious")
@@ -143,7 +143,7 @@ def test_strange_files_matter_only_before_the_first_opening(strange: str) -> Non
 
 
 def test_a_directory_that_lost_its_lock_file_is_still_a_channels() -> None:
-    """A backup without it, say: only what a channel writes is there."""
+    """A channel's directory without its lock file still opens."""
     disk = SimFS()
     with opened_channel(disk) as channel:
         put(channel, "a")
@@ -153,7 +153,7 @@ def test_a_directory_that_lost_its_lock_file_is_still_a_channels() -> None:
 
 
 def test_closing_gives_the_lock_file_back(tmp_path: Path) -> None:
-    """It is open as long as the channel is, and not longer; closing again closes nothing of anybody else."""
+    """Closing closes the lock file; a second close closes nothing else."""
     channel = FileChannel(tmp_path / "c", **REAL)
     files = list(channel._ownership.files)
     assert [path for _, path in files] == [str(tmp_path / "c"), str(tmp_path / "c" / "LOCK")]
@@ -176,7 +176,7 @@ FileChannel(sys.argv[1], minimum_free_space=0, reserve=0)
 def test_a_lock_file_that_is_deleted_lets_nobody_in_and_ends_the_channel(
     tmp_path: Path, what: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The directory's own lock refuses others; the owner ends at its next segment, with all it committed there."""
+    """Deleting the lock file admits no other owner, and closes the channel at its next segment."""
     directory = tmp_path / "c"
     channel = FileChannel(directory, segment_size=4096, **REAL)
     put(channel, "a")
@@ -185,7 +185,7 @@ def test_a_lock_file_that_is_deleted_lets_nobody_in_and_ends_the_channel(
     assert "ChannelLockedError" in second.stderr
     assert not (directory / "LOCK").exists(), "the one that is refused has changed something"
     if what == "segment":
-        with pytest.raises(ChannelLockedError, match="LOCK was removed or replaced: another process may use"):
+        with pytest.raises(ChannelLockedError, match="LOCK was removed or replaced, so another process may use"):
             put(channel, "x" * 4096)
     else:
         assert not channel.checkpoint()
@@ -198,7 +198,7 @@ def test_a_lock_file_that_is_deleted_lets_nobody_in_and_ends_the_channel(
 
 
 def test_another_lock_file_in_the_place_of_the_first_ends_the_channel() -> None:
-    """Where the file system locks no directories, another process may have made it and own the directory."""
+    """Without directory locks, a replaced lock file closes the channel."""
     disk = SimFS()
     channel = open_channel(disk)
     put(channel, "a")

@@ -1,4 +1,4 @@
-"""What is kept aside: under names that say what it is, never over anything, and whole."""
+"""Quarantine: files under names with their reason, complete, and never overwritten."""
 
 import errno
 from typing import cast
@@ -20,7 +20,7 @@ def a_disk(content: bytes = b"segment") -> SimFS:
 
 
 def test_each_reason_has_a_name_of_its_own_and_nothing_is_replaced() -> None:
-    """A copy, an end, what was moved: a second one of the same kind gets a number."""
+    """A second file with the same name gets a number."""
     disk = a_disk()
     files = cast("Disk", disk)
     assert quarantine.copy(files, PATH) == "/c/quarantine/log-0000000007.copy"
@@ -35,7 +35,7 @@ def test_each_reason_has_a_name_of_its_own_and_nothing_is_replaced() -> None:
 
 
 def test_an_equal_copy_is_kept_once() -> None:
-    """And another one as soon as the file is not what it was."""
+    """An equal copy is kept once, and a changed file is copied again."""
     disk = a_disk()
     files = cast("Disk", disk)
     assert [quarantine.keep(files, PATH) for _ in range(2)] == [True, False]
@@ -45,7 +45,7 @@ def test_an_equal_copy_is_kept_once() -> None:
 
 
 def test_without_room_a_file_gets_a_second_name_once() -> None:
-    """It outlives the first one."""
+    """Without space a file gets a second name, once, which outlives the first."""
     disk = a_disk()
     files = cast("Disk", disk)
     disk.make_directory("/c/quarantine")
@@ -56,7 +56,7 @@ def test_without_room_a_file_gets_a_second_name_once() -> None:
 
 
 def test_a_file_that_cannot_be_read_gets_a_second_name_once() -> None:
-    """A copy of it would not be whole; where not even that can be done, the error of the copy is told."""
+    """An unreadable file gets a second name; if that fails, the error of the copy is raised."""
     disk = a_disk()
     files = cast("Disk", disk)
     disk.fail("read", times=None)
@@ -72,7 +72,7 @@ def test_a_file_that_cannot_be_read_gets_a_second_name_once() -> None:
 
 @pytest.mark.parametrize("operation", ["create", "append", "sync", "read", "sync_directory"])
 def test_a_quarantine_on_another_disk_gets_a_whole_copy_or_none(operation: str) -> None:
-    """Moving is copying then: the file goes only when its copy is there, synced and equal."""
+    """A move to another disk removes the file only after its copy is synced and equal."""
     for fails in (False, True):
         disk = a_disk()
         disk.make_directory("/c/quarantine")

@@ -1,6 +1,6 @@
-"""Repair: lock, look, copy, compare, and only then change; what is torn never comes to life by it.
+"""Repair: lock, read, copy and compare before any change; torn transactions are never revived.
 
-The file is long since the list of what can be wrong with a directory is.
+The file is long because the list of possible faults is.
 """
 
 import errno
@@ -41,7 +41,7 @@ QUARANTINE = f"{DIRECTORY}/quarantine"
 
 
 def keys(which: str) -> Keys:
-    """Keys of one id, which are another one for each name."""
+    """Return keys with one id, different for each name."""
     return Keys(k=which.encode().ljust(32, b"-"))
 
 
@@ -50,7 +50,7 @@ def mend(disk: SimFS, **options: object) -> Repair:
 
 
 def damaged(count: int = 60, hit: int = 10) -> tuple[SimFS, list[str], str]:
-    """A disk with events of which one is damaged: what is left, and the segment."""
+    """Return a disk with one damaged event: the remaining events, and the segment."""
     disk = SimFS()
     with opened_channel(disk) as channel:
         expected = fill(channel, count)
@@ -61,7 +61,7 @@ def damaged(count: int = 60, hit: int = 10) -> tuple[SimFS, list[str], str]:
 
 
 def content_of(disk: SimFS) -> dict[str, bytes]:
-    """Every file of the directory, but those that only tell who was there."""
+    """Return every file of the directory, except those about its owner."""
     return {name: disk.content(f"{DIRECTORY}/{name}") for name in names(disk) if name not in ("LOCK", "quarantine")}
 
 
@@ -72,16 +72,16 @@ def without_checkpoints(disk: SimFS) -> SimFS:
     return disk
 
 
-# What it does
+# Results
 
 
 def test_a_mended_directory_is_sound_and_the_segment_is_kept_as_it_was() -> None:
-    """All other events are there, with a checkpoint and without one; nothing is counted as damaged afterwards."""
+    """A repaired directory is valid, keeps all other events, and the original segment is copied."""
     disk, left, path = damaged()
     as_it_was = disk.content(path)
     done = mend(disk)
     assert done.failures == []
-    assert list(done.mended) == [path]
+    assert list(done.repaired) == [path]
     assert done.lost_events == 1
     assert disk.content(done.copies[path]) == as_it_was
     assert done.after is not None
@@ -96,20 +96,20 @@ def test_a_mended_directory_is_sound_and_the_segment_is_kept_as_it_was() -> None
 
 
 def test_a_sound_directory_is_left_as_it_is() -> None:
-    """Not one byte is changed."""
+    """A valid directory is not changed by a byte."""
     disk = SimFS()
     with opened_channel(disk) as channel:
         fill(channel, 60)
         take(channel, 20)
     before = content_of(disk)
     done = mend(disk)
-    assert (done.mended, done.failures) == ({}, [])
+    assert (done.repaired, done.failures) == ({}, [])
     assert content_of(disk) == before
     assert "quarantine" not in names(disk)
 
 
 def test_damage_on_both_sides_of_where_a_checkpoint_goes_on_is_mended_for_both() -> None:
-    """The channel that opens from the checkpoint does not begin to read in the middle of what was put there."""
+    """A repair splits a gap at a checkpoint's position, where replay starts."""
     disk = SimFS()
     channel = open_channel(disk, segment_size=1 << 20)
     put(channel, "before")
@@ -131,7 +131,7 @@ def test_damage_on_both_sides_of_where_a_checkpoint_goes_on_is_mended_for_both()
 
 
 def test_a_commit_at_the_end_of_a_segment_of_which_less_than_a_frame_is_left_stays_committed() -> None:
-    """The log says that it was on the disk: its events are there after the repair."""
+    """A confirmed transaction with a destroyed Commit keeps its events after the repair."""
     disk = SimFS()
     with opened_channel(disk, segment_size=1280) as channel:
         expected = fill(channel, 6, size=900)
@@ -146,7 +146,7 @@ def test_a_commit_at_the_end_of_a_segment_of_which_less_than_a_frame_is_left_sta
 
 
 def test_headers_are_restored_byte_by_byte() -> None:
-    """Of two copies one is enough, whichever it is; then there are two that are equal."""
+    """A repair restores either copy of the header from the other."""
     for offset in (20, 530):
         disk = SimFS()
         with opened_channel(disk) as channel:
@@ -160,11 +160,11 @@ def test_headers_are_restored_byte_by_byte() -> None:
         assert contents(disk) == expected
 
 
-# Lock first, then look
+# Lock before reading
 
 
 def test_nothing_is_looked_at_before_the_lock_is_taken() -> None:
-    """What a running channel is about to write is never taken for damage: the lock comes before the first read."""
+    """A repair takes the lock before its first read."""
     disk, _, _ = damaged()
     disk.calls.clear()
     mend(disk)
@@ -173,11 +173,11 @@ def test_nothing_is_looked_at_before_the_lock_is_taken() -> None:
 
 
 def test_a_directory_in_use_is_refused_and_left_alone() -> None:
-    """By whomever: nothing is changed, and the channel goes on."""
+    """A directory in use is refused and not changed."""
     disk, left, _ = damaged()
     with opened_channel(disk) as channel:
         before = content_of(disk)
-        with pytest.raises(ChannelLockedError, match="belongs to the channel"):
+        with pytest.raises(ChannelLockedError, match="in use by the channel"):
             mend(disk)
         assert content_of(disk) == before
         assert drained(channel) == left
@@ -185,7 +185,7 @@ def test_a_directory_in_use_is_refused_and_left_alone() -> None:
 
 @pytest.mark.parametrize("options", [{}, {"data_directories": ["/nowhere"]}])
 def test_nothing_is_made_where_no_channel_is(options: dict[str, list[str]]) -> None:
-    """Neither the directory nor one of those for data."""
+    """A repair creates no directories."""
     disk = SimFS()
     if options:
         open_channel(disk).close()
@@ -195,12 +195,12 @@ def test_nothing_is_made_where_no_channel_is(options: dict[str, list[str]]) -> N
     assert disk.names("/") == before
 
 
-# Copy before anything is changed
+# Copy before changing
 
 
 @pytest.mark.parametrize("operation", ["create", "append", "sync", "sync_directory", "make_directory"])
 def test_without_a_copy_nothing_is_overwritten(operation: str) -> None:
-    """No room, or no permission, for the copy: the segment stays as it was, and the repair says so."""
+    """If the copy fails, the segment stays unchanged and the report says so."""
     disk, left, path = damaged()
     as_it_was = disk.content(path)
 
@@ -211,8 +211,8 @@ def test_without_a_copy_nothing_is_overwritten(operation: str) -> None:
     disk.hook = refuse
     done = mend(disk)
     assert disk.content(path) == as_it_was
-    assert (done.mended, len(done.failures)) == ({}, 1)
-    assert "is unchanged: no copy of it could be kept" in done.failures[0]
+    assert (done.repaired, len(done.failures)) == ({}, 1)
+    assert "is unchanged: it could not be copied to quarantine" in done.failures[0]
     assert "No space left" in done.failures[0]
     assert done.after is not None
     assert done.after.damaged
@@ -224,7 +224,7 @@ def test_without_a_copy_nothing_is_overwritten(operation: str) -> None:
 
 
 def test_a_copy_of_former_times_does_not_do() -> None:
-    """What was damaged since is not in it: a new copy is made, and the old one stays."""
+    """An older copy is not enough: a new one is made, and the old one stays."""
     disk, _, path = damaged()
     assert len(contents(disk.copy())) == 59
     old = f"{QUARANTINE}/{path.rpartition('/')[2]}.copy"
@@ -238,7 +238,7 @@ def test_a_copy_of_former_times_does_not_do() -> None:
 
 
 def test_a_copy_that_is_not_what_it_should_be_does_not_do() -> None:
-    """The disk wrote something else: that is seen, and nothing is overwritten."""
+    """If the copy differs from the original, nothing is overwritten."""
 
     class Lying(SimFS):
         def append(self, file: int, data: bytes, end: int | None = None) -> int:
@@ -256,7 +256,7 @@ def test_a_copy_that_is_not_what_it_should_be_does_not_do() -> None:
 
 
 def test_a_segment_that_the_disk_cannot_read_is_not_overwritten() -> None:
-    """Nobody knows what stands there: the report names the bytes, the repair leaves them alone."""
+    """A partly unreadable segment is not overwritten, and the report names the bytes."""
     disk = BadSectors()
     with opened_channel(disk, segment_size=1 << 20) as channel:
         expected = fill(channel, 50)
@@ -274,15 +274,15 @@ def test_a_segment_that_the_disk_cannot_read_is_not_overwritten() -> None:
     assert contents(disk) == expected
 
 
-# What is torn stays dead
+# Torn transactions stay void
 
 
-#: What is owed of the logs that are torn below.
+#: Events that the torn logs below must keep.
 OWED = ["a", "b" * 3000, "c" * 1200]
 
 
 def torn(place: str) -> SimFS:
-    """A log with a damaged record, a transaction that a crash tore, and perhaps another one behind it."""
+    """Return a log with a damaged record, a torn transaction, and perhaps one after it."""
     disk = on_their_way()
     path, record = put_record(disk, "never-2")
     if place == "at the end":
@@ -298,7 +298,7 @@ def torn(place: str) -> SimFS:
 
 
 def on_their_way() -> SimFS:
-    """A disk at the moment when one commit waits for a sync, and another was written behind it, to a third segment."""
+    """Return a disk where one commit waits for a sync and another was written after it, to a third segment."""
     disk = SimFS()
     channel = open_channel(disk)
     for body in ("a", "damaged", *OWED[1:]):
@@ -324,7 +324,7 @@ def on_their_way() -> SimFS:
 
 
 def test_without_a_copy_or_a_second_name_no_checkpoint_passes_over_the_damage() -> None:
-    """A channel would delete the segment then, and nothing of it would be left."""
+    """Without any copy of the damage no checkpoint is written, so that the segment stays."""
     disk, left, path = damaged()
     for name in CHECKPOINTS:
         disk.unlink(name)
@@ -335,7 +335,7 @@ def test_without_a_copy_or_a_second_name_no_checkpoint_passes_over_the_damage() 
 
     disk.hook = refuse
     done = mend(disk)
-    assert "could be kept aside, so it has to stay" in done.failures[-1]
+    assert "could not be copied to quarantine, so it has to stay" in done.failures[-1]
     assert not any(disk.exists(name) for name in CHECKPOINTS)
     disk.hook = None
     assert contents(disk) == left
@@ -345,15 +345,15 @@ def test_without_a_copy_or_a_second_name_no_checkpoint_passes_over_the_damage() 
 @pytest.mark.parametrize("checkpoint", ["with", "without"])
 @pytest.mark.parametrize("place", ["at the end", "in the middle"])
 def test_no_half_of_a_torn_transaction_appears_after_a_repair(place: str, checkpoint: str) -> None:
-    """Also if it does not stand in the last segment, and if something else is damaged: only that is mended."""
+    """A repair revives no half of a torn transaction, wherever it is."""
     disk = torn(place)
     if checkpoint == "without":
         without_checkpoints(disk)
-    owed = [*OWED, "behind" * 200] if place == "in the middle" else OWED  # what is whole behind it is kept
+    owed = [*OWED, "behind" * 200] if place == "in the middle" else OWED  # the valid transaction after it is kept
     assert contents(disk.copy()) == owed
     done = mend(disk)
     assert done.failures == []
-    assert len(done.mended) == 1
+    assert len(done.repaired) == 1
     assert done.after is not None
     assert not done.after.damaged
     for copy in (disk.copy(), without_checkpoints(disk.copy())):
@@ -363,7 +363,7 @@ def test_no_half_of_a_torn_transaction_appears_after_a_repair(place: str, checkp
 
 
 def test_half_a_transaction_behind_which_its_writer_went_on_is_not_mended() -> None:
-    """It stands at the end of an older segment, since it could not be cut off: it is no damage, and stays dead."""
+    """A void half of a transaction in an older segment stays void."""
     disk = SimFS()
     channel = open_channel(disk)
     put(channel, "a")
@@ -379,13 +379,13 @@ def test_half_a_transaction_behind_which_its_writer_went_on_is_not_mended() -> N
         report = look(checked)
         assert [len(segment.torn) for segment in report.segments] == [0, 0]
         assert (report.damaged, report.torn, report.events) == (False, False, 2)
-        assert mend(checked).mended == {}
+        assert mend(checked).repaired == {}
         assert contents(checked.copy()) == ["a", "later"]
     assert content_of(disk) == before
 
 
 def test_a_torn_end_is_not_cut_without_a_copy() -> None:
-    """Opening the channel cuts it all the same, but a repair promises a copy of whatever it takes away."""
+    """A repair does not cut a torn end that it cannot copy."""
     disk = torn("at the end")
     before = content_of(disk)
 
@@ -395,7 +395,7 @@ def test_a_torn_end_is_not_cut_without_a_copy() -> None:
 
     disk.hook = refuse
     done = mend(disk)
-    assert "was not cut: no copy of it could be kept" in done.failures[0]
+    assert "was not cut: it could not be copied to quarantine" in done.failures[0]
     path = segments(disk)[1]
     assert disk.content(path) == before[path.rpartition("/")[2]]
     disk.hook = None
@@ -404,7 +404,7 @@ def test_a_torn_end_is_not_cut_without_a_copy() -> None:
 
 
 def test_encrypted_segments_are_not_mended_without_their_keys() -> None:
-    """Without them nobody can tell what is torn; with them the same holds as for plain ones."""
+    """Encrypted segments are not repaired without their keys."""
     disk = SimFS()
     channel = open_channel(disk, fsync="os", encryption=keys("one"))
     put(channel, "a")
@@ -431,7 +431,7 @@ def test_encrypted_segments_are_not_mended_without_their_keys() -> None:
 
 
 def test_a_segment_whose_only_records_were_mended_away_still_opens_with_its_key() -> None:
-    """What a repair has put there is not encrypted, and says nothing about the key."""
+    """An encrypted segment with only gaps still opens with its key."""
     disk = SimFS()
     with opened_channel(disk, encryption=keys("one")) as channel:
         put(channel, "a")
@@ -444,11 +444,11 @@ def test_a_segment_whose_only_records_were_mended_away_still_opens_with_its_key(
     assert contents(disk, encryption=keys("one")) == ["b"]
 
 
-# What is missing
+# Missing segments
 
 
 def test_missing_segments_are_given_up_only_when_asked() -> None:
-    """Whoever forgot to name a directory must not lose what is in it by a repair."""
+    """Missing segments are abandoned only on request."""
     disk, _, _ = damaged()
     gone = segments(disk)[1]
     content = disk.content(gone)
@@ -467,11 +467,11 @@ def test_missing_segments_are_given_up_only_when_asked() -> None:
     assert disk.content(f"{QUARANTINE}/log-0000000002.unknown") == content
 
 
-# Whatever happens in between
+# Faults during a repair
 
 
 def test_a_repair_that_dies_anywhere_costs_nothing() -> None:
-    """The power fails in any of its operations: what was owed is owed, nothing else is, and the next repair ends it."""
+    """A crash at any operation of a repair loses nothing, and the next repair finishes it."""
     disk, left, _ = damaged(40, hit=3)
     put_more = open_channel(disk, fsync="os")
     put(put_more, "x", "y" * 300)
@@ -500,7 +500,7 @@ def test_a_repair_that_dies_anywhere_costs_nothing() -> None:
 
 
 def test_every_error_of_the_disk_is_told_and_costs_nothing() -> None:
-    """Whichever operation fails: an error or a failure in the report, and what was owed is owed."""
+    """A disk error at any operation of a repair is reported and loses nothing."""
     disk, left, _ = damaged(40, hit=3)
     for nth in range(1, 300):
         failing = disk.copy()

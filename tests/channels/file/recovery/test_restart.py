@@ -1,7 +1,7 @@
-"""Reopening: with whatever became of the checkpoints, all that is owed is there; Flume's TestFileChannelRestart.
+"""Restarts: all committed events are recovered, whatever happened to the checkpoints; Flume's TestFileChannelRestart.
 
-Everything happens on a simulated disk, whose files are damaged while no channel is open. The file is long since the
-list of what can become of a channel's files is.
+All tests use a simulated disk, whose files are damaged while no channel is open. The file is long because the list of
+damages is.
 """
 
 import logging
@@ -43,7 +43,7 @@ Damage = Callable[[SimFS, str], None]
 
 
 def history(disk: SimFS, *, dual: bool = True) -> tuple[SimFS, list[str]]:
-    """Rolls, takes, a checkpoint that frees a segment, more of all, death: the disk, and what is owed."""
+    """Play rolls, takes, a checkpoint and a kill; return the disk and the committed events."""
     channel = open_channel(disk, dual_checkpoints=dual)
     first = fill(channel, 120)
     taken = take(channel, 30)
@@ -102,7 +102,7 @@ DAMAGES: dict[str, Damage] = {
 def test_a_damaged_checkpoint_costs_nothing_but_time(
     damage: str, copies: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The channel opens from the other copy, or else from the whole log; all is there; the damage is told."""
+    """A damaged checkpoint is reported, and the channel opens from the other copy or the log."""
     dual = copies != "the only one"
     disk, owed = history(SimFS(), dual=dual)
     whole_log = len(log(disk))
@@ -125,7 +125,7 @@ def test_a_damaged_checkpoint_costs_nothing_but_time(
 
 @pytest.mark.parametrize("checkpoint", ["kept", "deleted", "older"])
 def test_the_log_alone_and_the_checkpoint_lead_to_the_same(checkpoint: str) -> None:
-    """With a checkpoint, without one, with one of long ago: the same events, sequence numbers and next numbers."""
+    """Any checkpoint, or none, leads to the same events and numbers."""
     disk = SimFS()
     channel = open_channel(disk)
     put(channel, *"abcdef")
@@ -150,7 +150,7 @@ def test_the_log_alone_and_the_checkpoint_lead_to_the_same(checkpoint: str) -> N
 
 
 def test_the_newer_of_two_good_copies_counts() -> None:
-    """One copy is of an earlier generation: the other one is used, whichever it is."""
+    """The newer of two valid copies is used."""
     for stale in CHECKPOINTS:
         disk = SimFS()
         channel = open_channel(disk)
@@ -167,7 +167,7 @@ def test_the_newer_of_two_good_copies_counts() -> None:
 
 
 def test_from_the_second_copy_only_what_came_after_it_is_read() -> None:
-    """100 puts and 100 takes by tens after the checkpoint: exactly their records and commits are read, no others."""
+    """Recovery reads exactly the records after the second copy's position."""
     disk = SimFS()
     channel = open_channel(disk)
     fill(channel, 100, each=10)
@@ -184,7 +184,7 @@ def test_from_the_second_copy_only_what_came_after_it_is_read() -> None:
 
 
 def test_segments_that_the_second_copy_needs_are_kept() -> None:
-    """While the second copy is older because it could not be written, nothing is deleted, and it can be used."""
+    """Segments that an older second copy needs are not deleted."""
     disk = SimFS()
     channel = open_channel(disk)
     expected = fill(channel, 100)
@@ -206,7 +206,7 @@ def test_segments_that_the_second_copy_needs_are_kept() -> None:
 
 
 def test_a_checkpoint_that_comes_while_one_is_written_waits_for_it() -> None:
-    """Slow as the disk may be, the second one raises nothing, and both are written."""
+    """A second checkpoint waits for the first, and both are written."""
     disk = SimFS()
     with opened_channel(disk) as channel:
         put(channel, "a")
@@ -231,7 +231,7 @@ def test_a_checkpoint_that_comes_while_one_is_written_waits_for_it() -> None:
 
 
 def test_files_that_are_no_segments_of_the_channel_are_left_alone() -> None:
-    """An empty segment that a crash left is removed; names that are similar are not looked at; all opens."""
+    """Files with similar names are ignored, and an empty segment is removed."""
     disk = SimFS()
     channel = open_channel(disk)
     put(channel, "a")
@@ -250,7 +250,7 @@ def test_files_that_are_no_segments_of_the_channel_are_left_alone() -> None:
 
 
 def test_nothing_is_appended_to_a_segment_of_an_earlier_life() -> None:
-    """Each opening begins a segment with a number that was never used before."""
+    """Each opening begins a segment with a new number."""
     disk, seen = SimFS(), set()
     for life in range(4):
         channel = open_channel(disk)
@@ -263,7 +263,7 @@ def test_nothing_is_appended_to_a_segment_of_an_earlier_life() -> None:
 
 
 def test_the_channel_can_be_reopened_again_and_again() -> None:
-    """Ten lives with puts, takes and deaths without a close: always what is owed."""
+    """Ten kills and reopenings keep every committed event."""
     disk, owed, number = SimFS(), [], 0
     for life in range(10):
         channel = open_channel(disk)
@@ -283,7 +283,7 @@ def test_the_channel_can_be_reopened_again_and_again() -> None:
 
 @pytest.mark.parametrize("left", range(0, 200, 7))
 def test_a_torn_end_is_cut_kept_aside_counted_and_logged_once(left: int, caplog: pytest.LogCaptureFixture) -> None:
-    """Of the last transaction a part was written when the process died: nothing of it counts, the rest is there."""
+    """A torn end is cut off, quarantined, counted and logged once."""
     disk = SimFS()
     channel = open_channel(disk)
     put(channel, "a", "b")
@@ -317,7 +317,7 @@ def test_a_torn_end_is_cut_kept_aside_counted_and_logged_once(left: int, caplog:
 
 @pytest.mark.parametrize("place", ["first", "middle", "last of its transaction", "its commit"])
 def test_damage_inside_the_log_costs_only_what_it_hit(place: str, caplog: pytest.LogCaptureFixture) -> None:
-    """A flipped bit before the end: the record is lost and counted, the rest is there; a Commit alone costs nothing."""
+    """A flipped bit loses only its record, and a damaged Commit loses nothing."""
     disk = SimFS()
     channel = open_channel(disk, segment_size=100_000)
     expected = fill(channel, 30, each=3)
@@ -343,7 +343,7 @@ def test_damage_inside_the_log_costs_only_what_it_hit(place: str, caplog: pytest
 
 
 def test_a_damaged_stretch_of_several_records_is_counted_by_sequence_numbers() -> None:
-    """A kilobyte of rubbish: what stood there is lost, its number is told, all before and behind it is there."""
+    """A damaged stretch loses its events, counted by sequence numbers, and no others."""
     disk = SimFS()
     channel = open_channel(disk, segment_size=100_000)
     expected = fill(channel, 60)
@@ -362,7 +362,7 @@ def test_a_damaged_stretch_of_several_records_is_counted_by_sequence_numbers() -
 
 @pytest.mark.parametrize("headers", ["the first", "the second", "both"])
 def test_a_segment_with_one_good_header_is_read_and_one_without_is_set_aside(headers: str) -> None:
-    """The header stands twice; only if both are damaged the segment is lost, moved to quarantine, and all opens."""
+    """A segment is quarantined only if both copies of its header are damaged."""
     disk = SimFS()
     channel = open_channel(disk)
     expected = fill(channel, 60)
@@ -381,14 +381,14 @@ def test_a_segment_with_one_good_header_is_read_and_one_without_is_set_aside(hea
 
 
 def test_a_checkpoint_does_not_grow_with_the_capacity() -> None:
-    """Its size is that of what is in the channel: a few bytes for an empty one of a million events."""
+    """The size of a checkpoint depends on the events, not on the capacity."""
     disk = SimFS()
     open_channel(disk, capacity=1_000_000).close()
     assert len(disk.content(CHECKPOINTS[0])) < 200
 
 
 def test_both_copies_are_the_same_bytes_and_say_what_is_there() -> None:
-    """The second copy is written after the first, and can be read back: position, next numbers, events."""
+    """Both copies have the same bytes: position, next numbers and events."""
     disk = SimFS()
     channel = open_channel(disk)
     put(channel, *"abc")
@@ -407,7 +407,7 @@ def test_both_copies_are_the_same_bytes_and_say_what_is_there() -> None:
 
 
 def test_without_dual_checkpoints_there_is_one_copy() -> None:
-    """A second one of former times is removed, so that it is not found later when the first is damaged."""
+    """Without dual checkpoints an older second copy is removed."""
     disk = SimFS()
     with opened_channel(disk) as channel:
         expected = fill(channel, 60)
@@ -421,7 +421,7 @@ def test_without_dual_checkpoints_there_is_one_copy() -> None:
 
 
 def test_closing_writes_a_checkpoint_and_the_next_opening_reads_no_records() -> None:
-    """What was open when the channel was closed is in it."""
+    """Closing writes a checkpoint, so that the next opening replays nothing."""
     disk = SimFS()
     channel = open_channel(disk)
     expected = fill(channel, 50)
@@ -433,7 +433,7 @@ def test_closing_writes_a_checkpoint_and_the_next_opening_reads_no_records() -> 
 
 
 def test_right_after_opening_there_is_a_checkpoint() -> None:
-    """A process that dies as soon as it has read a long log leaves the next one nothing to read."""
+    """An opening writes a checkpoint, so that a kill right after it costs no second replay."""
     disk = SimFS()
     channel = open_channel(disk)
     expected = fill(channel, 50)
@@ -447,7 +447,7 @@ def test_right_after_opening_there_is_a_checkpoint() -> None:
 
 
 def test_progress_is_told_while_a_long_log_is_read(caplog: pytest.LogCaptureFixture) -> None:
-    """After every few seconds a line says how many records were read and where it is."""
+    """A long replay logs its progress every few seconds."""
     import producer.channels.file.recovery.replay as replay
     from producer.testing import ManualClock
 
@@ -469,7 +469,7 @@ def test_progress_is_told_while_a_long_log_is_read(caplog: pytest.LogCaptureFixt
 
 
 def test_one_stuck_event_does_not_keep_the_files_behind_it() -> None:
-    """Its segment stays, the later ones go, and the next opening is none the wiser."""
+    """One unacknowledged event keeps only its own segment."""
     disk = SimFS()
     with opened_channel(disk) as channel:
         expected = fill(channel, 150)
@@ -483,7 +483,7 @@ def test_one_stuck_event_does_not_keep_the_files_behind_it() -> None:
 
 
 def test_without_any_checkpoint_no_event_comes_again_and_none_is_lost() -> None:
-    """One stuck event keeps its segment; the takes of its neighbours stood in segments that are gone."""
+    """Without checkpoints a Live keeps taken events from coming back after their segments are deleted."""
     for generations in (1, 2, 5):
         disk = SimFS()
         channel = open_channel(disk)
@@ -491,7 +491,7 @@ def test_without_any_checkpoint_no_event_comes_again_and_none_is_lost() -> None:
         stuck = opened(channel)
         stuck.take()
         assert take(channel, 149) == expected[1:]
-        for _ in range(generations):  # what was said of the neighbours is said again before its segment is deleted
+        for _ in range(generations):  # each Live is repeated before its segment is deleted
             last = fill(channel, 30)
             channel.checkpoint()
             assert take(channel, 30) == last
@@ -509,7 +509,7 @@ def test_without_any_checkpoint_no_event_comes_again_and_none_is_lost() -> None:
 
 
 def test_a_take_that_failed_does_not_count_because_its_void_is_gone() -> None:
-    """Its segment is kept by another event; the one that voids it goes only after it; without checkpoints all holds."""
+    """A failed take stays void, because the segment that voids it outlives it."""
     disk = SimFS()
     channel = open_channel(disk)
     put(channel, "stuck", "kept")
@@ -533,7 +533,7 @@ def test_a_take_that_failed_does_not_count_because_its_void_is_gone() -> None:
 
 
 def test_opening_again_after_it_could_not_be_opened() -> None:
-    """An error of the disk while opening is told, gives up the directory, and costs nothing."""
+    """A failed opening releases the directory and loses nothing."""
     disk, owed = history(SimFS())
     for operation in ("read", "open", "names", "sync", "create", "append"):
         fault = disk.fail(operation)

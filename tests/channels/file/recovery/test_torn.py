@@ -1,4 +1,4 @@
-"""What is torn and what is damaged: of a transaction that was never committed no half appears."""
+"""Torn or damaged: no half of an uncommitted transaction is delivered."""
 
 import pytest
 
@@ -20,7 +20,7 @@ from tests.support.sim_fs import SimFS
 
 @pytest.mark.parametrize("checkpoint", ["with", "without"])
 def test_no_half_of_a_torn_transaction_appears_though_one_of_its_records_is_damaged_as_well(checkpoint: str) -> None:
-    """The file ends behind a whole record, without a Commit; a flipped bit before that does not make it committed."""
+    """A torn transaction is dropped whole, even if one of its records is damaged, too."""
     disk = SimFS()
     channel = open_channel(disk)
     put(channel, "a")
@@ -39,7 +39,7 @@ def test_no_half_of_a_torn_transaction_appears_though_one_of_its_records_is_dama
 
 
 def test_sectors_that_were_never_written_are_seen() -> None:
-    """A part of a 512-byte sector that is all zeros, within these offsets; not a few zeros among other bytes."""
+    """A part of a sector counts as unwritten only if it is all zeros."""
     data = bytearray(b"\1" * 2048)
     assert not has_lost_sector(bytes(data), 0, 2048)
     data[600:1000] = bytes(400)

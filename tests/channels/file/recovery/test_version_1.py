@@ -1,4 +1,4 @@
-"""A directory that a package of format version 1 has left, byte for byte, in the middle of its work."""
+"""Version 1: read a directory of the earlier format, byte for byte."""
 
 import shutil
 from pathlib import Path
@@ -26,7 +26,7 @@ def versions(directory: Path) -> list[int]:
 
 @pytest.mark.parametrize("checkpoint", [True, False], ids=["with its checkpoint", "without"])
 def test_what_version_1_has_written_is_read(directory: Path, checkpoint: bool) -> None:
-    """Its events come, in order; new segments are of this version; nothing is appended to the old ones."""
+    """Events of version 1 are delivered in order, and new segments have the current version."""
     before = {path.name: path.read_bytes() for path in directory.glob("log-*")}
     assert versions(directory) == [1, 1, 1]
     if not checkpoint:
@@ -44,6 +44,6 @@ def test_what_version_1_has_written_is_read(directory: Path, checkpoint: bool) -
 
 
 def test_the_tools_read_it(directory: Path) -> None:
-    """Inspecting finds its events, and no damage."""
+    """An inspection finds its events and no damage."""
     report = examine(str(directory))
     assert (report.events, report.damaged, report.torn) == (5, False, False)

@@ -1,6 +1,6 @@
-"""Encryption at rest, by AES-256-GCM; Flume's TestFileChannelEncryption, without its key stores.
+"""Encryption at rest with AES-256-GCM; Flume's TestFileChannelEncryption, without its key stores.
 
-The file is long since the list of promises is.
+The file is long because the list of promises is.
 """
 
 import base64
@@ -44,7 +44,7 @@ KEYS = {"2025": bytes(range(32)), "2026": bytes(range(100, 132))}
 
 
 class Keys:
-    """Keys by id; the last one is the current one."""
+    """Keys by id; the last one is current."""
 
     def __init__(self, **keys: bytes) -> None:
         self.keys = keys
@@ -71,7 +71,7 @@ def encoded(key: bytes) -> str:
 
 
 def test_what_is_put_is_taken_and_cannot_be_read_on_the_disk() -> None:
-    """Bodies, headers and taken numbers are not in any file, and come back whole; also after a restart."""
+    """No body, header or taken number is readable in any file, and all come back after a restart."""
     disk = SimFS()
     with opened_channel(disk, encryption=old()) as channel:
         expected = [f"PLAINTEXT body {number}" for number in range(60)]
@@ -90,7 +90,7 @@ def test_what_is_put_is_taken_and_cannot_be_read_on_the_disk() -> None:
 
 
 def test_a_key_provider_is_anything_with_the_two_methods() -> None:
-    """No base class is needed; what has not both is refused by name."""
+    """A key provider needs the two methods and no base class."""
     assert isinstance(old(), KeyProvider)
     for wrong in ("key", b"x" * 32, {"a": b""}, object(), KEYS):
         with pytest.raises(ConfigError, match="encryption: must be a KeyProvider"):
@@ -98,7 +98,7 @@ def test_a_key_provider_is_anything_with_the_two_methods() -> None:
 
 
 def test_each_record_has_a_nonce_of_its_own() -> None:
-    """The same event a hundred times: a hundred nonces, a hundred ciphertexts; in each segment another key."""
+    """Equal events get different nonces and ciphertexts, and each segment its own key."""
     disk = SimFS()
     with opened_channel(disk, encryption=old()) as channel:
         for _ in range(100):
@@ -112,7 +112,7 @@ def test_each_record_has_a_nonce_of_its_own() -> None:
 
 
 def test_without_a_key_provider_an_encrypted_channel_does_not_open() -> None:
-    """The error names the segment, the key id and the option; nothing is changed, and with the key all is there."""
+    """Without a key provider an encrypted channel is refused, unchanged."""
     disk = SimFS()
     with opened_channel(disk, encryption=old()) as channel:
         put(channel, "a")
@@ -128,7 +128,7 @@ def test_without_a_key_provider_an_encrypted_channel_does_not_open() -> None:
 
 
 def test_without_the_right_key_an_encrypted_channel_does_not_open() -> None:
-    """The provider has others: the error says which one is needed."""
+    """Without the right key id the error names the missing one."""
     disk = SimFS()
     with opened_channel(disk, encryption=old()) as channel:
         put(channel, "a")
@@ -139,7 +139,7 @@ def test_without_the_right_key_an_encrypted_channel_does_not_open() -> None:
 
 
 def test_with_a_wrong_key_of_the_right_name_an_encrypted_channel_does_not_open() -> None:
-    """Not one event is taken for damaged or given up: with the right key all are there."""
+    """A wrong key with the right id is refused, and no event counts as damaged."""
     disk = SimFS()
     channel = open_channel(disk, encryption=old())
     expected = fill(channel, 30)
@@ -157,7 +157,7 @@ def test_with_a_wrong_key_of_the_right_name_an_encrypted_channel_does_not_open()
 
 
 def test_a_key_that_is_none_of_256_bits_is_refused_by_its_id() -> None:
-    """Whatever the provider gave; the bytes are not told."""
+    """A key that does not have 256 bits is refused by its id, without its bytes."""
     disk = SimFS()
     for wrong in (b"", b"SECRETSHORT", bytes(33), "text" * 8, None):
         with pytest.raises(ChannelKeyError, match="'bad'") as caught:
@@ -167,7 +167,7 @@ def test_a_key_that_is_none_of_256_bits_is_refused_by_its_id() -> None:
 
 
 def test_keys_rotate_from_segment_to_segment() -> None:
-    """New segments use the current key, older ones their own; when they are gone, the old key is no longer needed."""
+    """New segments use the current key; an old key is needed until its segments are gone."""
     disk = SimFS()
     keys = old()
     with opened_channel(disk, encryption=keys) as channel:
@@ -185,10 +185,10 @@ def test_keys_rotate_from_segment_to_segment() -> None:
 
 
 def test_plain_and_encrypted_segments_lie_side_by_side() -> None:
-    """Encryption is turned on, off and on again: every event is there, in order."""
+    """Plain and encrypted segments can be mixed."""
     disk, expected = SimFS(), []
     for life, encryption in enumerate((None, old(), None, both())):
-        # What encrypted segments need has to be there even when new ones are plain: a provider with the keys.
+        # A provider with the keys, though new segments are plain: encrypted ones need it.
         keys = encryption if life < 2 else both()
         with opened_channel(disk, encryption=keys) as channel:
             expected += [f"{life}-{number}" for number in range(3)]
@@ -200,7 +200,7 @@ def test_plain_and_encrypted_segments_lie_side_by_side() -> None:
 @pytest.mark.usefixtures("read_back")
 @pytest.mark.parametrize("part", ["nonce", "ciphertext", "tag", "sequence number"])
 def test_one_flipped_bit_costs_one_event_and_is_never_delivered(part: str) -> None:
-    """Wherever it is; the others come out."""
+    """A flipped bit in an encrypted record loses one event."""
     disk = SimFS()
     with opened_channel(disk, encryption=old(), segment_size=100_000) as channel:
         expected = fill(channel, 20)
@@ -214,7 +214,7 @@ def test_one_flipped_bit_costs_one_event_and_is_never_delivered(part: str) -> No
 
 @pytest.mark.parametrize("seed", range(5))
 def test_a_torn_end_of_an_encrypted_segment_is_cut(seed: int) -> None:
-    """As of a plain one: what was acknowledged is there, what was not is forgotten."""
+    """A torn end of an encrypted segment is cut off."""
     disk = SimFS()
     channel = open_channel(disk, encryption=old())
     put(channel, "a", "b")
@@ -230,7 +230,7 @@ def test_a_torn_end_of_an_encrypted_segment_is_cut(seed: int) -> None:
 @pytest.mark.parametrize("fsync", ["commit", "os"])
 @pytest.mark.parametrize("end", ["room", "nothing"])
 def test_a_damaged_commit_that_ends_with_a_zero_is_not_taken_for_torn(fsync: str, end: str) -> None:
-    """As each 256th does, and room does: its sector was written, so its events were acknowledged."""
+    """A damaged encrypted Commit that ends in a zero byte counts as damaged, not as torn."""
     disk = SimFS()
     channel = open_channel(disk, encryption=old(), fsync=fsync, segment_size=1 << 20, capacity=10_000)
     expected = fill(channel, 1)
@@ -249,28 +249,28 @@ def test_a_damaged_commit_that_ends_with_a_zero_is_not_taken_for_torn(fsync: str
 
 
 def test_records_cannot_be_moved_or_exchanged_within_a_segment() -> None:
-    """Type, sequence number and transaction are authenticated: a forged frame around a real ciphertext is refused."""
+    """Type, sequence number and transaction of a record are authenticated."""
     cipher = SegmentCipher(KEYS["2025"], b"salt" * 4)
     sealed = cipher.seal(1, 10, 5, b"payload")
     assert cipher.open(1, 10, 5, sealed) == b"payload"
     for wrong in ((2, 10, 5), (1, 11, 5), (1, 10, 6)):
-        with pytest.raises(ValueError, match="does not open with this key"):
+        with pytest.raises(ValueError, match="cannot be decrypted with this key"):
             cipher.open(*wrong, sealed)
     for other in (SegmentCipher(KEYS["2026"], b"salt" * 4), SegmentCipher(KEYS["2025"], b"tlas" * 4)):
-        with pytest.raises(ValueError, match="does not open with this key"):
+        with pytest.raises(ValueError, match="cannot be decrypted with this key"):
             other.open(1, 10, 5, sealed)
     for offset in range(len(sealed)):
         damaged = bytearray(sealed)
         damaged[offset] ^= 1
-        with pytest.raises(ValueError, match="does not open with this key"):
+        with pytest.raises(ValueError, match="cannot be decrypted with this key"):
             cipher.open(1, 10, 5, bytes(damaged))
     for size in range(len(sealed)):
-        with pytest.raises(ValueError, match=r"does not open with this key|Nonce"):
+        with pytest.raises(ValueError, match=r"cannot be decrypted with this key|Nonce"):
             cipher.open(1, 10, 5, sealed[:size])
 
 
 def test_a_failed_sync_and_a_rollback_work_in_encrypted_segments() -> None:
-    """What is written again is sealed for the new segment; what failed is voided there."""
+    """Records rewritten after a failed sync are encrypted for the new segment."""
     disk = SimFS()
     with opened_channel(disk, encryption=old()) as channel:
         put(channel, "a")
@@ -280,7 +280,7 @@ def test_a_failed_sync_and_a_rollback_work_in_encrypted_segments() -> None:
         transaction = opened(channel)
         transaction.put(Event({}, b"never"))
         disk.fail("sync", times=None)
-        with pytest.raises(OSError, match="could not be brought to the disk"):
+        with pytest.raises(OSError, match="could not be synced to the disk"):
             transaction.commit()
         disk.heal()
         put(channel, "c")
@@ -290,7 +290,7 @@ def test_a_failed_sync_and_a_rollback_work_in_encrypted_segments() -> None:
 
 @pytest.mark.parametrize("direction", ["put", "take"])
 def test_twenty_threads_use_an_encrypted_channel(direction: str) -> None:
-    """Each puts, or takes, its share: every event once."""
+    """Twenty threads put or take each event once in an encrypted channel."""
     disk = SimFS()
     with opened_channel(disk, encryption=both(), segment_size=20_000) as channel:
         if direction == "take":
@@ -307,7 +307,7 @@ def test_twenty_threads_use_an_encrypted_channel(direction: str) -> None:
         assert drained(channel) == []
 
 
-# Where keys come from
+# Key providers
 
 
 def key_file(path: Path, content: Any) -> Path:
@@ -316,7 +316,7 @@ def key_file(path: Path, content: Any) -> Path:
 
 
 def test_keys_from_a_file(tmp_path: Path) -> None:
-    """Ten keys, the named one is the current one; all of them open what they have sealed."""
+    """A key file gives its keys and the current one."""
     keys = {f"key-{number}": os.urandom(32) for number in range(10)}
     content = {"current": "key-3", "keys": {name: encoded(key) for name, key in keys.items()}}
     provider = FileKeys(key_file(tmp_path / "keys.json", content))
@@ -354,7 +354,7 @@ SECRET = encoded(b"S" * 32)
     ],
 )
 def test_a_bad_key_file_is_refused_without_telling_keys(tmp_path: Path, content: Any, rule: str) -> None:
-    """The error has the path and the rule; no key, whole or in part, is in it or in what it was raised from."""
+    """An invalid key file is refused with path and rule, without any key."""
     path = tmp_path / "keys.json"
     if content is not None:
         key_file(path, content)
@@ -373,7 +373,7 @@ def environment(monkeypatch: pytest.MonkeyPatch, variables: Mapping[str, str]) -
 
 
 def test_keys_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By prefix; the current one by name."""
+    """Environment variables give the keys and the current one."""
     environment(
         monkeypatch,
         {
@@ -405,7 +405,7 @@ def test_keys_from_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     ],
 )
 def test_a_bad_environment_is_refused(monkeypatch: pytest.MonkeyPatch, variables: dict[str, str], rule: str) -> None:
-    """The error names the variable."""
+    """Invalid environment variables are refused by name."""
     environment(monkeypatch, variables)
     with pytest.raises(ConfigError) as caught:
         EnvironmentKeys("P_")
@@ -413,7 +413,7 @@ def test_a_bad_environment_is_refused(monkeypatch: pytest.MonkeyPatch, variables
 
 
 def test_no_secret_is_in_any_text(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Representations of providers and channels, pickles, statistics, log lines."""
+    """No key is in a repr, a pickle, the statistics or the log."""
     provider = FileKeys(key_file(tmp_path / "keys.json", {"current": "a", "keys": {"a": SECRET}}))
     secrets = (SECRET, "S" * 32, repr(b"S" * 8)[2:-1])
     caplog.set_level(logging.DEBUG)
@@ -429,7 +429,7 @@ def test_no_secret_is_in_any_text(tmp_path: Path, caplog: pytest.LogCaptureFixtu
 
 
 def test_without_the_package_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only where encryption is asked for."""
+    """Without the package, encryption is refused with the install command."""
     monkeypatch.setitem(sys.modules, "cryptography", None)
     with opened_channel() as channel:
         put(channel, "a")
@@ -438,7 +438,7 @@ def test_without_the_package_the_error_says_what_to_install(monkeypatch: pytest.
 
 
 def test_on_the_real_disk(tmp_path: Path) -> None:
-    """The same through real files, with a directory that is opened twice."""
+    """Encryption works with real files across a restart."""
     options: dict[str, Any] = {"checkpoint_interval": None, "minimum_free_space": 0, "reserve": 0, "keep_alive": 0}
     with FileChannel(tmp_path / "c", encryption=both(), **options) as channel:
         put(channel, "PLAINTEXT")

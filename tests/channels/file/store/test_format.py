@@ -1,4 +1,4 @@
-"""The bytes of the log, one by one, as the package's docstring tells them; Flume's TestTransactionEventRecord*."""
+"""Format: the bytes of the log as documented; Flume's TestTransactionEventRecord*."""
 
 import os
 import random
@@ -57,7 +57,7 @@ HEADER = SegmentHeader(7, 42, SALT, 1_700_000_000.5, 99)
 
 
 def test_the_example_of_the_documentation_is_what_a_channel_writes() -> None:
-    """Offsets, types, sequence numbers, transactions, counts and payloads of the docstring's example, byte by byte."""
+    """A channel writes the bytes of the documented example."""
     rows = re.findall(r"offset (\d+) +(\w+) +seq (\d) +tx (\d) +\+(\d)  (.*)", package.__doc__ or "")
     assert len(rows) == 5
     disk, clock = SimFS(), ManualClock(1_700_000_000.0)
@@ -80,7 +80,7 @@ def test_the_example_of_the_documentation_is_what_a_channel_writes() -> None:
 
 
 def test_the_bytes_of_a_frame_are_as_documented() -> None:
-    """Marker, CRC, length, type, three zeros, count, sequence number, transaction, payload; all little-endian."""
+    """The bytes of a frame are as documented."""
     seed = crc32(SALT)
     frame = encode_record(seed, Kind.TAKE, 3, 0x0102030405060708, 0x1112131415161718, b"payload")
     assert frame.hex(" ") == (
@@ -97,7 +97,7 @@ def test_the_bytes_of_a_frame_are_as_documented() -> None:
 
 @pytest.mark.parametrize(("version", "size"), [(1, 128), (2, 140)])
 def test_the_bytes_of_a_segment_header_are_as_documented(version: int, size: int) -> None:
-    """Twice, at 0 and 512: magic, version, cipher, numbers, salt, time, key id, CRC; version 2 adds more."""
+    """The bytes of a segment header are as documented, in both versions."""
     for key_id, cipher in ((None, 0), ("schlüssel", 1)):
         void_from = 0x0000000500001234 if version > 1 else 0
         header = SegmentHeader(7, 42, SALT, 1_700_000_000.5, 99, key_id, void_from, version)
@@ -124,7 +124,7 @@ def test_the_bytes_of_a_segment_header_are_as_documented(version: int, size: int
 
 
 def test_the_bytes_of_an_event_are_as_documented() -> None:
-    """Length of the headers; for each: two lengths, name, value, all ones for None; then the body."""
+    """The bytes of an event are as documented."""
     event = Event({"k": "v", "none": None, "": ""}, b"body")
     assert encode_event(event).hex(" ") == (
         "18 00 00 00 01 00 01 00 00 00 6b 76 04 00 ff ff ff ff 6e 6f 6e 65 00 00 00 00 00 00 62 6f 64 79"
@@ -133,7 +133,7 @@ def test_the_bytes_of_an_event_are_as_documented() -> None:
 
 
 def test_the_bytes_of_a_live_are_as_documented() -> None:
-    """A transaction, a sequence number, and the ranges; it knows what it says, and of what it says nothing."""
+    """The bytes of a Live are as documented, and it answers for its ranges."""
     live = Live(7, 100, (3, 20), (5, 20))
     payload = encode_live(live)
     assert payload == struct.pack("<6Q", 7, 100, 3, 5, 20, 20)
@@ -143,7 +143,7 @@ def test_the_bytes_of_a_live_are_as_documented() -> None:
 
 
 def test_the_kinds_of_records_have_their_numbers() -> None:
-    """They stand in files: no release may change them."""
+    """The numbers of record types never change."""
     assert {kind.name: int(kind) for kind in Kind} == {
         "PUT": 1,
         "TAKE": 2,
@@ -160,14 +160,14 @@ def test_the_kinds_of_records_have_their_numbers() -> None:
     sequence=st.integers(1, 1 << 62),
 )
 def test_events_survive_encoding(headers: dict[str, str | None], body: bytes, sequence: int) -> None:
-    """Any text, None, lone surrogates, any bytes; headers in their order."""
+    """Any headers and bodies survive encoding."""
     event = decode_event(encode_event(Event(headers, body)), sequence)
     assert list(event.headers.items()) == list(headers.items())
     assert (event.body, event.sequence) == (body, sequence)
 
 
 def test_commits_and_rollbacks_survive_encoding() -> None:
-    """Count, newest synced transaction, time, and whether it held once written; first and last sequence number."""
+    """Commits and rollbacks survive encoding."""
     assert decode_commit(encode_commit(3, 1 << 40, 1.25)) == (3, 1 << 40, 1.25, False)
     assert decode_commit(encode_commit(3, HOLDS_ONCE_WRITTEN | 7, 1.25)) == (3, 7, 1.25, True)
     assert decode_rollback(encode_rollback(1, (1 << 63) + 5)) == (1, (1 << 63) + 5)
@@ -175,7 +175,7 @@ def test_commits_and_rollbacks_survive_encoding() -> None:
 
 @pytest.mark.parametrize("headers", [None, {}])
 def test_an_event_without_headers_has_none_afterwards(headers: Any) -> None:
-    """None and an empty mapping are the same; a body of None is empty."""
+    """None and empty headers are equal, and a body of None is empty."""
     assert decode_event(encode_event(Event(headers, b"x")), 1) == Event({}, b"x")
     assert decode_event(encode_event(Event(headers, None)), 1) == Event({}, b"")  # type: ignore[arg-type]
 
@@ -185,20 +185,20 @@ def test_an_event_without_headers_has_none_afterwards(headers: Any) -> None:
     [b"", b"\0\0\0", b"\5\0\0\0abc", b"\xff\xff\xff\xff", b"\6\0\0\0\1\0\5\0\0\0", b"\7\0\0\0\1\0\5\0\0\0a"],
 )
 def test_bytes_that_are_no_event_are_refused(payload: bytes) -> None:
-    """ValueError, whatever is wrong with the lengths."""
+    """Invalid bytes of an event raise ValueError."""
     with pytest.raises(ValueError, match=r".+"):
         decode_event(payload, 1)
 
 
 def test_what_cannot_be_stored_is_refused_with_its_size() -> None:
-    """A header's name of more than 65,535 bytes."""
-    with pytest.raises(InvalidArgumentError, match="the name of a header has 65536 bytes; at most 65535 fit"):
+    """A header name above 65,535 bytes is refused with its size."""
+    with pytest.raises(InvalidArgumentError, match="the name of a header has 65536 bytes, at most 65535 fit"):
         encode_event(Event({"x" * 65536: ""}, b""))
     encode_event(Event({"x" * 65535: ""}, b""))
 
 
 def test_a_header_is_read_from_whichever_copy_is_whole() -> None:
-    """Any single damaged byte leaves the header readable; damage of both copies does not, and invents none."""
+    """A header is read from either valid copy, and never invented."""
     data = encode_segment_header(HEADER)
     assert decode_segment_header(data) == HEADER
     for offset in range(FIRST_RECORD):
@@ -213,16 +213,16 @@ def test_a_header_is_read_from_whichever_copy_is_whole() -> None:
 
 
 def test_a_whole_header_of_another_version_or_cipher_is_refused_by_its_version() -> None:
-    """A newer package wrote it: that is no damage."""
+    """A valid header of a newer version is refused, not treated as damage."""
     for offset, value in ((8, VERSION + 1), (9, 1), (10, 2)):
-        body = bytearray(encode_segment_header(HEADER)[: HEADER_SIZES[1] - 4])  # what every version begins with
+        body = bytearray(encode_segment_header(HEADER)[: HEADER_SIZES[1] - 4])  # the part common to all versions
         body[offset] = value
         with pytest.raises(UnknownVersionError):
             decode_segment_header(bytes(body) + struct.pack("<I", crc32(body)))
 
 
 def frames(*kinds: int, salt: bytes = SALT) -> tuple[bytes, list[int]]:
-    """A segment with these records, and where each begins."""
+    """Return a segment with these records, and their offsets."""
     data, offsets = bytearray(encode_segment_header(HEADER)), []
     for sequence, kind in enumerate(kinds, 42):
         offsets.append(len(data))
@@ -231,7 +231,7 @@ def frames(*kinds: int, salt: bytes = SALT) -> tuple[bytes, list[int]]:
 
 
 def test_records_are_read_in_their_order() -> None:
-    """Each with its place, length, numbers; nothing else is found."""
+    """Records are read in order, and nothing else is found."""
     data, offsets = frames(1, 2, 3, 4)
     found = list(scan(data, HEADER))
     assert found == [
@@ -241,7 +241,7 @@ def test_records_are_read_in_their_order() -> None:
 
 @pytest.mark.parametrize("kind", [0, 7, 77, 255])
 def test_a_record_of_an_unknown_kind_is_damage(kind: int) -> None:
-    """Even with a checksum that fits; what follows is read."""
+    """A record of an unknown type is damage, and later records are read."""
     data, offsets = frames(1, kind, 1)
     found = list(scan(data, HEADER))
     assert [type(item) for item in found] == [Record, Damage, Record]
@@ -249,7 +249,7 @@ def test_a_record_of_an_unknown_kind_is_damage(kind: int) -> None:
 
 
 def test_every_byte_of_a_record_is_covered() -> None:
-    """Whatever byte is changed, the record does not check out, and its neighbours do."""
+    """Any changed byte invalidates a record and no other."""
     data, offsets = frames(1, 1, 1)
     for offset in range(offsets[1], offsets[2]):
         damaged = bytearray(data)
@@ -262,7 +262,7 @@ def test_every_byte_of_a_record_is_covered() -> None:
 
 
 def test_a_record_of_another_segment_never_passes() -> None:
-    """An event whose body is a piece of a log, or a sector of an older file: its CRC begins with another salt."""
+    """A record of another segment never passes, because of its salt."""
     inner = encode_record(crc32(b"other segment..."), Kind.COMMIT, 0, 50, 6, b"")
     whole = encode_record(crc32(SALT), Kind.PUT, 0, 42, 5, b"before" + inner + b"after")
     data = encode_segment_header(HEADER) + whole
@@ -274,7 +274,7 @@ def test_a_record_of_another_segment_never_passes() -> None:
 
 
 def test_sequence_numbers_never_go_back_within_a_segment() -> None:
-    """A record whose number is below the last one is damage, though its checksum fits."""
+    """A record with a lower sequence number than the one before is damage."""
     data = encode_segment_header(HEADER) + b"".join(
         encode_record(crc32(SALT), 1, 0, sequence, 5, b"") for sequence in (50, 49, 50, 51)
     )
@@ -283,14 +283,14 @@ def test_sequence_numbers_never_go_back_within_a_segment() -> None:
 
 @pytest.mark.parametrize("cut", range(1, 46))
 def test_half_a_record_at_the_end_is_damage_up_to_the_end(cut: int) -> None:
-    """Wherever it was cut; zeros there are room."""
+    """Half a record at the end is damage; zeros at the end are not."""
     data, offsets = frames(1, 1)
     found = list(scan(data[:-cut], HEADER))
     assert found[1:] == [Damage(offsets[1], len(data[:-cut].rstrip(b"\0")), final=True)]
 
 
 def test_no_bytes_make_the_reader_fail() -> None:
-    """Random bytes, and markers everywhere, with lengths that reach beyond all: damage, never an exception."""
+    """Random bytes never raise an exception."""
     random = os.urandom(5000)
     for rubbish in (random, MARKER * 500, MARKER + b"\xff" * 100, b"\0" * 700 + b"\1", MARKER[:2] * 99, MAGIC * 9):
         (damage,) = scan(encode_segment_header(HEADER) + rubbish, HEADER)
@@ -298,7 +298,7 @@ def test_no_bytes_make_the_reader_fail() -> None:
 
 
 def test_numbers_go_on_behind_those_of_earlier_lives() -> None:
-    """Sequence numbers and transactions of a reopened channel are greater than all before, also after takes of all."""
+    """Numbers continue after those of earlier openings."""
     disk, seen = SimFS(), []
     for _ in range(4):
         with open_channel(disk) as channel:
@@ -313,7 +313,7 @@ def test_numbers_go_on_behind_those_of_earlier_lives() -> None:
 
 @pytest.mark.parametrize("size", [0, 1, 5119, 5120, 5121, 10240, 60_000, 256 * 1024 - 1, 256 * 1024, 300_000])
 def test_checksums_are_those_of_zlib(size: int) -> None:
-    """Whatever reckons them, of bytes or a view, at once or in pieces, from any start: logs are read elsewhere, too."""
+    """Checksums equal those of zlib, in any number of parts."""
     data = random.Random(size).randbytes(size)
     for start in (0, 1, 7, 0xFFFFFFFF):
         found = (checksum(data, start), checksum(memoryview(data), start), format_.crc32(data, start))
@@ -321,7 +321,7 @@ def test_checksums_are_those_of_zlib(size: int) -> None:
 
 
 def test_the_checksum_of_an_ordinary_event_lets_no_other_thread_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    """zlib gives up its turn for more than 5 KiB, and gets it back milliseconds later: it is never given so much."""
+    """The checksum of a common event keeps the interpreter lock."""
     sizes: list[int] = []
 
     def crc32(data: bytes | memoryview, start: int = 0) -> int:

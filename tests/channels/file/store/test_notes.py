@@ -1,4 +1,4 @@
-"""Notes: on the disk when a call returns, forgotten with the events that they speak of."""
+"""Notes: on the disk when a call returns, removed with the events that they refer to."""
 
 import sqlite3
 from collections.abc import Iterator
@@ -19,14 +19,14 @@ def notes(tmp_path: Path) -> Iterator[FileNotes]:
 
 
 def test_a_note_is_on_the_disk_when_the_call_returns(notes: FileNotes) -> None:
-    """SQLite syncs its log at each commit (2 is FULL); with less a power cut would take the newest notes."""
+    """SQLite syncs each commit (2 is FULL)."""
     notes.write("a", b"1", -1)
     assert notes._do(lambda connection: connection.execute("PRAGMA synchronous").fetchone(), make=False) == (2,)
     assert notes._do(lambda connection: connection.execute("PRAGMA journal_mode").fetchone(), make=False) == ("wal",)
 
 
 def test_what_was_noted_is_there_for_the_next_one(notes: FileNotes, tmp_path: Path) -> None:
-    """Under its name, with the newest value."""
+    """A note is there after a restart, with its newest value."""
     notes.write_many([("a", b"1", -1), ("b", b"2", -1)])
     notes.write("a", b"3", -1)
     notes.close()
@@ -36,15 +36,15 @@ def test_what_was_noted_is_there_for_the_next_one(notes: FileNotes, tmp_path: Pa
 
 
 def test_notes_of_events_that_are_lost_are_forgotten(notes: FileNotes, caplog: pytest.LogCaptureFixture) -> None:
-    """Those of the numbers that are given anew; what speaks of older events, or of another channel's, stays."""
+    """Notes of lost events are removed, and others stay."""
     notes.write_many([("kept", b"", 4), ("lost", b"", 5), ("of another", b"", -1)])
     notes.forget_lost(5)
     assert set(notes.items("")) == {"kept", "of another"}
-    assert "1 notes that spoke of them are forgotten" in caplog.text
+    assert "1 notes about them are removed" in caplog.text
 
 
 def test_of_too_many_notes_those_go_that_were_not_written_for_longest(notes: FileNotes) -> None:
-    """But for those that are in use."""
+    """Pruning removes the longest unused notes, except those in use."""
     for name in "abcda":
         notes.write(name, b"", -1)
     notes.prune(2, ["b"])
@@ -54,11 +54,11 @@ def test_of_too_many_notes_those_go_that_were_not_written_for_longest(notes: Fil
 def test_notes_that_somebody_else_has_are_told_to_be_in_use(
     notes: FileNotes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A source that has not ended in time holds up the one that follows it: the disk is not to be looked at."""
+    """Notes in use by another owner raise an error that says so."""
     notes.write("a", b"", -1)
     monkeypatch.setattr(sqlite3, "connect", partial(sqlite3.connect, timeout=0))
     following = FileNotes(str(tmp_path), "c")
-    with pytest.raises(ChannelIOError, match="in use: the run before has not ended") as told:
+    with pytest.raises(ChannelIOError, match="in use: the previous run has not ended") as told:
         following.read("a")
     assert "disk" not in str(told.value)
     following.close()

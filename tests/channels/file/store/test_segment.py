@@ -1,4 +1,4 @@
-"""One file of the log: written at its end, read anywhere; Flume's TestLogFile."""
+"""Segments: written at the end, read anywhere; Flume's TestLogFile."""
 
 import errno
 import struct
@@ -55,7 +55,7 @@ def a_put(sequence: int, body: bytes = b"body") -> bytes:
 
 
 def test_a_file_that_exists_is_never_overwritten() -> None:
-    """The writer refuses; what is in the file stays."""
+    """A writer refuses an existing file."""
     disk = SimFS()
     disk.make_directory("/s")
     disk.put("/s/log-3", b"precious")
@@ -65,14 +65,14 @@ def test_a_file_that_exists_is_never_overwritten() -> None:
 
 
 def test_a_directory_is_no_place_for_a_segment(tmp_path: Path) -> None:
-    """Where a directory has the name, the writer refuses."""
+    """A writer refuses the name of a directory."""
     (tmp_path / "log-3").mkdir()
     with pytest.raises(OSError, match="File exists"):
         SegmentWriter(Disk(), a_segment(str(tmp_path / "log-3")))
 
 
 def test_a_segment_appears_with_all_that_it_begins_with_or_not_at_all() -> None:
-    """Until it is on the disk it has another name; whatever fails leaves none, or the whole of it."""
+    """A segment appears with its first records, or not at all."""
     for operation in (None, "sync", "rename", "sync_directory"):
         for seed in range(20):
             disk = SimFS()
@@ -96,7 +96,7 @@ def test_a_segment_appears_with_all_that_it_begins_with_or_not_at_all() -> None:
 
 
 def test_what_a_crash_has_left_of_a_beginning_is_in_nobodys_way() -> None:
-    """A segment of the same number is begun in its place."""
+    """A leftover temporary segment is replaced."""
     disk = SimFS()
     disk.make_directory("/s")
     disk.put("/s/log-3.new", b"half a hea")
@@ -107,7 +107,7 @@ def test_what_a_crash_has_left_of_a_beginning_is_in_nobodys_way() -> None:
 
 @pytest.mark.parametrize("state", SegmentState)
 def test_a_segment_goes_only_where_the_table_allows_and_gives_its_file_back_at_the_end(state: SegmentState) -> None:
-    """What is done or given up stays so; anything else is a bug, and raised."""
+    """Only transitions of the table are allowed, and final states close the file."""
     for to in SegmentState:
         disk = SimFS()
         writer = a_writer(disk)
@@ -115,15 +115,15 @@ def test_a_segment_goes_only_where_the_table_allows_and_gives_its_file_back_at_t
         if to in TRANSITIONS[state]:
             writer.move(to)
             assert writer.state is to
-            assert (disk.open_files == []) == (to in (SegmentState.DONE, SegmentState.GIVEN_UP))
+            assert (disk.open_files == []) == (to in (SegmentState.DONE, SegmentState.ABANDONED))
         else:
             with pytest.raises(RuntimeError, match=f"log-3 is {state.value} and cannot become {to.value}"):
                 writer.move(to)
-    assert (TRANSITIONS[SegmentState.DONE], TRANSITIONS[SegmentState.GIVEN_UP]) == (frozenset(), frozenset())
+    assert (TRANSITIONS[SegmentState.DONE], TRANSITIONS[SegmentState.ABANDONED]) == (frozenset(), frozenset())
 
 
 def test_short_writes_are_continued_while_the_segment_has_no_name() -> None:
-    """The disk takes a few bytes at a time: all of it is there in the end."""
+    """Partial writes to a temporary segment are continued."""
     disk = SimFS()
     disk.make_directory("/s")
     writer = SegmentWriter(cast("Disk", disk), a_segment())
@@ -137,7 +137,7 @@ def test_short_writes_are_continued_while_the_segment_has_no_name() -> None:
 
 @pytest.mark.parametrize("written", [0, 1, 30])
 def test_half_a_write_is_cut_off_again(written: int) -> None:
-    """The file ends where it ended before, and can be written on if nothing had been written."""
+    """A partial write is cut off again."""
     disk = SimFS()
     writer = a_writer(disk)
     writer.append(a_put(10))
@@ -153,7 +153,7 @@ def test_half_a_write_is_cut_off_again(written: int) -> None:
 
 
 def test_a_disk_that_takes_only_parts_is_written_to_a_segment_at_a_time() -> None:
-    """Each write is cut short: every commit is there all the same, and nothing is begun behind half of one."""
+    """On a disk with only partial writes every commit gets a new segment."""
     disk = SimFS()
     with opened_channel(disk) as channel:
         for number in range(5):
@@ -167,7 +167,7 @@ def test_a_disk_that_takes_only_parts_is_written_to_a_segment_at_a_time() -> Non
 
 
 def test_half_a_write_that_cannot_be_cut_off_breaks_the_writer() -> None:
-    """Nothing may follow it: the writer says so, and the channel goes on in another segment without loss."""
+    """A partial write that cannot be cut off ends the segment, without loss."""
     disk = SimFS()
     writer = a_writer(disk)
     disk.fail("append", written=10)
@@ -190,7 +190,7 @@ def test_half_a_write_that_cannot_be_cut_off_breaks_the_writer() -> None:
 
 
 def test_a_record_is_read_wherever_it_stands() -> None:
-    """A thousand events, read in any order by several threads, are what was put."""
+    """Threads read a thousand events in any order."""
     disk = SimFS()
     with opened_channel(disk, segment_size=20_000) as channel:
         expected = dict(enumerate(fill(channel, 1000, each=50), 1))
@@ -210,7 +210,7 @@ def test_a_record_is_read_wherever_it_stands() -> None:
 
 
 def test_few_files_are_open_however_many_segments_there_are() -> None:
-    """Reading goes through all of them, with a bounded number of open files."""
+    """The number of open files is bounded."""
     disk = SimFS()
     with opened_channel(disk, segment_size=1280) as channel:
         expected = fill(channel, 120, size=500)
@@ -221,7 +221,7 @@ def test_few_files_are_open_however_many_segments_there_are() -> None:
 
 @pytest.mark.usefixtures("read_back")
 def test_a_large_event_with_a_flipped_bit_is_not_delivered() -> None:
-    """2,500 bytes, one bit at 1,500: it does not check out, and is never given out damaged."""
+    """A large event with a flipped bit is not delivered."""
     disk = SimFS()
     with opened_channel(disk, segment_size=10_000) as channel:
         body = "x" * 2500
@@ -233,7 +233,7 @@ def test_a_large_event_with_a_flipped_bit_is_not_delivered() -> None:
 
 
 def test_a_payload_is_only_given_out_for_the_record_that_was_asked_for() -> None:
-    """Another kind, another sequence number, a piece, a changed byte: nothing."""
+    """A payload is returned only for the exact record."""
     frame = a_put(10)
     segment = a_segment()
     assert payload_of(segment, frame, Kind.PUT, 10) == encode_event(Event({}, b"body"))
@@ -249,7 +249,7 @@ def test_a_payload_is_only_given_out_for_the_record_that_was_asked_for() -> None
 
 
 def test_a_gap_is_a_record_that_holds_nothing() -> None:
-    """What a repair has filled is passed over, on opening and on reading; its neighbours are there."""
+    """A gap is skipped, and its neighbours are read."""
     disk = SimFS()
     with opened_channel(disk) as channel:
         put(channel, "a")
@@ -270,7 +270,7 @@ def test_a_gap_is_a_record_that_holds_nothing() -> None:
 
 
 def test_a_take_names_the_events_that_it_took() -> None:
-    """Its payload is their sequence numbers, as many as the transaction took, in one record."""
+    """A Take lists the sequence numbers of its events in one record."""
     disk = SimFS()
     with opened_channel(disk) as channel:
         put(channel, *range(5))
@@ -281,7 +281,7 @@ def test_a_take_names_the_events_that_it_took() -> None:
 
 
 def test_readers_and_deletions_do_not_disturb_each_other() -> None:
-    """While one thread reads and takes, another writes checkpoints that delete the segments behind it."""
+    """Reads continue while checkpoints delete segments."""
     disk = SimFS()
     with opened_channel(disk, segment_size=1280) as channel:
         expected = fill(channel, 300, size=150)
@@ -303,7 +303,7 @@ def test_readers_and_deletions_do_not_disturb_each_other() -> None:
 
 
 def test_a_segment_of_the_real_file_system_is_private(tmp_path: Path) -> None:
-    """Files are for their owner alone: events may hold anything."""
+    """Segment files are readable by their owner only."""
     with FileChannel(tmp_path / "c", minimum_free_space=0, checkpoint_interval=None) as channel:
         put(channel, "secret")
         channel.checkpoint()

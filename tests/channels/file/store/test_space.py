@@ -1,4 +1,4 @@
-"""What puts leave free on the disk."""
+"""Space: the bytes that puts leave free on the disk."""
 
 from typing import Any, cast
 
@@ -11,7 +11,7 @@ from producer.testing import ManualClock
 
 
 class _Filling:
-    """A disk of a hundred bytes, on which only we write."""
+    """A disk of a hundred bytes, written only by the channel."""
 
     written = 0
 
@@ -20,7 +20,7 @@ class _Filling:
 
 
 def test_puts_within_one_look_leave_free_what_is_to_be_free() -> None:
-    """The disk is looked at once a second; what was written since then counts all the same."""
+    """Bytes written since the last reading of the free space count."""
     disk = _Filling()
     space = Space(cast("Disk", disk), "c", ["/c"], minimum=30, reserve=0, clock=ManualClock())
     for size in (40, 30):
@@ -32,7 +32,7 @@ def test_puts_within_one_look_leave_free_what_is_to_be_free() -> None:
 
 
 def test_who_is_refused_finds_at_once_what_was_freed() -> None:
-    """Nobody waits a second for it."""
+    """Freed space is found at once by the next put."""
     disk: Any = _Filling()
     space = Space(cast("Disk", disk), "c", ["/c"], minimum=30, reserve=0, clock=ManualClock())
     disk.written = 90
@@ -43,7 +43,7 @@ def test_who_is_refused_finds_at_once_what_was_freed() -> None:
 
 
 def test_puts_leave_free_what_a_checkpoint_takes_if_that_is_more() -> None:
-    """A channel of many small events is not filled so far that no checkpoint of it can be written any more."""
+    """Puts leave enough space for a checkpoint."""
     disk: Any = _Filling()
     taking, clock = [10], ManualClock()
     space = Space(cast("Disk", disk), "c", ["/c"], minimum=30, reserve=0, checkpoint=lambda: taking[0], clock=clock)

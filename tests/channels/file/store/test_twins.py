@@ -1,4 +1,4 @@
-"""What is done for each event of a transaction, by both twins: the same bytes, the same events, the same errors."""
+"""Native and pure format functions: the same bytes, events and errors."""
 
 import importlib
 from types import MappingProxyType, ModuleType
@@ -32,7 +32,7 @@ def _joined(payloads: list[Any]) -> list[bytes]:
 def test_events_become_the_payloads_that_they_become_one_by_one(
     twin: ModuleType, events: list[Event], again: bool
 ) -> None:
-    """Also those that share one mapping of headers with the event before."""
+    """Many events are encoded as each one alone."""
     given_events = [Event(events[0].headers, event.body) for event in events] if again else events
     payloads = twin.encode_events(given_events)
     assert list(map(type, payloads)) == [type(pure.encode_event(event)) for event in given_events]
@@ -59,7 +59,7 @@ def test_records_have_the_bytes_that_they_are_documented_with(
     others: list[tuple[int, bytes]],
     large: bool,
 ) -> None:
-    """As frames that are written one by one, and counted down to the last."""
+    """Joined records equal single frames."""
     payloads = pure.encode_events([*events, Event({}, b"y" * pure.LARGE)] if large else events)
     data, sizes = twin.encode_records(seed, first, transaction, payloads, others)
     last = first + len(payloads) - 1
@@ -79,14 +79,14 @@ def test_records_have_the_bytes_that_they_are_documented_with(
     "body", [b"x", bytearray(b"x"), memoryview(b"x"), None], ids=["bytes", "array", "view", "none"]
 )
 def test_headers_and_bodies_of_other_kinds_are_stored(twin: ModuleType, headers: Any, body: Any) -> None:
-    """As ``encode_event`` does: what was taken is put again, and None is nothing."""
+    """Other types of headers and bodies are stored as ``encode_event`` does."""
     event = Event(headers, body)
     assert twin.encode_events([event]) == [pure.encode_event(event)]
 
 
 @pytest.mark.parametrize("wrong", ["text", Event({"a": 1}, b""), Event({}, "text"), Event({1: "a"}, b"")])
 def test_what_cannot_be_stored_is_refused_as_alone(twin: ModuleType, wrong: Any) -> None:
-    """With the same words."""
+    """Invalid events raise the same error as alone."""
     with pytest.raises(InvalidArgumentError) as alone:
         pure.encode_event(wrong)
     with pytest.raises(InvalidArgumentError) as among:
@@ -96,13 +96,13 @@ def test_what_cannot_be_stored_is_refused_as_alone(twin: ModuleType, wrong: Any)
 
 @pytest.mark.parametrize("payload", [b"", b"\0\0\0", b"\5\0\0\0abc", b"\xff\xff\xff\xff", b"\6\0\0\0\1\0\5\0\0\0"])
 def test_bytes_that_are_no_event_are_refused(twin: ModuleType, payload: bytes) -> None:
-    """Whatever is wrong with the lengths, also behind an event that is one."""
+    """Invalid bytes raise ValueError, also after a valid event."""
     with pytest.raises(ValueError, match=r".+"):
         twin.decode_events([b"\0\0\0\0x", payload], [1, 2])
 
 
 def test_events_that_were_read_are_frozen_as_others(twin: ModuleType) -> None:
-    """Neither they nor their headers can be changed, and those of a block are shared."""
+    """Decoded events and their headers are immutable, and headers of a block are shared."""
     one, two = twin.decode_events(pure.encode_events([Event({"a": "b"}, b"x"), Event({"a": "b"}, b"y")]), [1, 2])
     assert one.headers is two.headers
     with pytest.raises(AttributeError):

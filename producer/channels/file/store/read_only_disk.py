@@ -1,4 +1,4 @@
-"""LookingDisk: a disk for those who only look, also at what may not be written, and around what cannot be read."""
+"""ReadOnlyDisk: a read-only disk for inspections, which reads around bad sectors."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from .disk import Disk
 from .format import SECTOR
 
 
-class LookingDisk:
-    """A disk that only reads: files that may not be written, and around sectors that cannot be read.
+class ReadOnlyDisk:
+    """A disk that only reads: also files without write permission, and around unreadable sectors.
 
-    :ivar unread: for each path, the stretches that could not be read; they are given as if they were full of ones.
+    :ivar unread: the unreadable stretches of each path; they read as bytes of ones.
     """
 
     def __init__(self, disk: Disk) -> None:
@@ -26,25 +26,25 @@ class LookingDisk:
         return getattr(self._disk, name)
 
     def open(self, path: str) -> int:
-        """As :meth:`Disk.open`, for reading only."""
+        """Open a file, for reading only."""
         file = self._disk.open_to_read(path)
         self._paths[file] = path
         return file
 
     def end(self, path: str, size: int) -> None:
-        """Let the file seem to end here."""
+        """Make the file appear to end here."""
         self._sizes[path] = size
 
     def end_of(self, path: str) -> int:
-        """Where the file seems to end."""
+        """Return the apparent end of the file."""
         return self._sizes.get(path, 1 << 63)
 
     def size(self, file: int) -> int:
-        """As :meth:`Disk.size`."""
+        """Return the apparent size of the file."""
         return min(self._disk.size(file), self.end_of(self._paths[file]))
 
     def read(self, file: int, size: int, offset: int) -> bytes:
-        """As :meth:`Disk.read`; never fails for a sector."""
+        """Read bytes; bad sectors do not fail."""
         size = max(0, min(size, self.end_of(self._paths[file]) - offset))
         try:
             return self._disk.read(file, size, offset)
