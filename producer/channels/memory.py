@@ -156,6 +156,16 @@ class MemoryChannel:
 
     Pickling carries the configuration; the copy is empty.
 
+    Example:
+
+        >>> from loghub.channels import Event, MemoryChannel
+        >>> channel = MemoryChannel(capacity=1000)
+        >>> with channel.transaction() as transaction:
+        ...     transaction.put(Event({}, b"hello"))
+        >>> with channel.transaction() as transaction:
+        ...     [event.body for event in transaction.take(10)]
+        [b'hello']
+
     :param capacity: the number of events, queued and taken ones together.
     :param transaction_capacity: limit on the puts, or takes, of one transaction, at most ``capacity``; None for 10,000,
         or ``capacity`` if that is less. A ``take`` of more returns as many as the transaction can hold.
@@ -239,6 +249,11 @@ class MemoryChannel:
     def transaction(self) -> MemoryTransaction:
         """Return a new transaction.
 
+        Example:
+
+            >>> with channel.transaction() as transaction:
+            ...     transaction.put(Event({}, b"hello"))
+
         :raises ChannelClosedError: the channel is closed.
         """
         if self._closed:
@@ -248,6 +263,11 @@ class MemoryChannel:
     def sync(self, timeout: float | None = None) -> None:  # noqa: ARG002  # the protocol's
         """Return at once: memory cannot be synced.
 
+        Example:
+
+            >>> channel.sync()
+
+        :param timeout: ignored.
         :raises ChannelClosedError: the channel is closed.
         """
         self._check_open()
@@ -271,9 +291,15 @@ class MemoryChannel:
         If the channel holds more than the new limits allow, the call waits for takes, up to the new ``keep_alive``.
         Commits that need capacity meanwhile wait behind it.
 
-        :param capacity: the new value, as in the constructor; None leaves a limit unchanged. The same holds for the
-            others.
-        :param byte_capacity: bytes; 0 for no limit.
+        Example:
+
+            >>> channel.resize(capacity=200_000)
+            True
+
+        :param capacity: the new limit on events; None leaves it unchanged.
+        :param byte_capacity: the new limit in bytes, 0 for none; None leaves it unchanged.
+        :param transaction_capacity: the new limit on the puts, or takes, of a transaction; None leaves it unchanged.
+        :param keep_alive: the new default wait in seconds; None leaves it unchanged.
         :returns: False if the channel held too much for all that time: nothing was changed, and the log says why.
         :raises ConfigError: a value is invalid.
         :raises ChannelClosedError: the channel is closed.
@@ -301,7 +327,13 @@ class MemoryChannel:
         return resized
 
     def stats(self) -> ChannelStats:
-        """Return what the channel holds and has done; in a child, since the fork."""
+        """Return what the channel holds and has done; in a child, since the fork.
+
+        Example:
+
+            >>> channel.stats().capacity
+            100000
+        """
         with self._lock:
             self._turns.serve()
             counters, size, limits = self._counters, self._size, self._limits
@@ -340,6 +372,10 @@ class MemoryChannel:
 
         Open transactions only permit ``rollback`` and ``close`` then. The number of committed events lost is logged
         once.
+
+        Example:
+
+            >>> channel.close()
         """
         with self._lock:
             lost = self._used

@@ -96,6 +96,18 @@ class SpillableChannel:
     It implements :class:`~producer.model.interfaces.Channel`. Both channels belong to it: do not use them directly.
     :meth:`close` closes them.
 
+    Example:
+
+        >>> from loghub.channels import Event, FileChannel, MemoryChannel, SpillableChannel
+        >>> channel = SpillableChannel(MemoryChannel(capacity=1), FileChannel("overflow"))
+        >>> for body in (b"first", b"second"):
+        ...     with channel.transaction() as transaction:
+        ...         transaction.put(Event({}, body))
+        ...         transaction.commit()
+        <Stored.MEMORY: 'memory'>
+        <Stored.DISK: 'disk'>
+        >>> channel.close()  # the first event is lost, the second one stays on the disk
+
     :param memory: the channel used first. Its ``transaction_capacity`` limits the puts of a transaction; both channels'
         limit the takes. A take waits for its ``keep_alive``.
     :param overflow: the channel used when memory is full. A commit waits for its capacity. Its ``transaction_capacity``
@@ -146,6 +158,11 @@ class SpillableChannel:
     def transaction(self) -> SpillableTransaction:
         """Return a new transaction.
 
+        Example:
+
+            >>> with channel.transaction() as transaction:
+            ...     transaction.put(Event({}, b"hello"))
+
         :raises ChannelClosedError: the channel is closed.
         """
         self._check_open()
@@ -153,6 +170,10 @@ class SpillableChannel:
 
     def sync(self, timeout: float | None = None) -> None:
         """Sync the overflow; events in memory stay there.
+
+        Example:
+
+            >>> channel.sync(timeout=10)
 
         :param timeout: seconds; None for no limit.
         """
@@ -164,6 +185,11 @@ class SpillableChannel:
 
         ``oldest_event_age`` is that of the memory, or of the overflow if the memory is empty. ``last_take_age`` is the
         lower one of the two.
+
+        Example:
+
+            >>> channel.stats().size
+            0
         """
         memory, overflow = self._memory.stats(), self._overflow.stats()
         parts = (memory, overflow)
@@ -206,7 +232,12 @@ class SpillableChannel:
         self.close()
 
     def close(self) -> None:
-        """Close both channels: events in memory are lost and logged, those in the overflow stay there."""
+        """Close both channels: events in memory are lost and logged, those in the overflow stay there.
+
+        Example:
+
+            >>> channel.close()
+        """
         with self._lock:
             self._closed = True
         self._takers.wake_all()

@@ -238,6 +238,11 @@ _NEW: Any = type("_New", (), {"__repr__": lambda _: "{}"})()
 class Event:
     """One item of a channel.
 
+    Example:
+
+        >>> Event({"host": "web-1"}, b"hello")
+        Event(headers={'host': 'web-1'}, body=b'hello', sequence=None)
+
     :ivar headers: values by name; a value may be None.
     :ivar body: the content, opaque to channels.
     :ivar sequence: sequence number assigned at commit, unique and increasing; None before.
@@ -275,6 +280,21 @@ class Transaction(Protocol):
 
     As a context manager it begins, commits when the block ends, rolls back when it raises, and closes. All methods are
     part of the protocol that a channel implements.
+
+    Example:
+
+        >>> with channel.transaction() as transaction:
+        ...     transaction.put_many([Event({}, b"a"), Event({}, b"b")])
+        >>> taking = channel.transaction()
+        >>> taking.begin()
+        >>> events = taking.take(10)
+        >>> taking.acknowledge(events[:1])
+        >>> taking.give_back(events[1:])
+        >>> taking.commit()
+        <Stored.MEMORY: 'memory'>
+        >>> taking.close()
+        >>> channel.stats().size
+        1
     """
 
     @property
@@ -287,11 +307,15 @@ class Transaction(Protocol):
     def put(self, event: Event) -> None:
         """Add an event, which no taker sees before :meth:`commit`.
 
+        :param event: the event to store.
         :raises TransactionFullError: the transaction has ``transaction_capacity`` puts.
         """
 
     def put_many(self, events: Iterable[Event]) -> None:
-        """Add many events: all or none."""
+        """Add many events: all or none.
+
+        :param events: the events to store.
+        """
 
     def take(self, count: int = 1, *, max_bytes: int | None = None, timeout: float | None = None) -> list[Event]:
         """Take up to ``count`` events from the head, in order. Wait only for the first.
@@ -306,6 +330,7 @@ class Transaction(Protocol):
     def acknowledge(self, events: Sequence[Event]) -> None:
         """Commit the takes of these events now; the transaction stays open with the rest.
 
+        :param events: the events to commit, each taken in this transaction.
         :raises ChannelError: an event was not taken in this transaction, or the disk failed.
         """
 
@@ -315,6 +340,7 @@ class Transaction(Protocol):
         Events not taken in it are ignored. A channel without this method can serve a producer, whose stopped streams
         then cannot be resumed.
 
+        :param events: the events to return.
         :raises ChannelError: the channel is closed.
         """
 

@@ -1,6 +1,6 @@
-"""What a sender learns of a record: attempts, and the result that they amount to.
+"""Results: the attempts and the outcome of a record's delivery.
 
-A batch settles once, and every send in it shares one :class:`Result`.
+A batch completes once, and every send in it shares one :class:`Result`.
 """
 
 from __future__ import annotations

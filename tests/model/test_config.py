@@ -34,7 +34,7 @@ DEFAULTS = {
 
 
 def test_names_and_defaults_are_those_of_the_java_producer() -> None:
-    """Every option of the Java producer stands under its snake_case name with its default."""
+    """Every option of the Java producer has its snake_case name and default."""
     config = ProducerConfig()
     assert {name: getattr(config, name) for name in DEFAULTS} == DEFAULTS
     assert (MAX_BATCH_SIZE_IN_BYTES, MAX_BATCH_COUNT) == (8 * 1024 * 1024, 40_960)
@@ -164,7 +164,7 @@ def test_text_of_any_option_is_parsed() -> None:
     ("name", "text"), [("linger_ms", "soon"), ("linger_ms", "0"), ("adjust_shard_hash", "maybe"), ("http", "x")]
 )
 def test_text_that_is_no_value_is_refused_with_the_rule(name: str, text: str) -> None:
-    """Wrong text gives name, rule and value."""
+    """Invalid text is refused with name, rule and value."""
     with pytest.raises(ConfigError, match=f"P_{name.upper()}: must be .*{text}"):
         ProducerConfig.from_env("P_", {f"P_{name.upper()}": text})
 
@@ -176,7 +176,7 @@ def test_a_variable_that_names_no_option_is_an_error() -> None:
 
 
 def test_a_configuration_is_frozen_and_no_longer_the_callers() -> None:
-    """Nothing can be assigned; a mapping that was given may change afterwards."""
+    """A configuration is frozen, and independent of the given mapping."""
     tags = {"a": "b"}
     config = ProducerConfig(log_tags=tags)
     tags["a"] = "changed"
@@ -200,7 +200,7 @@ def test_configurations_pickle() -> None:
 
 
 def test_retry_policies_take_callables_only() -> None:
-    """What is no strategy is refused by its name."""
+    """A retry strategy that is not callable is refused by name."""
     with pytest.raises(ConfigError, match=r"retry_policy.wait: must be None or a tenacity strategy"):
         RetryPolicy(wait=5)  # type: ignore[arg-type]
 
@@ -214,7 +214,7 @@ def test_retry_policies_take_callables_only() -> None:
     ],
 )
 def test_an_endpoint_is_a_url_https_where_nothing_is_said(given: str, normal: str) -> None:
-    """Scheme, host and port are kept; slashes and spaces are not."""
+    """An endpoint keeps scheme, host and port; https is the default."""
     config = ProjectConfig("p", endpoint=given, access_key_id="a", access_key_secret="b")
     assert config.endpoint == normal
 
@@ -224,13 +224,13 @@ def test_an_endpoint_is_a_url_https_where_nothing_is_said(given: str, normal: st
     ["", "  ", None, 5, "ftp://h", "https://", "http://h/path", "http://h?x=1", "http://h:port", "http://h:99999"],
 )
 def test_a_bad_endpoint_is_refused_with_an_example(endpoint: Any) -> None:
-    """The error says what an endpoint is."""
+    """An invalid endpoint is refused with an example."""
     with pytest.raises(ConfigError, match="endpoint: must be a URL of http or https"):
         ProjectConfig("p", endpoint=endpoint, access_key_id="a", access_key_secret="b")
 
 
 def test_a_password_in_an_endpoint_is_refused_and_not_shown() -> None:
-    """User names and passwords have no place in an endpoint."""
+    """A user or password in an endpoint is refused and not shown."""
     with pytest.raises(ConfigError) as caught:
         ProjectConfig("p", endpoint="https://user:s3cret@host", access_key_id="a", access_key_secret="b")
     assert "s3cret" not in str(caught.value)
@@ -238,7 +238,7 @@ def test_a_password_in_an_endpoint_is_refused_and_not_shown() -> None:
 
 @pytest.mark.parametrize("project", ["", "-p", "a b", "a.b", "a/b", None, 5, "p\n"])
 def test_a_bad_project_name_is_refused(project: Any) -> None:
-    """A project's name becomes part of a host name."""
+    """An invalid project name is refused."""
     with pytest.raises(ConfigError, match="project: must be lower-case letters, digits and dashes"):
         ProjectConfig(project, endpoint="http://h", access_key_id="a", access_key_secret="b")
 
@@ -314,13 +314,13 @@ def test_the_hosts_address_is_found_without_failing() -> None:
     ["https://my-project.cn-hangzhou.log.aliyuncs.com", "My-Project.cn-hangzhou-intranet.log.aliyuncs.com:443"],
 )
 def test_an_endpoint_that_begins_with_the_project_is_refused_with_what_to_write(endpoint: str) -> None:
-    """The project is put in front of it anyway; twice, no such host is there."""
+    """An endpoint that begins with the project is refused with the right one."""
     rule = r"endpoint: must not begin with the project.*write https://cn-hangzhou"
     with pytest.raises(ConfigError, match=rule):
         ProjectConfig("my-project", endpoint=endpoint, access_key_id="a", access_key_secret="s")
 
 
 def test_a_host_of_one_s_own_may_be_called_like_the_project() -> None:
-    """Only the service's own endpoints are known not to."""
+    """A private host may have the project's name."""
     project = ProjectConfig("log", endpoint="http://log.example.com", access_key_id="a", access_key_secret="s")
     assert project.endpoint == "http://log.example.com"

@@ -1,4 +1,4 @@
-"""What ``send`` returns, in asyncio: wait, tasks and groups of them, gather, shield, timeouts."""
+"""SendFuture in asyncio: wait, tasks, task groups, gather, shield, timeouts."""
 
 import asyncio
 import concurrent.futures

@@ -1,4 +1,4 @@
-"""One description of an option says what is permitted: to code, to files, and in words."""
+"""Options: one declaration for code, files and words."""
 
 import math
 from collections.abc import Callable, Mapping
@@ -41,7 +41,7 @@ MAYBE = Option(name="x", kind=str | None, least=1)
     ],
 )
 def test_a_file_may_say_it_as_text(rule: Option, text: Any, value: Any) -> None:
-    """Numbers, sizes, flags, choices, lists and tables; what Python passes must have the type."""
+    """Values of a file may be text."""
     found = rule.check(text, text=True)
     assert (found, type(found)) == (value, type(value))
 
@@ -70,7 +70,7 @@ def test_a_file_may_say_it_as_text(rule: Option, text: Any, value: Any) -> None:
     ],
 )
 def test_python_must_pass_the_type_itself(rule: Option, value: Any) -> None:
-    """A text in place of a number, and a number in place of a flag, are mistakes in code."""
+    """Python values must have the option's type."""
     with pytest.raises(ConfigError, match=r"^x: must be "):
         rule.check(value)
 
@@ -90,21 +90,21 @@ def test_python_must_pass_the_type_itself(rule: Option, value: Any) -> None:
     ],
 )
 def test_the_error_tells_name_rule_limit_unit_and_value(rule: Option, value: Any, told: str) -> None:
-    """The message is whole: an operator need not look the rule up."""
+    """The error has name, rule, limit, unit and value."""
     with pytest.raises(ConfigError) as error:
         rule.check(value)
     assert str(error.value) == told
 
 
 def test_limits_and_values_have_the_unit_of_the_file() -> None:
-    """Milliseconds in a file are milliseconds in its errors, though the option has seconds."""
+    """Errors show limits and values in the unit of the file."""
     rule = Option(name="x", kind=float, least=0.5, scale=0.001)
     with pytest.raises(ConfigError, match=r"^x: must be a number, at least 500, got 250$"):
         rule.check(0.25, text=True, scale=rule.scale)
 
 
 def test_a_secret_is_in_no_message() -> None:
-    """Neither the whole nor a part of a table is shown; the rule is."""
+    """No message shows a secret or a part of it."""
     rule = Option(name="x", kind=Mapping[str, str], secret=True)
     with pytest.raises(ConfigError) as error:
         rule.check({"token": ["hush"]}, text=True)
@@ -113,7 +113,7 @@ def test_a_secret_is_in_no_message() -> None:
 
 
 def test_an_unknown_name_gets_the_nearest_ones() -> None:
-    """Case and the ends of words are no hindrance; where nothing is near, all are listed."""
+    """An unknown name is refused with the nearest ones, or with all."""
     assert str(unknown("topic_colum", ["topicColumn", "mode"])) == (
         "topic_colum: unknown option; did you mean topicColumn?"
     )
@@ -121,7 +121,7 @@ def test_an_unknown_name_gets_the_nearest_ones() -> None:
 
 
 def test_a_dataclass_declares_options_by_its_fields() -> None:
-    """The annotation is the kind; a field without ``option`` is none."""
+    """Fields made by ``option`` are options, with the annotation as type."""
 
     @dataclass(frozen=True, kw_only=True)
     class Config:

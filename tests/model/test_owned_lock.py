@@ -1,4 +1,4 @@
-"""The lock of what users call."""
+"""OwnedLock refuses its owner."""
 
 import threading
 
@@ -9,7 +9,7 @@ from producer.model.owned_lock import OwnedLock
 
 
 def test_thread_that_holds_the_lock_is_refused_and_others_wait() -> None:
-    """A second ``with`` on the same thread raises at once; another thread gets the lock after its release."""
+    """A second ``with`` on the same thread raises; other threads wait."""
     lock, entered = OwnedLock(), threading.Event()
 
     def take() -> None:
@@ -24,5 +24,5 @@ def test_thread_that_holds_the_lock_is_refused_and_others_wait() -> None:
         assert not entered.is_set()
     other.join(60)
     assert entered.is_set()
-    with lock:  # refused once, it is free again
+    with lock:  # free again after the refusal
         pass

@@ -1,4 +1,4 @@
-"""The future: with concurrent.futures, with asyncio, and with threads that come at the worst moment."""
+"""SendFuture with concurrent.futures, asyncio, and racing threads."""
 
 import asyncio
 import concurrent.futures
@@ -22,7 +22,7 @@ LOG = {"a": "b"}
 
 
 def _accept(pipeline: Pipeline, count: int = 1) -> list[SendFuture]:
-    """Futures of ``count`` batches."""
+    """Return the futures of ``count`` batches."""
     return [pipeline.admission.accept(KEY._replace(topic=str(i)), record(), 1, None) for i in range(count)]
 
 
@@ -53,7 +53,7 @@ def test_a_success_is_a_result_and_a_failure_an_error_that_carries_it() -> None:
 
 
 def test_result_times_out_in_time_and_the_delivery_goes_on() -> None:
-    """TimeoutError after the timeout, for 0 and for little; the record is delivered all the same."""
+    """result() raises TimeoutError after the timeout, and the record is still delivered."""
     pipeline = threadless()
     future = _accept(pipeline)[0]
     for timeout in (0, -1, 0.01):
@@ -275,7 +275,7 @@ def test_cancelling_a_task_that_awaits_leaves_the_delivery_alone() -> None:
 
 
 def test_a_loop_that_closed_before_the_settlement_does_no_harm() -> None:
-    """The loop of an awaiting task is gone when the record settles: others are told, the next record is delivered."""
+    """A closed loop of an awaiting task harms no other callback or record."""
     sink = GatedSink()
     producer = Producer(sink=sink, config=config(linger_ms=100))
     future = producer.send("p", "l", LOG)
@@ -300,7 +300,7 @@ def test_a_loop_that_closed_before_the_settlement_does_no_harm() -> None:
 
 
 def test_results_and_errors_pickle_and_are_frozen() -> None:
-    """What reaches a user travels between processes, and cannot be changed."""
+    """Results and errors are picklable and immutable."""
     attempt = Attempt(success=False, error_code="C", error_message="m", http_status=500, may_have_been_stored=True)
     result = Result(successful=False, attempts=(attempt,), attempt_count=3, may_have_been_stored=True)
     assert pickle.loads(pickle.dumps(result)) == result
@@ -316,7 +316,7 @@ def test_results_and_errors_pickle_and_are_frozen() -> None:
 
 
 def test_futures_of_a_batch_share_one_result() -> None:
-    """All sends of a batch get the same Result object; a future nobody watched costs no condition."""
+    """All sends of a batch share one Result, and an unwatched future has no condition."""
     pipeline = threadless(RecordingSink())
     futures = [pipeline.admission.accept(KEY, record(), 1, None) for _ in range(10)]
     pipeline.flush(None)

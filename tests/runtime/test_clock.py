@@ -1,4 +1,4 @@
-"""Clocks, deadlines, and rooms in which threads wait for each other."""
+"""Clocks, deadlines, and waiting rooms."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from tests.support.waiting import Call, eventually
 
 
 def test_a_wait_whose_time_has_passed_ends_though_the_clock_was_moved_before_it_began() -> None:
-    """Whoever looks at the time, and is overtaken by it before he waits, misses no wake-up."""
+    """A wait whose deadline passes before it begins ends."""
     clock = ManualClock()
     deadline = Deadline.after(clock, 5.0)
     assert not deadline.expired(clock)
@@ -21,12 +21,12 @@ def test_a_wait_whose_time_has_passed_ends_though_the_clock_was_moved_before_it_
 
 
 def test_a_clock_that_moves_while_somebody_begins_to_wait_wakes_him() -> None:
-    """At whatever moment of the beginning the time moves past the deadline, the wait ends."""
+    """A clock moved past the deadline at any moment ends a wait that is beginning."""
     clock = ManualClock()
     lock, moved = clock._lock, threading.Event()
 
     class MovesBefore:
-        """The lock of the clock, which is moved by another thread in the moment before it is taken."""
+        """The clock's lock, whose clock another thread moves just before it is taken."""
 
         def __enter__(self) -> None:
             if not moved.is_set():
@@ -46,13 +46,13 @@ def test_a_clock_that_moves_while_somebody_begins_to_wait_wakes_him() -> None:
 
 @pytest.mark.parametrize("make", [ManualClock, SystemClock])
 def test_a_room_sees_a_change_that_is_made_between_the_look_and_the_wait(make: type[ManualClock]) -> None:
-    """Nobody sleeps through a wake that comes right after he looked and found nothing."""
+    """A wake-up between the check and the wait is not missed."""
     room, there = WaitingRoom(make()), threading.Event()
     looks: list[bool] = []
 
     def ready() -> bool:
         looks.append(there.is_set())
-        if len(looks) == 2 and not looks[-1]:  # registered, and found nothing: now the change comes
+        if len(looks) == 2 and not looks[-1]:  # registered, and nothing found: the change comes now
             there.set()
             room.wake_all()
         return looks[-1]
@@ -63,14 +63,14 @@ def test_a_room_sees_a_change_that_is_made_between_the_look_and_the_wait(make: t
 
 
 class _Moment(Deadline):
-    """One that always is a nanosecond away."""
+    """A deadline that is always a nanosecond away."""
 
     def remaining(self, clock: object) -> float:
         return 1e-9
 
 
 def test_a_wait_whose_time_passes_while_it_begins_ends() -> None:
-    """Each of many waits of a nanosecond ends, though the system may run another program in between."""
+    """Each of many waits of a nanosecond ends."""
     clock, moment = SystemClock(), _Moment(0.0)
 
     def wait_often() -> None:
@@ -81,7 +81,7 @@ def test_a_wait_whose_time_passes_while_it_begins_ends() -> None:
 
 
 def test_a_signal_wakes_one_wait_also_if_it_comes_before() -> None:
-    """Several are one; it is used up by the wait that it ends."""
+    """Several signals before a wait end one wait."""
     signal = Signal()
     assert not signal.wait(0)
     signal.set()
@@ -95,7 +95,7 @@ def test_a_signal_wakes_one_wait_also_if_it_comes_before() -> None:
 
 
 def test_a_room_is_left_at_the_deadline() -> None:
-    """wait_until says False at its deadline, not before, and holds nobody back then."""
+    """wait_until returns False at its deadline, not before, and leaves the room."""
     clock = ManualClock()
     room = WaitingRoom(clock)
     waiter = Call(lambda: room.wait_until(lambda: False, Deadline(5.0)))
@@ -109,7 +109,7 @@ def test_a_room_is_left_at_the_deadline() -> None:
 
 
 def test_a_wake_for_one_who_leaves_is_for_the_next() -> None:
-    """The one who was woken and gives up, at his deadline or interrupted, wakes the one behind him."""
+    """A wake-up of a thread that leaves goes to the next one."""
     room = WaitingRoom(SystemClock())
     things: list[int] = []
     asked = threading.Event()
@@ -133,7 +133,7 @@ def test_a_wake_for_one_who_leaves_is_for_the_next() -> None:
 
 
 def test_two_wakes_wake_two() -> None:
-    """Each wake_one is another thread's, in the order in which they came."""
+    """Two calls of wake_one wake two threads, in order."""
     room, lock = WaitingRoom(SystemClock()), threading.Lock()
     things: list[int] = []
     order: list[int] = []
@@ -158,7 +158,7 @@ def test_two_wakes_wake_two() -> None:
 
 
 def test_who_waits_in_a_room_looks_again_though_nobody_wakes_him() -> None:
-    """After so many seconds, should a wake-up have been lost; and not behind the deadline."""
+    """A waiting thread checks again after some seconds, but not beyond its deadline."""
     clock, looks = ManualClock(), []
     room = WaitingRoom(clock, look_again=1.0)
 
@@ -179,7 +179,7 @@ def test_who_waits_in_a_room_looks_again_though_nobody_wakes_him() -> None:
 
 
 def test_a_stop_ends_the_waits_of_all_deadlines_that_have_it() -> None:
-    """A wait without a time, and one far from its end, return at once when the stop is set; no time is left then."""
+    """A stop ends the waits of all its deadlines at once."""
     clock, stop = ManualClock(), Stop()
     deadlines = [
         Deadline(None, stop),

@@ -1,4 +1,4 @@
-"""What a file is known by: the bytes before the place up to which it was read, however they were read."""
+"""File identity: marks are the same however the bytes before the offset were read."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from producer.runtime.file_identity import Mark, holds_marks, marks_at, marks_of
 
 @given(size=st.integers(1, 100_000), added=st.integers(1, 100_000))
 def test_marks_of_blocks_are_those_of_the_file(size: int, added: int, tmp_path_factory: pytest.TempPathFactory) -> None:
-    """A file holds the marks that were made of its blocks; the last one is that which is read of the file itself."""
+    """Marks computed from blocks equal those read from the file."""
     data = b"".join(b"line %d\n" % number for number in range(40_000))[: size + added]
     size = min(size, len(data) - 1)
     path = tmp_path_factory.getbasetemp() / "marks"

@@ -1,4 +1,4 @@
-"""The registry of what a forked child makes anew."""
+"""Forks: the registry of renewals in a child."""
 
 from __future__ import annotations
 
@@ -21,18 +21,17 @@ from tests.support.waiting import Call, passed
 
 
 class Told:
-    """Something that notes that it was told of a fork."""
+    """An object that records its renewal."""
 
     def __init__(self, order: list[str], name: str) -> None:
         self._order, self._name = order, name
 
     def _renew_in_child(self) -> None:
-        """Note it."""
         self._order.append(self._name)
 
 
 def in_child(order: list[str]) -> str:
-    """Fork; what the child has noted."""
+    """Fork; return what the child recorded."""
     reading, writing = os.pipe()
     child = os.fork()
     if child == 0:
@@ -45,7 +44,7 @@ def in_child(order: list[str]) -> str:
 
 
 def test_what_stands_below_is_told_first() -> None:
-    """Whatever was imported first: a child renews locks, then channels, then the producers that stand on them."""
+    """Locks are renewed first, then channels, then producers, in any order of imports."""
     order: list[str] = []
     told = [Told(order, name) for name in ("producer", "channel")]
     watch_fork(told[0], Stage.PRODUCERS)
@@ -56,14 +55,14 @@ def test_what_stands_below_is_told_first() -> None:
 
 
 def test_what_is_gone_is_not_told() -> None:
-    """The registry keeps nothing alive."""
+    """The registry keeps no object alive."""
     order: list[str] = []
     watch_fork(Told(order, "gone"), Stage.PRODUCERS)
     assert "gone" not in in_child(order)
 
 
 def test_there_is_one_registry() -> None:
-    """Nothing else asks the interpreter to be told."""
+    """Only the registry is registered with the interpreter."""
     root = Path(producer.__file__).parent
     asking = {
         str(path.relative_to(root))
@@ -76,7 +75,7 @@ def test_there_is_one_registry() -> None:
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("kinds", [(ValueError,), (ValueError, KeyboardInterrupt)])
 def test_what_raises_in_a_child_keeps_nobody_else_from_being_told(kinds: tuple[type[BaseException], ...]) -> None:
-    """Neither those of its stage nor later ones: a producer that is not renewed would send its parent's records."""
+    """A renewal that raises does not prevent the others."""
     order: list[str] = []
 
     def failing(kind: type[BaseException]) -> None:
@@ -96,7 +95,7 @@ def test_what_raises_in_a_child_keeps_nobody_else_from_being_told(kinds: tuple[t
 
 
 def interrupt_once() -> Callable[[], None]:
-    """Raises what a handler of a signal raises, the first time."""
+    """Raise once, as a signal handler does."""
     left = [KeyboardInterrupt()]
 
     def interrupt() -> None:
@@ -109,7 +108,7 @@ def interrupt_once() -> Callable[[], None]:
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("when", ["before it is taken", "after it was taken"])
 def test_a_fork_that_is_interrupted_takes_what_it_holds_and_tells_everybody(when: str) -> None:
-    """Python forks all the same: nothing is given back that was not taken, by whomever, and the child is renewed."""
+    """An interrupted fork releases only locks that it took, and renews the child."""
     order: list[str] = []
     steps = [interrupt_once(), lambda: None]
     held = AskedFor(*(steps if when.startswith("before") else reversed(steps)))
@@ -124,7 +123,7 @@ def test_a_fork_that_is_interrupted_takes_what_it_holds_and_tells_everybody(when
 
 
 def test_a_fork_by_who_holds_such_a_lock_does_not_wait_for_itself() -> None:
-    """A handler of a signal, say, that forks in the midst of a change; the lock stays with the change."""
+    """A fork by the lock's owner does not deadlock, and the owner keeps the lock."""
     order: list[str] = []
     held = AskedFor(lambda: order.append("taken"))
     hold_across_fork(held)
@@ -139,7 +138,7 @@ def test_a_fork_by_who_holds_such_a_lock_does_not_wait_for_itself() -> None:
 
 
 def test_what_is_held_across_a_fork_is_whole_in_the_child() -> None:
-    """A fork waits for the thread that changes something under such a lock; afterwards it is free on both sides."""
+    """Data under a lock held across a fork are consistent in the child."""
     forking, changing = threading.Event(), threading.Event()
     held, halves = AskedFor(forking.set), list[str]()
 
@@ -163,7 +162,7 @@ def test_what_is_held_across_a_fork_is_whole_in_the_child() -> None:
 
 @pytest.mark.parametrize("first", ["channels", "client"])
 def test_order_of_imports_does_not_matter(first: str) -> None:
-    """A producer behind a channel in memory works in a child, whichever of the two was imported first."""
+    """A producer with a memory channel works in a child, in any order of imports."""
     program = f"""
 import os
 import producer.{first}

@@ -1,4 +1,4 @@
-"""The package's loggers: a defect in the application's logging is shown, and stops nothing."""
+"""Loggers: a fault in the application's logging is printed, and stops nothing."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from tests.support.waiting import PATIENCE, Call, eventually, passed
 
 
 def test_what_a_handler_raises_is_shown_and_stops_nothing(raising_handler: list[str]) -> None:
-    """Also of a logger that the application had made before."""
+    """An exception of a handler is printed and stops nothing, also for an existing logger."""
     logging.getLogger("loghub.made.before")
-    for name in ("producer.made.before", "producer.made.here"):
-        loggers.get_logger(name).warning("%s is told", name)
-        assert f"a defect, at: {name} is told" in raising_handler[-1]
+    for name in ("loghub.made.before", "loghub.made.here"):
+        loggers.get_logger(name).warning("%s is logged", name)
+        assert f"a defect, at: {name} is logged" in raising_handler[-1]
 
 
 def test_what_a_filter_of_the_logger_raises_stops_nothing(shown_of_logging: list[str]) -> None:
-    """It is the application's, too."""
+    """An exception of a filter stops nothing."""
     logger = loggers.get_logger("loghub.filtered")
 
     def refuse(record: logging.LogRecord) -> bool:
@@ -36,7 +36,7 @@ def test_what_a_filter_of_the_logger_raises_stops_nothing(shown_of_logging: list
 
 
 def test_a_logger_that_is_asked_for_often_is_guarded_once(caplog: pytest.LogCaptureFixture) -> None:
-    """And the line names the place that logged."""
+    """A logger is guarded once, and the record names the logging line."""
     logger = loggers.get_logger("loghub.often")
     guard = logger.handle
     assert loggers.get_logger("loghub.often").handle is guard
@@ -45,14 +45,13 @@ def test_a_logger_that_is_asked_for_often_is_guarded_once(caplog: pytest.LogCapt
 
 
 class Flushing(logging.Handler):
-    """Flushes for what the application logs, as one does for an error, with its own lock."""
+    """A handler that flushes the producer while it holds its own lock."""
 
     def __init__(self, producer: Producer) -> None:
         super().__init__()
         self.producer, self.lines, self.flushed = producer, list[str](), threading.Event()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Flush, or note what a producer says."""
         if record.name.startswith("producer."):
             self.lines.append(record.getMessage())
             return
@@ -62,7 +61,7 @@ class Flushing(logging.Handler):
 
 
 def test_a_handler_that_flushes_does_not_keep_those_waiting_who_deliver(request: pytest.FixtureRequest) -> None:
-    """They have something to tell by the same handler, whose lock it has: that is logged when it has come back."""
+    """A flushing handler does not block delivering threads, whose records are logged afterwards."""
     sink = ScriptedSink([NetworkError("RequestError", "no route to host")])
     options = {"io_thread_count": 1, "linger_ms": 1, "base_retry_backoff_ms": 1, "max_retry_backoff_ms": 1}
     with Producer(sink=sink, config=config(**options)) as producer:
@@ -76,7 +75,7 @@ def test_a_handler_that_flushes_does_not_keep_those_waiting_who_deliver(request:
 
 
 def test_what_waits_for_a_handler_is_logged_in_order_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """By one thread, however many records; the newest are kept."""
+    """Waiting records are logged in order by one thread, at most the newest ones."""
     monkeypatch.setattr(loggers, "_late", late := loggers._Late())
     lines, gate, begun = list[str](), threading.Event(), threading.Event()
 
@@ -97,7 +96,7 @@ def test_what_waits_for_a_handler_is_logged_in_order_and_bounded(monkeypatch: py
 def test_nothing_is_shown_where_the_application_wants_nothing(
     wanted: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """``logging.raiseExceptions`` says so for its own handlers as well."""
+    """Nothing is printed if ``logging.raiseExceptions`` is False."""
     monkeypatch.undo()
     monkeypatch.setattr(logging, "raiseExceptions", wanted)
     try:

@@ -19,7 +19,7 @@ from ..support.waiting import eventually
 
 
 def test_the_same_error_has_a_line_every_ten_seconds() -> None:
-    """Numbers in it do not make it another one; its type and its words do. The next line says how often it came."""
+    """The same error is logged every ten seconds with its count, whatever numbers it contains."""
     clock = ManualClock()
     log = RateLimitedLog(clock)
     assert log.due_error(OSError("waited 3.1 s")) == ""
@@ -39,7 +39,7 @@ def test_the_same_error_has_a_line_every_ten_seconds() -> None:
 
 
 def test_ids_and_signatures_make_no_other_error() -> None:
-    """A refusal by LogHub is the same one, whatever its request was called."""
+    """Ids and signatures do not make an error a different one."""
     log = RateLimitedLog(ManualClock())
     told = "SignatureNotMatch: the signature {} is not that of the request (request {})"
     assert log.due_error(OSError(told.format("q0Yb+kT/8Ge1VvX2=", "19DD8796AE0D44FFAF98BE54"))) == ""
@@ -50,7 +50,7 @@ def test_ids_and_signatures_make_no_other_error() -> None:
 def test_a_source_that_waits_for_a_full_channel_says_so_every_ten_seconds(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It tries all the time, and there is one line until ten seconds have passed."""
+    """A source that waits for a full channel logs that every ten seconds."""
     clock, counters = ManualClock(), Counters()
     channel = memory_channel(tmp_path, capacity=1, keep_alive=0)
     channel.put(EventBatch.of_lines(b"full\n"))
@@ -60,7 +60,7 @@ def test_a_source_that_waits_for_a_full_channel_says_so_every_ten_seconds(
     )
 
     class FourTimes(Stop):
-        """Ends the fifth try."""
+        """A stop at the fifth try."""
 
         def wait(self, seconds: float | None = None) -> bool:
             return counters.get("ChannelWriteFail") >= 5
@@ -75,7 +75,7 @@ def test_a_source_that_waits_for_a_full_channel_says_so_every_ten_seconds(
 
 
 def test_the_end_of_what_was_told_is_told_once() -> None:
-    """Who reads the log need not look elsewhere whether it is over; what nobody was told of has no end."""
+    """The end of a logged error is logged once, and that of an unlogged one is not."""
     log = RateLimitedLog(ManualClock())
     assert not log.recovered()
     log.due_error(OSError("gone"))
@@ -86,7 +86,7 @@ def test_the_end_of_what_was_told_is_told_once() -> None:
 
 
 def test_a_source_that_goes_on_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Behind the line that it waits: by either way to put, and not for an optional channel that is full."""
+    """A source that continues after a full channel logs it, except for an optional channel."""
     clock, stop = ManualClock(), Stop()
     channel, optional = (memory_channel(tmp_path / name, capacity=1, keep_alive=0) for name in "ab")
     optional.put(EventBatch.of_lines(b"full\n"))
@@ -108,14 +108,14 @@ def test_a_source_that_goes_on_says_so(tmp_path: Path, caplog: pytest.LogCapture
 
 
 class _Ended(Stop):
-    """Ends when it was tried once."""
+    """A stop after one try."""
 
     def wait(self, seconds: float | None = None) -> bool:
         return True
 
 
 def test_a_component_that_fails_again_and_again_says_so_every_ten_seconds(caplog: pytest.LogCaptureFixture) -> None:
-    """With its trace, if the error is none of ours; each failure is counted all the same."""
+    """A component that keeps failing is logged every ten seconds, and each failure is counted."""
     clock, counters = ManualClock(), Counters()
 
     def fail(_stop: Stop) -> None:

@@ -1,4 +1,4 @@
-"""Signals that ask to stop: the callback on a thread, the former handlers, and the block that installs them."""
+"""Stop signals: the callback on a thread, the former handlers, and the block that installs them."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.waiting import Call, eventually, passed
 
 @pytest.fixture
 def former() -> Iterator[list[int]]:
-    """A handler of SIGTERM, which was there before; the numbers that it got, on the main thread."""
+    """Install a former handler of SIGTERM; return the numbers it gets on the main thread."""
     numbers: list[int] = []
 
     def handle(number: int, _frame: object) -> None:
@@ -30,13 +30,13 @@ def former() -> Iterator[list[int]]:
 
 
 def installed(stops: StopSignals) -> StopSignals:
-    """Have it handle SIGTERM."""
+    """Install it for SIGTERM."""
     stops.former[signal.SIGTERM] = signal.signal(signal.SIGTERM, stops.handle)
     return stops
 
 
 def test_handlers_are_there_for_the_block_and_the_former_ones_after_it() -> None:
-    """Also when the block raises; what is changed in its value is put back in their place."""
+    """Handlers are installed for the block, and the former ones restored, also if it raises."""
     came: list[int] = []
     before = {number: signal.getsignal(number) for number in (signal.SIGUSR1, signal.SIGUSR2)}
 
@@ -58,7 +58,7 @@ def test_handlers_are_there_for_the_block_and_the_former_ones_after_it() -> None
 
 
 def test_a_handler_that_is_not_pythons_does_not_fail_the_end_of_the_block(monkeypatch: pytest.MonkeyPatch) -> None:
-    """None stands for it; Python cannot put it back."""
+    """A former handler not installed by Python is left out."""
     known = signal.getsignal
     before = known(signal.SIGUSR1)
     monkeypatch.setattr(signal, "getsignal", lambda number: None if number == signal.SIGUSR1 else known(number))
@@ -70,7 +70,7 @@ def test_a_handler_that_is_not_pythons_does_not_fail_the_end_of_the_block(monkey
 
 
 def test_beside_the_main_thread_nothing_is_installed() -> None:
-    """It may not install handlers."""
+    """Other threads install nothing."""
 
     def work() -> tuple[object, ...]:
         with handling({signal.SIGUSR1: lambda *_: None}) as former, on_stop_signal(pytest.fail):
@@ -80,7 +80,7 @@ def test_beside_the_main_thread_nothing_is_installed() -> None:
 
 
 def test_a_callback_may_need_the_lock_that_the_main_thread_held(former: list[int]) -> None:
-    """The signal meets a main thread that holds a lock: it goes on, lets go of the lock, and the callback runs."""
+    """A callback may need a lock that the main thread held at the signal."""
     lock, called = threading.Lock(), threading.Event()
 
     def callback(number: int) -> None:
@@ -97,7 +97,7 @@ def test_a_callback_may_need_the_lock_that_the_main_thread_held(former: list[int
 
 
 def test_a_second_signal_does_what_it_did_before_the_block(former: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
-    """A SIGTERM within half a second is the echo of the first, as coreutils' ``timeout`` sends it; a SIGINT is not."""
+    """A second signal has its former action; a SIGTERM within half a second is an echo."""
     came: list[int] = []
     with on_stop_signal(came.append):
         signal.raise_signal(signal.SIGTERM)
@@ -113,7 +113,7 @@ def test_a_second_signal_does_what_it_did_before_the_block(former: list[int], mo
 
 
 def test_what_the_signal_did_before_follows_the_callback(former: list[int]) -> None:
-    """On the main thread, which has gone on meanwhile; then a later signal is a first one again."""
+    """The former action follows the callback, on the main thread, and a later signal is a first one."""
     gate = threading.Event()
     stops = installed(StopSignals(lambda _: passed(gate), then_former=True))
     for times in (1, 2):
@@ -127,7 +127,7 @@ def test_what_the_signal_did_before_follows_the_callback(former: list[int]) -> N
 
 
 def test_a_forked_child_has_signals_of_its_own(former: list[int]) -> None:
-    """Forked while its parent stops, it has none of the parent's threads: its first signal is a first one."""
+    """In a child forked during a stop the first signal is a first one."""
     gate, called = threading.Event(), list[int]()
 
     def callback(_number: int) -> None:
@@ -157,7 +157,7 @@ def test_a_forked_child_has_signals_of_its_own(former: list[int]) -> None:
 def test_without_a_thread_the_exit_goes_on_and_a_second_signal_ends_it(
     former: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """An interpreter that is exiting starts no thread: its exit drains, so the first signal changes nothing."""
+    """During the interpreter's exit the first signal changes nothing, and a second one ends it."""
 
     def refuse(*_: object) -> None:
         raise RuntimeError("can't create new thread at interpreter shutdown")

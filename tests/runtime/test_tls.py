@@ -1,4 +1,4 @@
-"""Sockets of openings that fail."""
+"""Sockets of failed connections."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from producer.runtime.tls import closed_if_it_fails
 
 
 def test_a_peer_that_resets_before_the_handshake_leaves_no_socket_open() -> None:
-    """The socket that the ssl module took over is closed with the error, whatever holds on to that."""
+    """A peer's reset before the handshake leaves no socket open."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
         ours = socket.create_connection(listener.getsockname())
         number = ours.fileno()
@@ -30,10 +30,10 @@ def test_a_peer_that_resets_before_the_handshake_leaves_no_socket_open() -> None
 
 
 def test_an_interrupt_while_a_connection_is_made_leaves_no_socket_open(monkeypatch: pytest.MonkeyPatch) -> None:
-    """``socket.create_connection`` closes its socket after errors of the system only."""
+    """An interrupted connection leaves no socket open."""
     made: list[Any] = []
 
-    def interrupted(*given: object) -> None:  # without a name for the socket, as what is written in C
+    def interrupted(*given: object) -> None:  # without a name for the socket, like a C function
         made.append(given[0])
         raise KeyboardInterrupt
 

@@ -1,4 +1,4 @@
-"""Files that are written as a whole: what a failed write leaves takes no room."""
+"""Whole files: a failed write leaves nothing behind."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from producer.runtime.whole_file import write_whole
 def test_a_failed_write_leaves_the_file_before_and_nothing_beside_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
-    """As on a full disk, where what is left would be all that there is room for."""
+    """A failed write leaves the previous file and no partial one."""
     file, beside = tmp_path / "kept", tmp_path / "kept.new"
     write_whole(file, b"before", beside)
 

@@ -62,6 +62,15 @@ _channels: weakref.WeakSet[FileChannel] = weakref.WeakSet()
 class FileChannel:
     """A channel on the disk: committed events stay there, in order, until their take is committed.
 
+    Example:
+
+        >>> from loghub.channels import Event, FileChannel
+        >>> with FileChannel("events") as channel, channel.transaction() as transaction:
+        ...     transaction.put(Event({"host": "web-1"}, b"hello"))
+        >>> with FileChannel("events") as channel, channel.transaction() as transaction:
+        ...     [event.body for event in transaction.take(10)]
+        [b'hello']
+
     :param directory: the channel's own directory, created if missing. One channel at a time may use it.
     :param capacity: the number of events that it holds.
     :param byte_capacity: limit on the bytes of headers and bodies; None for no limit but the disk's.
@@ -259,6 +268,10 @@ class FileChannel:
         """Write a checkpoint and release the directory; the events stay there.
 
         It may be called again, also after a call that a signal handler's exception ended.
+
+        Example:
+
+            >>> channel.close()
         """
         self._close(keep_empty=True)
 
@@ -346,6 +359,11 @@ class FileChannel:
     def transaction(self) -> FileTransaction:
         """Return a new transaction.
 
+        Example:
+
+            >>> with channel.transaction() as transaction:
+            ...     transaction.put(Event({}, b"hello"))
+
         :raises ChannelClosedError: the channel is closed.
         """
         self._ledger.check_open()
@@ -364,6 +382,10 @@ class FileChannel:
     def sync(self, timeout: float | None = None) -> None:
         """Wait until everything committed is on the disk, whatever ``fsync`` is.
 
+        Example:
+
+            >>> channel.sync(timeout=10)
+
         :param timeout: seconds; None for no limit.
         :raises TimeoutError: it took longer.
         :raises ChannelIOError: the sync failed.
@@ -374,6 +396,11 @@ class FileChannel:
 
     def checkpoint(self, *, force: bool = False) -> bool:
         """Write a checkpoint of the queue, and delete the segments that are no longer needed.
+
+        Example:
+
+            >>> channel.checkpoint(force=True)
+            True
 
         :param force: True to write one even if nothing has changed.
         :returns: True if one was written. A failure is logged and counted, and the previous checkpoint remains valid.
@@ -479,6 +506,13 @@ class FileChannel:
 
         Events that are committed away meanwhile may be missing, and so are unreadable ones.
 
+        Example:
+
+            >>> with channel.transaction() as transaction:
+            ...     transaction.put(Event({}, b"hello"))
+            >>> [event.body for event in channel.peek()]
+            [b'hello']
+
         :param damaged: callback for events with damaged records, which a take would find lost; None to skip them.
         """
         with self._ledger.lock:
@@ -486,7 +520,13 @@ class FileChannel:
         return self._reader.peek(events, damaged)
 
     def stats(self) -> ChannelStats:
-        """Return what the channel holds and has done since it was opened."""
+        """Return what the channel holds and has done since it was opened.
+
+        Example:
+
+            >>> channel.stats().file.segments
+            1
+        """
         figures, sums = self._ledger.figures()
         segments = self._segments.all()
         file = FileStats(

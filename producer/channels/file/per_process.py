@@ -57,6 +57,12 @@ class ProcessFileChannel:
     process closes it empty. The channel can be pickled; the copy opens a directory where it is unpickled. Implements
     :class:`~producer.model.interfaces.Channel`.
 
+    Example:
+
+        >>> from loghub.channels import Event, ProcessFileChannel
+        >>> with ProcessFileChannel("workers", fsync="os") as channel, channel.transaction() as transaction:
+        ...     transaction.put(Event({}, b"hello"))
+
     :param base: the parent of the processes' directories, created if missing; on a local disk.
     :param adopt_interval: seconds between scans for orphans; None for a single scan.
     :param options: the options of each process's :class:`FileChannel`.
@@ -235,6 +241,11 @@ class ProcessFileChannel:
     def transaction(self) -> FileTransaction:
         """Return a new transaction on this process's channel.
 
+        Example:
+
+            >>> with channel.transaction() as transaction:
+            ...     transaction.put(Event({}, b"hello"))
+
         :raises ChannelClosedError: the channel is closed.
         """
         return self.own.transaction()
@@ -250,16 +261,35 @@ class ProcessFileChannel:
     def sync(self, timeout: float | None = None) -> None:
         """Wait until everything committed by this process is on the disk.
 
+        Example:
+
+            >>> channel.sync(timeout=10)
+
         :param timeout: seconds; None for no limit.
         """
         self.own.sync(timeout)
 
     def checkpoint(self, *, force: bool = False) -> bool:
-        """Write a checkpoint of this process's channel, as :meth:`FileChannel.checkpoint` does."""
+        """Write a checkpoint of this process's channel.
+
+        Example:
+
+            >>> channel.checkpoint(force=True)
+            True
+
+        :param force: True to write one even if nothing has changed.
+        :returns: True if one was written.
+        """
         return self.own.checkpoint(force=force)
 
     def stats(self) -> ChannelStats:
-        """Return what this process's channel holds and has done."""
+        """Return what this process's channel holds and has done.
+
+        Example:
+
+            >>> channel.stats().file.adopted
+            0
+        """
         own = self._own
         if own is None:
             own = self.own
@@ -269,7 +299,12 @@ class ProcessFileChannel:
         return dataclasses.replace(stats, file=dataclasses.replace(stats.file, adopted=self.adopted))
 
     def close(self) -> None:
-        """Release this process's directory, and remove it if it is empty. May be called again."""
+        """Release this process's directory, and remove it if it is empty. May be called again.
+
+        Example:
+
+            >>> channel.close()
+        """
         with self._lock:
             own, self._own, self._closed = self._own, None, True
             adopter, self._adopter = self._adopter, None

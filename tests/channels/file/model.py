@@ -27,7 +27,7 @@ def event_of(number: int) -> Event:
 
 def number_of(event: Event) -> int:
     text = event.headers.get("id")
-    assert text, f"an event that nobody put: {event!r}"
+    assert text, f"an event that was never put: {event!r}"
     whole = event_of(int(text))
     assert dict(event.headers) == dict(whole.headers), f"the headers of event {text} have changed: {event.headers}"
     assert event.body == whole.body, f"the body of event {text} has changed: {event.body[:50]!r}…"

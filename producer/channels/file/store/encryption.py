@@ -34,7 +34,18 @@ MAX_KEY_ID = 64
 
 @runtime_checkable
 class KeyProvider(Protocol):
-    """Source of encryption keys, for ``FileChannel(encryption=…)``."""
+    """Source of encryption keys, for ``FileChannel(encryption=…)``.
+
+    Example:
+
+        >>> class VaultKeys:
+        ...     def current_key_id(self):
+        ...         return "2026-11"
+        ...     def get_key(self, key_id):
+        ...         return {"2026-11": bytes(32)}[key_id]
+        >>> isinstance(VaultKeys(), KeyProvider)
+        True
+    """
 
     def current_key_id(self) -> str:
         """Return the id of the key for new segments, at most 64 bytes of UTF-8."""
@@ -42,6 +53,7 @@ class KeyProvider(Protocol):
     def get_key(self, key_id: str) -> bytes:
         """Return the key of this id, 32 bytes.
 
+        :param key_id: the id from a segment's header.
         :raises KeyError: there is none.
         """
 
@@ -74,6 +86,16 @@ class _Keys:
 class FileKeys(_Keys):
     """Keys in a JSON file: ``{"current": "2026-11", "keys": {"2026-11": "<base64 of 32 bytes>", …}}``.
 
+    Example:
+
+        >>> import base64, secrets
+        >>> key = base64.b64encode(secrets.token_bytes(32)).decode()
+        >>> import json, pathlib
+        >>> content = json.dumps({"current": "2026-11", "keys": {"2026-11": key}})
+        >>> _ = pathlib.Path("keys.json").write_text(content)
+        >>> FileKeys("keys.json").current_key_id()
+        '2026-11'
+
     :param path: the file; only its owner should be able to read it.
     :raises ConfigError: the file is missing or invalid.
     """
@@ -96,6 +118,15 @@ class FileKeys(_Keys):
 
 class EnvironmentKeys(_Keys):
     """Keys in environment variables: ``<prefix>CURRENT`` is an id, ``<prefix>KEY_<id>`` the base64 of 32 bytes.
+
+    Example:
+
+        >>> import base64, secrets
+        >>> key = base64.b64encode(secrets.token_bytes(32)).decode()
+        >>> import os
+        >>> os.environ |= {"PRODUCER_CHANNEL_CURRENT": "2026", "PRODUCER_CHANNEL_KEY_2026": key}
+        >>> EnvironmentKeys().current_key_id()
+        '2026'
 
     :param prefix: the prefix of the variables' names.
     :raises ConfigError: a variable is missing, or is not a key.

@@ -24,7 +24,7 @@ _HISTORIES = 2000
 
 class _NoDirectorySync(SimFS):
     def sync_directory(self, path: str) -> None:
-        """Nothing."""
+        """Do nothing."""
 
 
 class _UnsyncedCheckpoints(SimFS):
@@ -35,7 +35,7 @@ class _UnsyncedCheckpoints(SimFS):
 
 class _HastyDeletions(SimFS):
     def sync_directory(self, path: str) -> None:
-        """Removals, but no renames, which may come to the disk at any time later."""
+        """Sync removals, but no renames, which reach the disk at any later time."""
         tree = self._medium.tree
         renames = [change for change in tree._unsynced if change.source is not None]
         tree._unsynced = [change for change in tree._unsynced if change.source is None]
@@ -45,7 +45,7 @@ class _HastyDeletions(SimFS):
 
 class _SyncsAgain(SimFS):
     def sync(self, file: int) -> None:
-        """What failed is tried again, and told to have succeeded."""
+        """Retry a failed sync, and report success."""
         try:
             super().sync(file)
         except OSError:
@@ -77,7 +77,7 @@ def _take_without_writing(patch: pytest.MonkeyPatch) -> None:
     patch.setattr(Log, "commit", forgetful)
 
 
-def _append_to_what_was_given_up(patch: pytest.MonkeyPatch) -> None:
+def _append_to_abandoned(patch: pytest.MonkeyPatch) -> None:
     def shrug(log: Log, error: OSError | None) -> bool:
         for writer in log._end.unsynced:
             writer.synced = writer.size
@@ -115,11 +115,11 @@ MUTATIONS = (
     Mutation("checksums are not checked", OsMachine, _without_checksums),
     Mutation("the commit of takes is not written", ChannelMachine, _take_without_writing),
     Mutation(
-        "what lives is not said before segments are deleted",
+        "no Live is written before segments are deleted",
         OsMachine,
         lambda patch: patch.setattr(Checkpointer, "_write_live", lambda *_: None),
     ),
-    Mutation("a segment that was given up is appended to", ChannelMachine, _append_to_what_was_given_up),
+    Mutation("an abandoned segment is appended to", ChannelMachine, _append_to_abandoned),
     Mutation(
         "a checkpoint is not synced for", OsMachine, lambda patch: patch.setattr(Checkpointer, "_look", _look_only)
     ),
