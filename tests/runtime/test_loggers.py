@@ -52,7 +52,7 @@ class Flushing(logging.Handler):
         self.producer, self.lines, self.flushed = producer, list[str](), threading.Event()
 
     def emit(self, record: logging.LogRecord) -> None:
-        if record.name.startswith("producer."):
+        if record.name.startswith("loghub."):
             self.lines.append(record.getMessage())
             return
         self.producer.send("p", "l", {"message": record.getMessage()})
