@@ -119,17 +119,17 @@ class BaseTransaction(ABC):
         :raises TransactionStateError: another thread is committing it, or has committed it.
         """
         with self._state_lock:
-            self._must_be_alone("rollback")
+            self._check_alone("rollback")
             self.state = COMPLETED
         self._do_rollback()
 
     def _end_alone(self, call: str) -> None:
         """Reserve the end of the transaction for this thread; other threads that try are refused."""
         with self._state_lock:
-            self._must_be_alone(call)
+            self._check_alone(call)
             self._ending = threading.get_ident()
 
-    def _must_be_alone(self, call: str) -> None:
+    def _check_alone(self, call: str) -> None:
         if self._ending is not None and self._ending != threading.get_ident():
             raise TransactionStateError(self._channel_name, f"{call}() while another thread commits the transaction")
         self._check_open(call)

@@ -297,7 +297,7 @@ def _state_held(directory: Path) -> Iterator[DirectoryLock]:
         raise StateInUseError(f"cannot use the state directory {directory}: {error.strerror}: {advice}") from error
     try:
         with contextlib.suppress(OSError):  # on a full disk it only helps people; what is in channels is to go out
-            lock.say_owner()
+            lock.write_owner()
         yield lock
     finally:
         lock.release()

@@ -124,7 +124,7 @@ class DirectoryLock:
             if must_lock:
                 raise
 
-    def say_owner(self) -> None:
+    def write_owner(self) -> None:
         """Write the owning process into the lock file.
 
         :raises OSError: it could not be written.

@@ -247,8 +247,8 @@ class SimFS:
                 raise error(errno.ENOSPC, handle.path)
             return room
 
-    def lay_out(self, file: int, start: int, end: int) -> None:
-        with self._call("lay_out", self._path(file), end - start) as fault:
+    def preallocate(self, file: int, start: int, end: int) -> None:
+        with self._call("preallocate", self._path(file), end - start) as fault:
             handle = self._opened(file)
             room = self._room(start, end - start, handle, fault)
             handle.file.write(start, bytes(room))
@@ -411,7 +411,7 @@ class SimFS:
         if not self._faults or name in SAFE:
             return None
         struck = [fault for fault in self._faults if fault.strikes(name)]
-        if struck and name not in ("append", "lay_out", "sync"):
+        if struck and name not in ("append", "preallocate", "sync"):
             raise error(struck[0].number or errno.EIO, path)
         return struck[0] if struck else None
 

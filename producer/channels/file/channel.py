@@ -223,7 +223,7 @@ class FileChannel:
         found = recover(self._place, self._segments.cipher_of, self._clock, lost=self._on_lost)
         self._ledger.restore(found.events, found.sums)
         self._log.resume(found.segments, next_sequence=found.next_sequence, next_transaction=found.next_transaction)
-        self._segments.pass_over(found.last_number)
+        self._segments.skip_numbers(found.last_number)
         uncopied = quarantine.Uncopied(self._disk, found.uncopied)
         self._reader = EventReader(
             self._disk, self.name, self._segments, self._ledger, uncopied.keep, self._note_passed, self._on_lost

@@ -28,7 +28,7 @@ def own(directory: Path) -> DirectoryLock:
     except (OSError, ValueError) as error:  # ValueError: an invalid path
         raise unusable(directory, error) from error
     try:
-        lock.say_owner()
+        lock.write_owner()
     except OSError as error:
         lock.release()
         raise unusable(directory, error) from error

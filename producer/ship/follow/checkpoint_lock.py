@@ -33,7 +33,7 @@ def locked_checkpoint(checkpoint: str) -> Iterator[DirectoryLock]:
         raise _not_written(directory / LOCK_FILE, error) from error
     try:
         try:
-            lock.say_owner()
+            lock.write_owner()
         except OSError as error:
             raise _not_written(lock.path, error) from error
         yield lock

@@ -29,7 +29,7 @@ TRANSACTION_CAPACITY = 8
 #: Disk operations that may fail.
 OPERATIONS = (
     *("append", "sync", "rename", "unlink", "truncate", "sync_directory", "create", "open", "names", "allocate"),
-    *("append", "sync", "read", "lock", "rewrite", "lay_out", "free", "*"),
+    *("append", "sync", "read", "lock", "rewrite", "preallocate", "free", "*"),
 )
 #: Actions of concurrent threads.
 CALLS = ("put", "put", "take", "roll back", "checkpoint", "sync")

@@ -64,7 +64,7 @@ def play_with_every_error(kind: type[ChannelMachine], operation: str, times: int
 
 
 @times
-@pytest.mark.parametrize("operation", [*IN_USE, "lay_out"])
+@pytest.mark.parametrize("operation", [*IN_USE, "preallocate"])
 def test_an_error_in_use_loses_nothing(operation: str, times: int | None) -> None:
     """A failure of any call loses no acknowledged event."""
     play_with_every_error(ChannelMachine, operation, times)

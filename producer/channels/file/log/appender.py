@@ -164,12 +164,12 @@ class Appender:
             if self._append(writer, data, essential=essential):
                 run.place = place
                 if self._waits and writer.room < writer.size and writer.state is ACTIVE:
-                    self._lay_out(writer, len(data))
+                    self._preallocate(writer, len(data))
         finally:
             if writer.spoiled:
                 self._retire(writer, run)
 
-    def _lay_out(self, writer: SegmentWriter, size: int) -> None:
+    def _preallocate(self, writer: SegmentWriter, size: int) -> None:
         """Preallocate space for more runs of this size, if that pays and the disk has plenty."""
         end = min(writer.size + ROOM, self._segment_size)
         wanted = end - writer.size
@@ -177,7 +177,7 @@ class Appender:
             return
         try:
             if self._space.has(wanted):
-                writer.lay_out(end)
+                writer.preallocate(end)
                 self._space.used(wanted)
         except OSError:  # only the preallocation failed; the run is written
             writer.trim()
@@ -192,7 +192,7 @@ class Appender:
         try:
             done = writer.append(data)
         except OSError as error:
-            if not (essential and is_full(error) and not writer.broken and self._space.give_up_reserve()):
+            if not (essential and is_full(error) and not writer.broken and self._space.release_reserve()):
                 raise
             done = writer.append(data)
         if done:
@@ -279,7 +279,7 @@ class Appender:
                 writer.move(SegmentState.DONE)
         self._writers = [writer for writer in self._writers if not writer.ended]
 
-    def give_up(self) -> None:
+    def abandon_unsynced(self) -> None:
         """Abandon all unsynced segments after a failed sync: neither append to them nor sync them again."""
         self.settle()
         writers, self._writers = self._writers, []

@@ -324,7 +324,7 @@ class Log:
         except OSError as unread:
             self._fail(unread)
             return False
-        self._end.give_up()
+        self._end.abandon_unsynced()
         if error is not None:
             self.poisoned += len(unsynced)
             _log.error(

@@ -156,7 +156,7 @@ class Checkpointer:
         try:
             backup_error = checkpoints.write_both(self._disk, self._directory, self._copies, data)
         except OSError:
-            if not self._space.give_up_reserve():
+            if not self._space.release_reserve():
                 raise
             backup_error = checkpoints.write_both(self._disk, self._directory, self._copies, data)
         if not self._dual:

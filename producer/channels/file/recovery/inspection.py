@@ -181,13 +181,13 @@ def inspect_events(
     try:
         for left in reversed(range(_LOOKS)):
             try:
-                look = _Look(place, keys, clock or SystemClock())
-                entries = look.entries()
+                found = _Scan(place, keys, clock or SystemClock())
+                entries = found.entries()
                 break
             except FileNotFoundError:  # a segment was deleted meanwhile
                 if not left:
                     raise
-        yield from look.events(entries)
+        yield from found.events(entries)
     except OSError as error:
         if isinstance(error, ChannelIOError):
             raise
@@ -242,7 +242,7 @@ def _examine(place: Directories, keys: KeyProvider | None, clock: Clock) -> Dire
         in_use = place.disk.is_locked(f"{place.main}/{LOCK_NAME}") or place.disk.is_locked(place.main)
         before = _generations(place)
         try:
-            report = look(place, keys, clock, in_use=in_use)
+            report = scan_directories(place, keys, clock, in_use=in_use)
         except FileNotFoundError:  # a segment was deleted meanwhile
             if not left:
                 raise
@@ -262,15 +262,15 @@ def _generations(place: Directories) -> list[int | None]:
     return found
 
 
-def look(place: Directories, keys: KeyProvider | None, clock: Clock, *, in_use: bool) -> DirectoryReport:
+def scan_directories(place: Directories, keys: KeyProvider | None, clock: Clock, *, in_use: bool) -> DirectoryReport:
     """Scan everything once.
 
     :raises OSError: a file cannot be read.
     """
-    return _Look(place, keys, clock).report(in_use=in_use)
+    return _Scan(place, keys, clock).report(in_use=in_use)
 
 
-class _Look:
+class _Scan:
     """One scan of a channel's directories."""
 
     def __init__(self, place: Directories, keys: KeyProvider | None, clock: Clock) -> None:
@@ -301,7 +301,7 @@ class _Look:
 
     def report(self, *, in_use: bool) -> DirectoryReport:
         """Build the report."""
-        looked = [self._look_through(segment) for segment in self._found]
+        looked = [self._scan_segment(segment) for segment in self._found]
         unopened = sum(segment.unopened for segment in looked)
         events: list[Entry] = []
         lost, torn = 0, False
@@ -364,7 +364,7 @@ class _Look:
                     if payload is not None:
                         yield decode_event(payload, entry.sequence)
 
-    def _look_through(self, found: Found) -> SegmentReport:
+    def _scan_segment(self, found: Found) -> SegmentReport:
         """Read every record of one segment; invalid stretches count as damaged for now."""
         header, cipher = found.header, self._ciphers[found.header.number]
         data = self._load(found.path)[: found.size]

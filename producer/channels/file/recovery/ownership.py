@@ -54,13 +54,13 @@ class Ownership:
 
     def release(self) -> None:
         """Release the directories for another channel."""
-        self._give_up(self.disk.unlock)
+        self._close_files(self.disk.unlock)
 
     def release_in_child(self) -> None:
         """Close the files in a forked child, without unlocking: the locks are the parent's."""
-        self._give_up(self.disk.close)
+        self._close_files(self.disk.close)
 
-    def _give_up(self, how: Callable[[int], None]) -> None:
+    def _close_files(self, how: Callable[[int], None]) -> None:
         files, self.files = self.files, []
         for file, _ in files:
             with contextlib.suppress(OSError):

@@ -34,7 +34,7 @@ from ..store.segments import Segments
 from . import checkpoint as checkpoints
 from . import quarantine
 from .checkpoint import Checkpoint
-from .inspection import DirectoryReport, SegmentReport, check_is_channel, look, place_of
+from .inspection import DirectoryReport, SegmentReport, check_is_channel, place_of, scan_directories
 from .ownership import own
 from .recovery import Recovered, check_keys, missing_message, recover
 from .replay import find_segments
@@ -126,7 +126,7 @@ class _Repair:
         )
 
     def _look(self) -> DirectoryReport:
-        return look(self._place, self._keys, self._clock, in_use=False)
+        return scan_directories(self._place, self._keys, self._clock, in_use=False)
 
     def _check_keys(self) -> None:
         """Raise if a key is missing or wrong, before anything is changed."""
@@ -181,7 +181,7 @@ class _Repair:
         """Begin an empty segment, with a number above those of all lost ones, unknown ones included."""
         place = self._place
         segments = Segments(place.disk, place.name, place.data or (place.main,), self._keys, self._clock)
-        segments.pass_over(found.last_number + _JUMP)
+        segments.skip_numbers(found.last_number + _JUMP)
         writer = SegmentWriter(place.disk, segments.new(found.next_sequence, found.next_transaction - 1))
         try:
             writer.append(encode_segment_header(writer.segment.header))

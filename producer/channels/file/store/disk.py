@@ -43,7 +43,7 @@ class Disk:
         """
         return os.pwrite(file, data, self.size(file) if end is None else end)
 
-    def lay_out(self, file: int, start: int, end: int) -> None:
+    def preallocate(self, file: int, start: int, end: int) -> None:
         """Write zeros from ``start`` to ``end``, after the content.
 
         Later appends there change neither the file's size nor its extents, so that a sync only writes their bytes.

@@ -151,7 +151,7 @@ class SegmentWriter:
         longer = self._disk.size(self.file) - size
         return longer > 0 and (not self.room or any(self._disk.read(self.file, longer, size)))
 
-    def lay_out(self, end: int) -> None:
+    def preallocate(self, end: int) -> None:
         """Preallocate zeros up to ``end``.
 
         :raises OSError: fewer or none were written; nothing else is changed.
@@ -159,7 +159,7 @@ class SegmentWriter:
         start = max(self.size, self.room)
         if start < end:
             self.room = end  # set first: after a failure there may be zeros, too
-            self._disk.lay_out(self.file, start, end)
+            self._disk.preallocate(self.file, start, end)
 
     def trim(self) -> None:
         """Release the preallocated space: nothing more is written here."""

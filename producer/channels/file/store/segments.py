@@ -56,7 +56,7 @@ class Segments:
         self._known = {segment.number: segment for segment in segments}
         self._next = max(self._known, default=0) + 1
 
-    def pass_over(self, number: int) -> None:
+    def skip_numbers(self, number: int) -> None:
         """Skip all segment numbers up to this one."""
         self._next = max(self._next, number + 1)
 

@@ -136,7 +136,7 @@ class Space:
                 self._minimum,
             )
 
-    def give_up_reserve(self) -> bool:
+    def release_reserve(self) -> bool:
         """Delete the reserve file; False if it does not exist."""
         try:
             self._disk.unlink(self._path)

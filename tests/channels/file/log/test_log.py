@@ -262,8 +262,8 @@ def test_a_reserve_is_kept_given_up_once_and_made_again() -> None:
     space = a_space(disk, ManualClock(), reserve=4000)
     space.keep_reserve()
     assert disk.used == 4000
-    assert space.give_up_reserve()
-    assert not space.give_up_reserve()
+    assert space.release_reserve()
+    assert not space.release_reserve()
     assert disk.used == 0
     disk.capacity = 4999
     space.keep_reserve()

@@ -51,10 +51,10 @@ def test_commits_into_room_do_not_change_the_size_of_the_file() -> None:
         for number in range(20):
             put(channel, number)
         assert sizes(disk) == [before]
-        assert disk.count("lay_out") == 1
+        assert disk.count("preallocate") == 1
         while end_of(disk, segments(disk)[0]) <= before:
             put(channel, "x" * 16_000)
-        assert disk.count("lay_out") == 2
+        assert disk.count("preallocate") == 2
         assert sizes(disk) == [end_of(disk, segments(disk)[0]) + ROOM]
 
 
@@ -110,7 +110,7 @@ def test_a_disk_that_cannot_lay_out_room_takes_the_commit_all_the_same() -> None
     """A failed preallocation does not fail the commit."""
     disk = SimFS()
     with opened_channel(disk) as channel:
-        disk.fail("lay_out")
+        disk.fail("preallocate")
         put(channel, "a")
         assert sizes(disk) == ends(disk)
         put(channel, "b")
@@ -122,10 +122,10 @@ def test_a_disk_that_fails_in_the_midst_of_room_takes_the_commit_all_the_same() 
     """A partly failed preallocation does not fail the commit; the zeros are released or overwritten."""
     disk = SimFS()
     with opened_channel(disk) as channel:
-        disk.fail("lay_out", written=700)
+        disk.fail("preallocate", written=700)
         put(channel, "a")
         assert sizes(disk) == ends(disk)
-        disk.fail("lay_out", written=700)
+        disk.fail("preallocate", written=700)
         disk.fail("truncate")
         put(channel, "b")
         assert sizes(disk)[0] == ends(disk)[0] + 700
@@ -137,7 +137,7 @@ def test_a_disk_that_does_not_say_what_is_free_takes_what_was_written() -> None:
     """A disk that cannot report its free space still accepts takes."""
     disk, clock = SimFS(), ManualClock()
     with opened_channel(disk, clock=clock) as channel:
-        disk.fail("lay_out")
+        disk.fail("preallocate")
         put(channel, "a", "b")
         clock.advance(2 * FRESH)
         disk.fail("free")

@@ -128,13 +128,13 @@ def test_what_a_running_channel_puts_during_a_look_is_no_damage(monkeypatch: pyt
     disk = SimFS()
     with opened_channel(disk, fsync=60.0) as channel:
         expected = fill(channel, 3)
-        judged = inspection._Look._replayed
+        judged = inspection._Scan._replayed
 
-        def meanwhile(look: inspection._Look) -> object:
+        def meanwhile(look: inspection._Scan) -> object:
             put(channel, "later")
             return judged(look)
 
-        monkeypatch.setattr(inspection._Look, "_replayed", meanwhile)
+        monkeypatch.setattr(inspection._Scan, "_replayed", meanwhile)
         report = look(disk)
         monkeypatch.undo()
         assert (report.damaged, report.torn, report.lost_events, report.events) == (False, False, 0, 3)
@@ -148,14 +148,14 @@ def test_a_commit_that_is_half_written_when_a_look_passes_is_no_damage(monkeypat
         put(channel, "a")
         put(channel, "b")
         path, record = put_record(disk, "b")
-        whole, judged = disk.content(path), inspection._Look._replayed
+        whole, judged = disk.content(path), inspection._Scan._replayed
         zero(disk, path, record.offset + 30, record.end)
 
-        def meanwhile(look: inspection._Look) -> object:
+        def meanwhile(look: inspection._Scan) -> object:
             disk.put(path, whole)
             return judged(look)
 
-        monkeypatch.setattr(inspection._Look, "_replayed", meanwhile)
+        monkeypatch.setattr(inspection._Scan, "_replayed", meanwhile)
         report = look(disk)
         monkeypatch.undo()
         assert (report.damaged, report.events, report.in_use) == (False, 2, True)
