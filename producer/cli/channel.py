@@ -15,7 +15,7 @@ import time
 from collections.abc import Sequence
 from itertools import islice
 
-from ..channels.file.recovery.inspection import DirectoryReport, examine, inspect_events
+from ..channels.file.recovery.inspection import DirectoryReport, examine, look_at_events
 from ..channels.file.recovery.repair import repair
 from ..channels.file.store.encryption import FileKeys, KeyProvider, check_available
 from ..model.errors import ChannelKeyError, ProducerError
@@ -110,7 +110,7 @@ def _verify(args: argparse.Namespace) -> int:
 def _agents(args: argparse.Namespace) -> AgentReport | None:
     """What is there of an agent's; nothing if its events are encrypted, and a key is missing."""
     try:
-        events = inspect_events(_directory(args), data_directories=_data(args), keys=_keys(args))
+        events = look_at_events(_directory(args), data_directories=_data(args), keys=_keys(args))
         return agent_batches.look_at_batches(_directory(args), events)
     except ChannelKeyError:
         return None
@@ -228,7 +228,7 @@ def _repair(args: argparse.Namespace) -> int:
 
 def _show(args: argparse.Namespace) -> int:
     """The logs in it, decoded, the first ones first; what is damaged, and so cannot be shown, beside them."""
-    events = inspect_events(_directory(args), data_directories=_data(args), keys=_keys(args))
+    events = look_at_events(_directory(args), data_directories=_data(args), keys=_keys(args))
     printed = writer(args.output, FIRST)
     with Progress("logs") as progress:
         for rows in batched(islice(logs_of(events), args.limit)):

@@ -19,7 +19,7 @@ from types import TracebackType
 from typing import Self
 
 from ..channels import Event, FileChannel
-from ..channels.file.recovery.inspection import check_is_channel, inspect_events, place_of
+from ..channels.file.recovery.inspection import check_is_channel, look_at_events, place_of
 from ..channels.file.store.disk import Disk
 from ..channels.file.store.encryption import KeyProvider
 from ..client.producer import Producer
@@ -367,7 +367,7 @@ def _check_is_ours(directory: str, data: Sequence[str], keys: KeyProvider | None
 
     :raises ChannelError: it is an agent's, or cannot be read.
     """
-    first = next(inspect_events(directory, data_directories=data, keys=keys), None)
+    first = next(look_at_events(directory, data_directories=data, keys=keys), None)
     if first is not None and OF_AN_AGENT in first.headers:
         name = os.path.basename(directory) or directory
         raise _of_an_agent(name, directory, first)

@@ -6,7 +6,7 @@ import os
 import time
 from pathlib import Path
 
-from ..channels.file.recovery.inspection import inspect_events
+from ..channels.file.recovery.inspection import look_at_events
 from ..channels.file.recovery.ownership import LOCK_NAME
 from ..channels.file.store.encryption import KeyProvider
 from ..model.errors import ChannelError, ChannelFormatError, ChannelIOError, ChannelKeyError
@@ -86,7 +86,7 @@ def _agents_channels(base: Path, keys: KeyProvider | None) -> list[str]:
 
 def _waiting(directory: Path, keys: KeyProvider | None) -> str:
     try:
-        report = look_at_batches(str(directory), inspect_events(str(directory), keys=keys))
+        report = look_at_batches(str(directory), look_at_events(str(directory), keys=keys))
     except ChannelKeyError:
         return "not counted, a key is missing (--key-file)"
     except ChannelError as error:

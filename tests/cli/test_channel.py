@@ -18,7 +18,7 @@ import pytest
 
 from producer import Producer, ProducerConfig
 from producer.channels import Event, FileChannel, FileKeys
-from producer.channels.file.recovery.inspection import inspect_events
+from producer.channels.file.recovery.inspection import look_at_events
 from producer.channels.file.store.disk import Disk
 from producer.cli import main
 from producer.model.errors import AttemptError, RejectedError
@@ -154,7 +154,7 @@ def test_verify_tells_of_segments_that_were_emptied(run: Run, directory: Path, w
     assert "the log serves" not in out
     # The last segment tells that the first seven were taken: without its end they come once more, if they are there,
     # and else are counted with the others.
-    left = {event.sequence for event in inspect_events(str(directory))}
+    left = {event.sequence for event in look_at_events(str(directory))}
     told = re.search(r"lost: (\d+) events?, by (its|their) sequence number", out)
     assert told is not None
     assert len({*range(8, 61)} - left) <= int(told[1]) <= len({*range(1, 61)} - left)

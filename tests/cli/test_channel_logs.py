@@ -10,7 +10,7 @@ from producer import Producer, ProducerConfig
 from producer.agent.events.batch import EventBatch
 from producer.agent.events.event_format import write_batch
 from producer.channels import Event, FileChannel, FileKeys, ProcessFileChannel
-from producer.channels.file.recovery.inspection import inspect_events
+from producer.channels.file.recovery.inspection import look_at_events
 from producer.server import LogHubServer
 from producer.server.faults import answer
 from producer.testing import RecordingSink
@@ -41,19 +41,19 @@ def rows(out: str) -> list[dict[str, str]]:
 def test_events_are_looked_at_as_the_channel_has_them(directory: Path) -> None:
     """In order, without those that were taken, and nothing is changed; also beside a running channel."""
     before = content_of(directory)
-    seen = list(inspect_events(str(directory)))
+    seen = list(look_at_events(str(directory)))
     assert content_of(directory) == before
     with FileChannel(directory, minimum_free_space=0) as channel:
         assert [(event.sequence, event.body) for event in seen] == [
             (event.sequence, bytes(event.body)) for event in channel.peek()
         ]
-        assert len(list(inspect_events(str(directory)))) == 53
+        assert len(list(look_at_events(str(directory)))) == 53
 
 
 def test_a_damaged_event_is_missing_and_the_others_are_there(directory: Path) -> None:
     """What cannot be read is left out."""
     damage(directory)
-    bodies = [bytes(event.body)[:8] for event in inspect_events(str(directory))]
+    bodies = [bytes(event.body)[:8] for event in look_at_events(str(directory))]
     assert bodies.count(b"body-010") < 3
     assert bodies.count(b"body-011") == 3
 

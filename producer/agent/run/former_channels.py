@@ -15,7 +15,7 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any
 
-from ...channels.file.recovery.inspection import inspect_events
+from ...channels.file.recovery.inspection import look_at_events
 from ...model.errors import ChannelError, ProducerError
 from ...runtime.clock import SystemClock
 from ...text.plural import counted
@@ -89,7 +89,7 @@ class Beginning:
             return  # what waited there is read again, once
         ledger = self._ledgers.of(source)
         try:
-            for position in Counted(inspect_events(place[0], data_directories=place[1:]), join=True).found:
+            for position in Counted(look_at_events(place[0], data_directories=place[1:]), join=True).found:
                 if position.name.startswith(f"{source}/"):
                     ledger.find(_Waiting(channel), position)
         except (ProducerError, OSError) as error:
@@ -133,7 +133,7 @@ def _find_held(ledgers: Ledgers, blueprint: Blueprint) -> None:
     """Have the ledgers know what channels hold that are not open."""
     for name, (own, *data) in places_of(blueprint.channels, blueprint.config.state).items():
         with suppress(ProducerError, OSError):  # the start says so, or makes it
-            events = inspect_events(own, data_directories=data, keys=blueprint.channels[name].options.keys())
+            events = look_at_events(own, data_directories=data, keys=blueprint.channels[name].options.keys())
             for position in Counted(events, join=True).found:
                 ledgers.of_name(position.name).find(_Waiting(name), position)
 
@@ -159,7 +159,7 @@ def told_left(directory: str, waits: str) -> str:
 def _waiting(events: Path) -> str | None:
     """How many events wait there, in words; None for none."""
     try:
-        counts = [count_of(event) for event in islice(inspect_events(str(events)), _MOST_COUNTED + 1)]
+        counts = [count_of(event) for event in islice(look_at_events(str(events)), _MOST_COUNTED + 1)]
     except (ProducerError, OSError) as error:
         return f"events that cannot be counted ({error})"
     if not counts:

@@ -11,7 +11,7 @@ from producer.agent import Agent, AgentConfig
 from producer.agent.config import parse_toml
 from producer.agent.events.event_format import read_batch
 from producer.agent.run.agent import ChannelStartError
-from producer.channels.file.recovery.inspection import inspect_events
+from producer.channels.file.recovery.inspection import look_at_events
 from producer.channels.file.store.encryption import FileKeys
 from producer.cli import main
 from tests.support.waiting import eventually
@@ -268,7 +268,7 @@ def test_behind_a_death_check_and_the_log_tell_what_a_change_brings_twice(
         assert again in told if again else "again" not in told
         assert all(f"no channel uses {place}, and {waits}" in told for place, waits in left.items())
     keys = FileKeys(state / "keys")
-    waiting = [read_batch(event) for place in left for event in inspect_events(place, keys=keys)]
+    waiting = [read_batch(event) for place in left for event in look_at_events(place, keys=keys)]
     copies = Counter(first.delivered) + Counter(body for batch in waiting for body in batch.bodies())
     assert sorted(copies) == [b"1", b"2", b"3", b"4"]
     assert max(copies.values()) == (2 if again else 1)

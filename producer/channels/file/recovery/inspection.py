@@ -159,7 +159,7 @@ def examine(
         raise ChannelIOError(place.name, f"{directory} cannot be read: {error}", error.errno or 0) from error
 
 
-def inspect_events(
+def look_at_events(
     directory: str,
     *,
     data_directories: Sequence[str] = (),
