@@ -1,4 +1,4 @@
-"""The agent: sources read, interceptors change, selectors route, channels keep, sink processors choose, sinks deliver.
+"""The agent: sources, interceptors, selectors, channels, sink processors and sinks.
 
 ::
 
@@ -6,10 +6,10 @@
        ▲                                        └──commit──► channel ──take──► …            │
        └── acknowledged: all required channels have it      ◄──commit: the destination has it
 
-Every hop is a transaction. What flows is a batch, with its bodies in one block (:mod:`.batch`): no Python runs for each
-event unless a component asks for it. What a file says is checked whole before anything starts (:mod:`.blueprint`),
-and what fails is run again (:mod:`.supervisor`). After a death nothing is lost that can be read again, and what was
-committed comes once (:mod:`.ledger.ledger`).
+Every hop is a transaction. Events travel as batches whose bodies are in one block (:mod:`.batch`), so no Python code
+runs for each event unless a component needs it. A configuration is checked as a whole before anything starts
+(:mod:`.blueprint`). Failed components are restarted (:mod:`.supervisor`). After a crash, events that can be read again
+are not lost, and committed events are not duplicated (:mod:`.ledger.ledger`).
 """
 
 from ..model.options import option

@@ -1,12 +1,12 @@
-"""Sink processors: which sink of a group delivers.
+"""Sink processors choose the sink of a group that delivers.
 
-* ``default``: the only one.
-* ``failover``: the live sink of the highest priority. One that fails is left alone for ``2 ** failures`` seconds, at
-  most ``maxpenalty``, and is tried first when it has cooled down.
-* ``load_balance``: one after the other, in turn or at random, until one succeeds; with ``backoff`` one that fails is
-  left alone, for longer each time.
+* ``default``: the only sink.
+* ``failover``: the live sink of the highest priority. A failed sink backs off for ``2 ** failures`` seconds, at most
+  ``maxpenalty``, and is tried first after that.
+* ``load_balance``: the sinks in turn or at random, until one succeeds. With ``backoff`` a failed sink backs off, longer
+  each time.
 
-Sources: Flume's ``FailoverSinkProcessor``, ``LoadBalancingSinkProcessor`` and ``OrderSelector``.
+Adapted from Flume's ``FailoverSinkProcessor``, ``LoadBalancingSinkProcessor`` and ``OrderSelector``.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from .recoveries import recoveries
 _log = get_logger("loghub.agent.sink")
 
 _MOST_DOUBLINGS = 16
-#: Seconds after the end of a sink's backoff in which another failure counts as one more in a row.
+#: Seconds after a sink's backoff in which another failure still counts as one in a row.
 _FORGET_AFTER = 3600.0
 
 
 class DefaultProcessor:
-    """One sink."""
+    """Delivers with the group's only sink."""
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Options:
-        """None."""
+        """No options."""
 
     def __init__(self, options: Options, context: Context, sinks: Mapping[str, Sink]) -> None:
         self.check(options, f"groups.{context.name}", sinks)
@@ -46,32 +46,28 @@ class DefaultProcessor:
 
     @staticmethod
     def check(options: Options, where: str, sinks: Collection[str]) -> None:
-        """Whether the options fit the group's sinks, as for the other processors.
+        """Check the options against the group's sinks, as the other processors do.
 
-        :raises AgentConfigError: they do not.
+        :raises AgentConfigError: if they do not fit.
         """
         if len(sinks) != 1:
             raise AgentConfigError([Problem(where, "sinks", f"default takes one sink, got {', '.join(sinks)}")])
 
     def write(self, batches: Sequence[EventBatch]) -> None:
-        """See :class:`~.interfaces.SinkProcessor`."""
         self._sink.write(batches)
 
     def tick(self) -> None:
-        """See :class:`~.interfaces.Sink`."""
         tick(self._sink)
 
     def give_up(self, deadline: Deadline) -> None:
-        """See :class:`~.interfaces.Sink`."""
         give_up(self._sink, deadline)
 
     def close(self) -> None:
-        """See :class:`~.interfaces.SinkProcessor`."""
         self._sink.close()
 
 
 class _Group:
-    """Sinks of which one delivers."""
+    """A group of sinks, one of which delivers at a time."""
 
     def __init__(self, context: Context, sinks: Mapping[str, Sink]) -> None:
         self._sinks, self._clock = dict(sinks), context.clock
@@ -79,25 +75,22 @@ class _Group:
         self._repeated = {name: RateLimitedLog(context.clock) for name in sinks}
 
     def tick(self) -> None:
-        """See :class:`~.interfaces.Sink`."""
         for sink in self._sinks.values():
             tick(sink)
 
     def give_up(self, deadline: Deadline) -> None:
-        """See :class:`~.interfaces.Sink`."""
         for sink in self._sinks.values():
             give_up(sink, deadline)
 
     def close(self) -> None:
-        """See :class:`~.interfaces.SinkProcessor`."""
         for sink in self._sinks.values():
             sink.close()
 
     def _try_in_order(self, names: Sequence[str], batches: Sequence[EventBatch], longest: float) -> None:
-        """Let the first that can deliver.
+        """Deliver with the first sink that can.
 
-        :raises SinkError: none can.
-        :raises Exception: none can, and one of them since it cannot write an event.
+        :raises SinkError: if no sink can.
+        :raises Exception: if no sink can, and one failed because of an event.
         """
         failures: dict[str, Exception] = {}
         for name in names:
@@ -105,9 +98,9 @@ class _Group:
                 self._sinks[name].write(batches)
             except RefusedError as error:
                 self._succeeded(name, failures)
-                error.numbered = False  # the other sinks know other numbers
+                error.numbered = False  # the other sinks have their own numbers
                 raise
-            except Exception as error:  # noqa: BLE001  # a sink of anybody's; it is told, and the next one tried
+            except Exception as error:  # noqa: BLE001  # a plugin's sink may raise anything; logged, and the next sink tried
                 self._backoffs[name].fail(longest)
                 if isinstance(error, SinkError) and error.later is not None:
                     batches = error.later
@@ -118,17 +111,17 @@ class _Group:
         odd = next((error for error in failures.values() if is_of_event(error)), None)
         if odd is not None:
             raise odd
-        told = "; ".join(f"{name}: {error}" for name, error in failures.items())
-        raise SinkError(f"no sink of the group could deliver: {told}", batches)
+        reasons = "; ".join(f"{name}: {error}" for name, error in failures.items())
+        raise SinkError(f"no sink of the group could deliver: {reasons}", batches)
 
     def _succeeded(self, name: str, failures: Mapping[str, Exception]) -> None:
         self._backoffs[name].succeed()
-        self._tell(failures)
+        self._log_failures(failures)
         if self._repeated[name].recovered():
             recoveries.info("sink %s works again", name)
 
-    def _tell(self, failures: Mapping[str, Exception]) -> None:
-        """Say who failed before another one did the work; if none does, whoever runs the group says so."""
+    def _log_failures(self, failures: Mapping[str, Exception]) -> None:
+        """Log the sinks that failed before another one delivered. If all fail, the sink runner logs it."""
         for name, error in failures.items():
             more = self._repeated[name].due_error(error)
             if more is not None:
@@ -136,18 +129,20 @@ class _Group:
 
 
 class FailoverProcessor(_Group):
-    """The live sink of the highest priority delivers; one that fails is left alone for 2, 4, 8 … seconds.
+    """Delivers with the live sink of the highest priority. A failed sink backs off for 2, 4, 8 … seconds.
 
-    :raises AgentConfigError: a priority of a sink that is not in the group; two sinks of one priority, as Flume would
-        drop one of them.
+    :raises AgentConfigError: if a priority names a sink outside the group, or two sinks share a priority. Flume would
+        drop one of the two.
     """
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Options:
         """Flume's ``processor.*``."""
 
-        priority: Mapping[str, int] = option({}, doc="of each sink; the highest first; without one, in their order")
-        maxpenalty: float = option(30.0, scale=0.001, least=0, doc="seconds that a sink is left alone at most")
+        priority: Mapping[str, int] = option(
+            {}, doc="the priority of each sink, the highest first; sinks without one follow, in order"
+        )
+        maxpenalty: float = option(30.0, scale=0.001, least=0, doc="the longest backoff of a failed sink, seconds")
 
     def __init__(self, options: Options, context: Context, sinks: Mapping[str, Sink]) -> None:
         super().__init__(context, sinks)
@@ -160,7 +155,6 @@ class FailoverProcessor(_Group):
 
     @staticmethod
     def check(options: Options, where: str, sinks: Collection[str]) -> None:
-        """See :meth:`DefaultProcessor.check`."""
         problems = [
             Problem(where, f"priority.{name}", f"the group has no such sink{nearest(name, sinks)}")
             for name in options.priority
@@ -176,27 +170,27 @@ class FailoverProcessor(_Group):
             raise AgentConfigError(problems)
 
     def write(self, batches: Sequence[EventBatch]) -> None:
-        """See :class:`~.interfaces.SinkProcessor`."""
         live = [name for name in self._names if self._backoffs[name].is_over()]
         self._try_in_order(live or self._names[:1], batches, self._longest)
 
 
 class LoadBalancingProcessor(_Group):
-    """The sinks deliver one after the other, in turn or at random: the next one where one fails."""
+    """Delivers with the sinks in turn or at random, and with the next one if a sink fails."""
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Options:
         """Flume's ``processor.*``."""
 
-        selector: str = option("round_robin", doc="who is first", choices=("round_robin", "random"))
-        backoff: bool = option(False, doc="whether one that failed is left alone")
+        selector: str = option(
+            "round_robin", doc="the order in which sinks are tried", choices=("round_robin", "random")
+        )
+        backoff: bool = option(False, doc="True to have a failed sink back off")
         max_time_out: float = option(
-            30.0, flume="selector.maxTimeOut", scale=0.001, least=0, doc="seconds that it is left alone at most"
+            30.0, flume="selector.maxTimeOut", scale=0.001, least=0, doc="the longest backoff, seconds"
         )
 
         @staticmethod
         def translate_flume(texts: Mapping[str, str]) -> dict[str, str]:
-            """Flume's own names are in capitals."""
             return in_small_letters(texts, "selector")
 
     def __init__(self, options: Options, context: Context, sinks: Mapping[str, Sink]) -> None:
@@ -207,41 +201,38 @@ class LoadBalancingProcessor(_Group):
 
     @staticmethod
     def check(options: Options, where: str, sinks: Collection[str]) -> None:
-        """See :meth:`DefaultProcessor.check`."""
         if len(sinks) < 2:
-            raise AgentConfigError([Problem(where, "sinks", "load_balance takes two sinks at least")])
+            raise AgentConfigError(
+                [Problem(where, "sinks", f"load_balance takes at least two sinks, got {len(sinks)}")]
+            )
 
     def write(self, batches: Sequence[EventBatch]) -> None:
-        """See :class:`~.interfaces.SinkProcessor`."""
         longest = self._options.max_time_out if self._options.backoff else 0.0
         self._try_in_order(self._in_order(), batches, longest)
 
     def _in_order(self) -> Sequence[str]:
         names = [name for name in self._sinks if self._backoffs[name].is_over()] or list(self._sinks)
         if self._options.selector == "random":
-            return random.sample(names, len(names))  # no secret
+            return random.sample(names, len(names))  # not security-relevant
         self._next = (self._next + 1) % len(names)
         return names[self._next :] + names[: self._next]
 
 
 class _Backoff:
-    """How long one sink is left alone: ``2 ** failures`` seconds."""
+    """The backoff of one sink: ``2 ** failures`` seconds."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._failures, self._until = 0, clock.monotonic()
 
     def is_over(self) -> bool:
-        """Whether it may be tried."""
         return self._clock.monotonic() >= self._until
 
     def fail(self, longest: float) -> None:
-        """It failed."""
         now = self._clock.monotonic()
         forgotten = now > self._until + _FORGET_AFTER
         self._failures = 1 if forgotten else min(self._failures + 1, _MOST_DOUBLINGS)
         self._until = now + min(longest, float(2**self._failures))
 
     def succeed(self) -> None:
-        """It delivered."""
         self._failures, self._until = 0, self._clock.monotonic()

@@ -1,14 +1,14 @@
-"""Logger of recoveries: a sink delivers again, a file can be read again.
+"""Logger of recoveries, such as a sink that delivers again or a file that can be read again.
 
-The lines have the level INFO, since nothing is wrong. ``producer agent`` shows them with its warnings: each line ends
-the trouble that a warning reported.
+Its lines have the level INFO. ``producer agent`` shows them like warnings, since each one ends a trouble that a warning
+reported.
 """
 
 from __future__ import annotations
 
 from ..runtime.loggers import get_logger
 
-#: Its name, for levels.
+#: The logger's name, to set its level.
 RECOVERIES = "producer.agent.recovery"
 
 recoveries = get_logger(RECOVERIES)

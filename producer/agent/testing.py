@@ -1,7 +1,6 @@
-"""What every component of an agent must keep, as tests to inherit: for components of one's own, with pytest.
+"""Conformance tests for components of an agent, to inherit from; for plugins, with pytest.
 
-Each class is a set of tests; a test module makes a subclass of it that says how the component is made, and pytest runs
-them::
+Each class is a set of tests. A test module makes a subclass that builds the component, and pytest runs them::
 
     from producer.agent.testing import InterceptorConformance
 
@@ -11,7 +10,7 @@ them::
 
 The tests use real threads, and real channels in a temporary directory; they need pytest's ``tmp_path``.
 
-The file is long since whoever inherits from it is to import one module, and to read one.
+The file is long because plugin authors import, and read, a single module.
 """
 
 from __future__ import annotations
@@ -34,21 +33,20 @@ from .flow.channel import BatchChannel
 from .flow.channels import MemoryChannelBuilder
 from .flow.sink_runner import SinkRunner
 
-#: Seconds after which something that was waited for did not come, and within which a component must end.
+#: The longest wait for any result, and for a component's end, in seconds.
 PATIENCE = 20.0
-#: Puts that find no room: as many as there are; and so many that whoever waits for an answer has had one, if it came
-#: too early.
+#: Numbers of refused puts: all of them; and so many that a premature acknowledgement would have arrived.
 _ALL, _TRIES = 1 << 30, 3
 
 
 class RecordingOutlet:
-    """An :class:`~.interfaces.Outlet` that keeps what it is given, once it is told to.
+    """An :class:`~.interfaces.Outlet` that records the batches put into it.
 
-    :ivar committed: the batches that were committed, in order.
+    :ivar committed: the committed batches, in order.
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # guards what follows
+        self._lock = threading.Lock()  # guards all but _open
         self.committed: list[EventBatch] = []
         self.refused = 0
         self._refusals = 0
@@ -59,36 +57,35 @@ class RecordingOutlet:
 
     @property
     def bodies(self) -> list[bytes]:
-        """All bodies that were committed, in order."""
+        """The committed bodies, in order."""
         with self._lock:
             return [body for batch in self.committed for body in batch.bodies()]
 
     def refuse(self, times: int) -> None:
-        """Let the next so many puts find no room."""
+        """Make the next puts raise :class:`ChannelFullError`."""
         with self._lock:
             self._refusals = times
 
     def fail(self, times: int) -> None:
-        """Let the next so many puts fail in a way that nobody expects, as an interceptor with a mistake in it does."""
+        """Make the next puts raise an unexpected error, as a faulty interceptor does."""
         with self._lock:
             self._failures = times
 
     def hold(self) -> None:
-        """Let puts wait, as a channel that is full does."""
+        """Make puts wait, as a full channel does."""
         self._open.clear()
 
     def let_go(self) -> None:
-        """Let them go on."""
+        """End the wait of :meth:`hold`."""
         self._open.set()
 
     def put(self, batch: EventBatch, timeout: float | None = None, *, refuse: bool = True) -> None:
-        """See :class:`~.interfaces.Outlet`, as for those that follow."""
         if not self._open.wait(PATIENCE if timeout is None else timeout):
             raise _full()
         with self._lock:
             if self._failures:
                 self._failures -= 1
-                raise RuntimeError("what nobody expects")
+                raise RuntimeError("an unexpected error")
             if self._refusals:
                 self._refusals -= 1
                 self.refused += 1
@@ -111,7 +108,6 @@ class RecordingOutlet:
             return [self._ends.get(name, 0)]
 
     def is_safe(self, name: str) -> bool:
-        """See :class:`Outlet`."""
         return True
 
     def safe_end(self, name: str) -> int:
@@ -134,14 +130,14 @@ def _channel(context: Context) -> BatchChannel:
     return MemoryChannelBuilder(MemoryChannelBuilder.Options(), context).open()
 
 
-#: So many deliveries are enough for a few hundred batches.
+#: Enough deliveries for a few hundred batches.
 _DELIVERIES = 20
-#: Values that strangers may put into a header: some are no text, no name, no time, no number or no line.
+#: Header values that senders may choose: some are not valid text, names, times, numbers or lines.
 _ODD_VALUES = (
     *("", ".", "../../x", "caf\udce9", "\ud800", "a\0b", "a\r\nb \x1b[31m", "n" * 300, "\N{SNOWMAN}" * 300, "%{x}%s{}"),
     *("9" * 13, "9" * 30, "9" * 5000, "253402300799999", "-1", "1e400", "\N{ARABIC-INDIC DIGIT ONE}", "{" * 3000),
 )
-#: Headers that mean something to some sink, interceptor or selector.
+#: Headers that have a meaning for some sink, interceptor or selector.
 _KNOWN_HEADERS = (
     *("host", "timestamp", "topic", "key", "partition", "tag", "priority", "severity_number", "trace_id"),
     *("resource.x", "scope", "x"),
@@ -149,7 +145,7 @@ _KNOWN_HEADERS = (
 
 
 def odd_events() -> Iterator[tuple[dict[str, str], bytes]]:
-    """Events of which none may stop a component: each known header with each odd value, odd names, and odd bodies."""
+    """Yield events that must not stop any component: odd values of known headers, odd names, and odd bodies."""
     for value in _ODD_VALUES:
         yield dict.fromkeys(_KNOWN_HEADERS, value), b"odd"
         yield {value: value}, value.encode(errors="surrogatepass")
@@ -172,69 +168,69 @@ def _full() -> ChannelFullError:
 
 
 class _Conformance:
-    """What the sets have in common.
+    """Common parts of the conformance tests.
 
-    :ivar context: for the component.
+    :ivar context: the context for the component.
     """
 
     context: Context
-    #: Options that must be refused before anything starts, each set as a configuration would have it.
+    #: Options that must be refused before anything starts, each a set as in a configuration.
     wrong_options: Sequence[Mapping[str, Any]] = ()
 
     def setup_method(self) -> None:
-        """Called by pytest."""
+        """Reset the outlet; called by pytest."""
         self._outlet = RecordingOutlet()
 
     def _prepare(self, tmp_path: Path) -> None:
         self.context = Context("conformance", type(self).__name__, tmp_path / "state", clock=SystemClock())
 
     def _refuses(self, component: object) -> None:
-        """Wrong options, and one that nobody knows: by a problem that names one of them."""
+        """Check that wrong options, and an unknown one, are refused by a problem that names one of them."""
         options: type | None = getattr(type(component), "Options", None)
         if options is None:
             return
         for wrong in ({"no_such_option": 1}, *self.wrong_options):
             found = _problems(options, wrong)
             named = {problem.key.partition(".")[0] for problem in found}
-            assert named & wrong.keys(), f"nothing was said of {wrong}, but of {sorted(named)}"
+            assert named & wrong.keys(), f"{wrong} was not reported; reported were {sorted(named)}"
 
 
 class SourceConformance(_Conformance, ABC):
-    """A source acknowledges what it read only once it is committed, loses nothing, and ends when it is told to."""
+    """A source acknowledges events only once they are committed, loses none, and stops when asked."""
 
-    #: Whether the source goes on, after a restart, behind what was committed before.
+    #: True if the source continues after the committed events when it is restarted.
     resumes = True
 
     @abstractmethod
     def make(self) -> Source:
-        """A source that reads what :meth:`feed` gives."""
+        """Build a source that reads the events of :meth:`feed`."""
 
     @abstractmethod
     def feed(self, number: int) -> bytes:
-        """Give the source an event, and return its body; called with numbers that rise from 0."""
+        """Give the source an event, and return its body. The numbers rise from 0."""
 
     def garble(self) -> bool:
-        """Give the source what it cannot read; False if there is no such thing."""
+        """Give the source input that it cannot read. Return False if there is no such input."""
         return False
 
     def acknowledged(self) -> int | None:
-        """How many events were acknowledged to whoever gave them; None if the source acknowledges nothing."""
+        """Return the number of events acknowledged to the sender; None if the source acknowledges nothing."""
         return None
 
     def test_wrong_options_are_refused(self, tmp_path: Path) -> None:
-        """Those of :attr:`wrong_options`, and one that there is not."""
+        """Unknown options and those of :attr:`wrong_options` are refused."""
         self._prepare(tmp_path)
         self._refuses(self.make())
 
     def test_what_is_read_is_committed(self, tmp_path: Path) -> None:
-        """Every event, in order, with its bytes."""
+        """Every event is committed, in order, with its bytes."""
         self._prepare(tmp_path)
         with self._running():
             wanted = [self.feed(number) for number in range(10)]
             self._await(wanted)
 
     def test_what_finds_no_room_is_not_lost(self, tmp_path: Path) -> None:
-        """The channel is full for a while."""
+        """Events survive a channel that is full for a while."""
         self._prepare(tmp_path)
         self._outlet.refuse(3)
         with self._running():
@@ -242,7 +238,7 @@ class SourceConformance(_Conformance, ABC):
             self._await(wanted)
 
     def test_nothing_is_acknowledged_before_it_is_committed(self, tmp_path: Path) -> None:
-        """While the channel has it not, whoever gave it is told nothing."""
+        """The sender gets no acknowledgement before the channel has committed its event."""
         self._prepare(tmp_path)
         if self.acknowledged() is None:
             return
@@ -250,14 +246,14 @@ class SourceConformance(_Conformance, ABC):
         with self._running():
             feeder = threading.Thread(target=self.feed, args=(0,), daemon=True)
             feeder.start()
-            _eventually(lambda: self._outlet.refused >= _TRIES, f"{_TRIES} tries to commit it")
+            _eventually(lambda: self._outlet.refused >= _TRIES, f"{_TRIES} attempts to commit the event")
             assert self.acknowledged() == 0, "acknowledged before the commit"
             self._outlet.refuse(0)
             feeder.join(PATIENCE)
             _eventually(lambda: self.acknowledged() == 1, "the acknowledgement")
 
     def test_it_ends_when_it_is_told_to(self, tmp_path: Path) -> None:
-        """Within a few seconds, idle or held up by a channel."""
+        """The source stops within a few seconds, whether idle or blocked by a channel."""
         self._prepare(tmp_path)
         for held in (False, True):
             if held:
@@ -267,12 +263,12 @@ class SourceConformance(_Conformance, ABC):
                     threading.Thread(target=self._feed_or_fail, daemon=True).start()
 
     def _feed_or_fail(self) -> None:
-        """Whoever gives an event may learn that the source has ended."""
+        """Feed one event; the source may end meanwhile, which fails the sender."""
         with suppress(Exception):
             self.feed(0)
 
     def test_after_a_restart_it_goes_on(self, tmp_path: Path) -> None:
-        """What was committed before does not come again, if the source can tell; what is new comes."""
+        """A restart continues with new events, and repeats none if the source can resume."""
         self._prepare(tmp_path)
         with self._running():
             wanted = [self.feed(number) for number in range(3)]
@@ -285,22 +281,24 @@ class SourceConformance(_Conformance, ABC):
                 _eventually(lambda: set(self._outlet.bodies) >= set(wanted), "the new events")
 
     def test_after_a_failure_it_is_run_again_and_nothing_is_lost(self, tmp_path: Path) -> None:
-        """A put that fails as nobody expects: what was not acknowledged, or can be read again, comes all the same."""
+        """After an unexpected error of a put, events that can be read again, or were not acknowledged, are still
+        committed.
+        """
         self._prepare(tmp_path)
         self._outlet.fail(1)
         with self._running(again=True):
             first, second = self.feed(0), self.feed(1)
             kept = self.resumes or self.acknowledged() is not None
             wanted = {first, second} if kept else {second}
-            _eventually(lambda: set(self._outlet.bodies) >= wanted, "what was fed")
+            _eventually(lambda: set(self._outlet.bodies) >= wanted, "the events")
 
     def test_what_cannot_be_read_keeps_nothing_else_up(self, tmp_path: Path) -> None:
-        """Garbage, if somebody can give the source any; what comes behind it is committed."""
+        """Unreadable input does not block the events after it."""
         self._prepare(tmp_path)
         with self._running(again=True):
             if self.garble():
                 wanted = self.feed(0)
-                _eventually(lambda: wanted in self._outlet.bodies, "the event behind the garbage")
+                _eventually(lambda: wanted in self._outlet.bodies, "the event after the unreadable input")
 
     def _await(self, wanted: Sequence[bytes]) -> None:
         _eventually(lambda: len(self._outlet.bodies) >= len(wanted), f"{len(wanted)} events")
@@ -308,8 +306,9 @@ class SourceConformance(_Conformance, ABC):
 
     @contextmanager
     def _running(self, *, again: bool = False) -> Iterator[None]:
-        """
-        :param again: a failure is none, and the source is made anew, as an agent does.
+        """Run the source on a thread of its own.
+
+        :param again: True to run a failed source again, on a new object, as an agent does.
         """
         stop, failures = Stop(), list[BaseException]()
 
@@ -331,61 +330,62 @@ class SourceConformance(_Conformance, ABC):
         finally:
             stop.set()
             thread.join(PATIENCE)
-        assert not thread.is_alive(), f"it has not ended within {PATIENCE:.0f} s"
-        assert not failures, f"it failed: {failures[0]!r}"
+        assert not thread.is_alive(), f"the source has not stopped within {PATIENCE:.0f} s"
+        assert not failures, f"the source failed: {failures[0]!r}"
 
 
 class SinkConformance(_Conformance, ABC):
-    """A sink returns once its destination has acknowledged, and says so when it has not."""
+    """A sink returns once its destination has acknowledged, and raises otherwise."""
 
     @abstractmethod
     def make(self) -> Sink:
-        """A sink to the destination."""
+        """Build a sink to the destination."""
 
     @abstractmethod
     def delivered(self) -> list[bytes]:
-        """The bodies that the destination has acknowledged, in its order."""
+        """Return the bodies that the destination has acknowledged, in its order."""
 
     def break_destination(self) -> Callable[[], None] | None:
-        """Let the destination fail; returns what mends it. None if it cannot fail."""
+        """Make the destination fail. Return a function that repairs it; None if it cannot fail."""
         return None
 
     def test_wrong_options_are_refused(self, tmp_path: Path) -> None:
-        """Those of :attr:`wrong_options`, and one that there is not."""
+        """Unknown options and those of :attr:`wrong_options` are refused."""
         self._prepare(tmp_path)
         with self._made() as sink:
             self._refuses(sink)
 
     def test_what_is_written_is_there_when_it_returns(self, tmp_path: Path) -> None:
-        """In order, whatever the form of the batches."""
+        """Written events are delivered in order, whatever the form of their batches."""
         self._prepare(tmp_path)
         with self._made() as sink:
             sink.write(_batches())
             assert self.delivered() == [b"0", b"1", b"2", b"3"]
 
     def test_a_failure_is_told_and_what_failed_can_be_written_again(self, tmp_path: Path) -> None:
-        """By an exception, by the same object, within a few seconds; nothing is lost."""
+        """A failed destination raises within a few seconds, and the same object can deliver later without loss."""
         self._prepare(tmp_path)
         with self._made() as sink:
-            mend = self.break_destination()
-            if mend is None:
+            repair = self.break_destination()
+            if repair is None:
                 return
             batches = _batches()
             try:
                 sink.write(batches)
             except RefusedError as error:
-                raise AssertionError("what may pass was refused permanently") from error
-            except Exception as error:  # noqa: BLE001  # that is what is asked for
+                raise AssertionError("a temporary failure was reported as a permanent refusal") from error
+            except Exception as error:  # noqa: BLE001  # the failure that the test expects
                 later = error.later if isinstance(error, SinkError) and error.later is not None else batches
             else:
-                raise AssertionError("nothing was said, and the destination had failed")
-            mend()
+                raise AssertionError("write returned though the destination had failed")
+            repair()
             sink.write(later)
             assert set(self.delivered()) == {b"0", b"1", b"2", b"3"}
 
     def test_no_event_keeps_others_from_being_written(self, tmp_path: Path) -> None:
-        """Whatever strangers put into headers and bodies (:func:`odd_events`), together and each alone; without dead
-        letters what cannot be written is dropped and counted.
+        """No odd headers or bodies (:func:`odd_events`) block other events, together or alone.
+
+        Without dead letters, events that cannot be written are dropped and counted.
         """
         self._prepare(tmp_path)
         odd = list(odd_events())
@@ -400,11 +400,11 @@ class SinkConformance(_Conformance, ABC):
             )
             for _ in range(_DELIVERIES):
                 runner.deliver(0)
-            assert channel.held == 0, f"{channel.held} events are tried again: {counters.last_error}"
+            assert channel.held == 0, f"{channel.held} events are retried: {counters.last_error}"
             assert {b"good-1", b"good-2"} <= set(self.delivered())
 
     def test_nothing_to_write_is_no_failure(self, tmp_path: Path) -> None:
-        """Also a batch without events."""
+        """Writing nothing, or a batch without events, succeeds."""
         self._prepare(tmp_path)
         with self._made() as sink:
             sink.write([])
@@ -412,7 +412,7 @@ class SinkConformance(_Conformance, ABC):
             assert self.delivered() == []
 
     def test_its_limits_are_numbers(self, tmp_path: Path) -> None:
-        """What one call takes at most: the runner asks for it."""
+        """The limits of a delivery are positive numbers, which the sink runner needs."""
         self._prepare(tmp_path)
         with self._made() as sink:
             assert sink.most_events >= 1
@@ -426,23 +426,23 @@ class SinkConformance(_Conformance, ABC):
         finally:
             begun = time.monotonic()
             sink.close()
-            assert time.monotonic() - begun < PATIENCE, "it took too long to close"
+            assert time.monotonic() - begun < PATIENCE, f"close took longer than {PATIENCE:.0f} s"
 
 
 class InterceptorConformance(_Conformance, ABC):
-    """An interceptor returns a whole batch, leaves alone what it was given, and treats both forms alike."""
+    """An interceptor returns a whole batch, does not change its argument, and treats both forms alike."""
 
     @abstractmethod
     def make(self) -> Interceptor:
-        """An interceptor."""
+        """Build an interceptor."""
 
     def test_wrong_options_are_refused(self, tmp_path: Path) -> None:
-        """Those of :attr:`wrong_options`, and one that there is not."""
+        """Unknown options and those of :attr:`wrong_options` are refused."""
         self._prepare(tmp_path)
         self._refuses(self.make())
 
     def test_lines_and_other_bodies_are_treated_alike(self, tmp_path: Path) -> None:
-        """The form of a batch is no difference that a user could see."""
+        """A batch of lines and one of other bodies have the same outcome."""
         self._prepare(tmp_path)
         bodies = [b"one", b"", b"two \xff", b"three"]
         lines = EventBatch.of_lines(b"".join(body + b"\n" for body in bodies), {"host": "h"})
@@ -451,7 +451,7 @@ class InterceptorConformance(_Conformance, ABC):
         assert outcomes[0] == outcomes[1]
 
     def test_what_it_was_given_stays_as_it_was(self, tmp_path: Path) -> None:
-        """A batch is shared: it is not changed, another one is returned."""
+        """The batch that was passed in is unchanged."""
         self._prepare(tmp_path)
         given = EventBatch.of_events([({"n": "1"}, b"one"), ({}, b"two")])
         before = list(given.events())
@@ -459,7 +459,7 @@ class InterceptorConformance(_Conformance, ABC):
         assert list(given.events()) == before
 
     def test_headers_and_bodies_stay_together(self, tmp_path: Path) -> None:
-        """As many values as events; the position of the batch is kept, or the source would read it again."""
+        """Each column has as many values as there are events, and the batch keeps its position."""
         self._prepare(tmp_path)
         events = [({"n": str(number)}, b"%d" % number) for number in range(5)]
         after = self.make().intercept(EventBatch.of_events(events, Position("f", 9)))
@@ -468,62 +468,62 @@ class InterceptorConformance(_Conformance, ABC):
         assert all(len(column) == after.count for column in after.columns.values())
 
     def test_no_event_is_a_failure(self, tmp_path: Path) -> None:
-        """Whatever strangers put into headers and bodies (:func:`odd_events`), together and each alone."""
+        """No odd headers or bodies (:func:`odd_events`) make the interceptor raise, together or alone."""
         self._prepare(tmp_path)
         odd = list(odd_events())
         for batch in (EventBatch.of_events(odd), *(EventBatch.of_bodies([body], headers) for headers, body in odd)):
             assert self.make().intercept(batch).count <= batch.count
 
     def test_a_batch_without_events_is_no_failure(self, tmp_path: Path) -> None:
-        """Another interceptor may have dropped them all."""
+        """A batch without events, as other interceptors may leave one, passes."""
         self._prepare(tmp_path)
         for empty in (EventBatch.of_lines(b""), EventBatch.of_bodies([])):
             assert self.make().intercept(empty).count == 0
 
 
 class SelectorConformance(_Conformance, ABC):
-    """A selector names channels of its source, and no event is passed over without being counted."""
+    """A selector names channels of its source only, and counts each event that it drops."""
 
     @abstractmethod
     def make(self, channels: Mapping[str, BatchChannel]) -> Selector:
-        """A selector.
+        """Build a selector.
 
-        :param channels: of its source: ``one``, ``two`` and ``three``.
+        :param channels: the source's channels ``one``, ``two`` and ``three``.
         """
 
     def test_wrong_options_are_refused(self, tmp_path: Path) -> None:
-        """Those of :attr:`wrong_options`, and one that there is not."""
+        """Unknown options and those of :attr:`wrong_options` are refused."""
         with self._selector(tmp_path) as selector:
             self._refuses(selector)
 
     def test_every_event_has_a_channel_or_is_counted(self, tmp_path: Path) -> None:
-        """In both forms of a batch, with headers and without; if it is exclusive, each has one channel at most."""
+        """Each event of either form gets a channel or is counted; with an exclusive selector, one channel at most."""
         with self._selector(tmp_path) as selector:
             for batch in [*_batches(), EventBatch.of_events([({"n": str(n)}, b"%d" % n) for n in range(5)])]:
                 routes = selector.select(batch)
                 bodies = [body for part in _parts(routes).values() for body in part.bodies()]
-                assert set(bodies) <= set(batch.bodies()), "events that were not given"
-                assert len(set(bodies)) + routes.dropped == batch.count, "an event has no channel, and is not counted"
+                assert set(bodies) <= set(batch.bodies()), "the routes have events that the batch has not"
+                assert len(set(bodies)) + routes.dropped == batch.count, "an event has no channel and is not counted"
                 assert len(bodies) == len(set(bodies)) or not selector.exclusive, "an event has two channels"
 
     def test_channels_are_those_of_the_source(self, tmp_path: Path) -> None:
-        """No other name, whatever strangers put into headers (:func:`odd_events`)."""
+        """No odd headers (:func:`odd_events`) lead to a channel that is not the source's."""
         with self._selector(tmp_path) as selector:
             for batch in [*_batches(), EventBatch.of_events(odd_events())]:
                 strange = _parts(selector.select(batch)).keys() - {"one", "two", "three"}
-                assert not strange, f"names that the source has not: {sorted(strange)}"
+                assert not strange, f"channels that the source does not have: {sorted(strange)}"
 
     def test_the_position_is_kept(self, tmp_path: Path) -> None:
-        """In each part, or the source would read it again; and the batch stays as it was."""
+        """Each part keeps the position, and the batch that was passed in is unchanged."""
         given = EventBatch.of_events([({"n": "1"}, b"one"), ({}, b"two")], Position("f", 9))
         before = list(given.events())
         with self._selector(tmp_path) as selector:
             found = {part.position for part in _parts(selector.select(given)).values()}
-            assert found <= {given.position}, f"another position: {found}"
+            assert found <= {given.position}, f"the position changed: {found}"
         assert list(given.events()) == before
 
     def test_a_batch_without_events_is_no_failure(self, tmp_path: Path) -> None:
-        """Interceptors may have dropped them all."""
+        """A batch without events, as interceptors may leave one, passes."""
         with self._selector(tmp_path) as selector:
             for empty in (EventBatch.of_lines(b""), EventBatch.of_bodies([])):
                 assert selector.select(empty).dropped == 0

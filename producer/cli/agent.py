@@ -26,8 +26,9 @@ from ..agent.recoveries import RECOVERIES
 from ..agent.run.blueprint import Blueprint, SinkPart, draw
 from ..agent.run.connections import answer, peers
 from ..agent.run.convert import convert
-from ..agent.run.former_channels import told
+from ..agent.run.former_channels import start_warnings
 from ..agent.run.missing_resources import missing
+from ..text.plural import counted
 from .agent_program import STORY, Program
 from .arguments.agent import add_arguments
 from .output import say, tell
@@ -87,9 +88,9 @@ def _heard() -> Iterator[None]:
 def _check(args: argparse.Namespace) -> int:
     config = _load(args)
     blueprint = draw(config)
-    say(*_tree(blueprint))
     lacks = missing(blueprint)
-    for note in (*blueprint.notes, *told(blueprint), *(f"on this machine, {problem}" for problem in lacks)):
+    say(*_tree(blueprint, lacks=len(lacks)))
+    for note in (*blueprint.notes, *start_warnings(blueprint), *(f"on this machine, {problem}" for problem in lacks)):
         tell(f"producer agent: {note}")
     answers = _connected(blueprint, ask=args.connect)
     return _OK if answers and not lacks else _FAILED
@@ -198,10 +199,14 @@ def _with_monitoring_checked(config: AgentConfig, line: int | None) -> AgentConf
     return config
 
 
-def _tree(blueprint: Blueprint) -> Iterator[str]:
-    """What would run, as the events go."""
+def _tree(blueprint: Blueprint, *, lacks: int) -> Iterator[str]:
+    """Yield the verdict, and the components in the order of the events' path.
+
+    :param lacks: the number of resources that this machine lacks.
+    """
     config = blueprint.config
-    yield f"agent {config.name}: {config.origin} is well"
+    lacking = f", but this machine lacks {counted(lacks, 'resource')} that it names" if lacks else ""
+    yield f"agent {config.name}: {config.origin} is valid{lacking}"
     yield f"  state       {config.state}"
     yield f"  monitoring  {config.monitoring or 'off'}"
     for name, source in config.sources.items():
@@ -218,7 +223,7 @@ def _tree(blueprint: Blueprint) -> Iterator[str]:
 
 
 def _sink(part: SinkPart, config: AgentConfig) -> str:
-    letters = "" if part.dead_letters is None else f"; what is refused -> {part.dead_letters}"
+    letters = "" if part.dead_letters is None else f"; refused events -> {part.dead_letters}"
     sinks = ", ".join(f"{each.name} ({config.sinks[each.name].type})" for each in part.sinks)
     group = config.groups.get(part.name)
     if group is None:

@@ -107,13 +107,13 @@ def test_check_says_what_would_run(tmp_path: Path, capsys: pytest.CaptureFixture
     assert main(["agent", "check", "--config", written(tmp_path, letters, options=options)]) == 0
     told = capsys.readouterr().out.splitlines()
     assert told == [
-        f"agent web: {tmp_path}/agent.toml is well",
+        f"agent web: {tmp_path}/agent.toml is valid",
         f"  state       {tmp_path}/state",
         "  monitoring  off",
         "source r1 (stress)",
         "  -> when (timestamp) -> c1",
         "channel c1 (memory)",
-        "  -> sink k1 (null); what is refused -> c2",
+        "  -> sink k1 (null); refused events -> c2",
         "channel c2 (file)",
     ]
     assert not (tmp_path / "state").exists()
@@ -138,8 +138,9 @@ def test_check_says_what_this_machine_lacks(tmp_path: Path, capsys: pytest.Captu
     ]
     path = written(tmp_path, ("[channels.c1]", "\n".join([*lines, "[channels.c1]"])))
     assert main(["agent", "check", "--config", path]) == 1
-    none = "No such file or directory"
-    assert capsys.readouterr().err.splitlines() == [
+    none, told = "No such file or directory", capsys.readouterr()
+    assert told.out.startswith(f"agent web: {path} is valid, but this machine lacks 6 resources that it names\n")
+    assert told.err.splitlines() == [
         f"producer agent: on this machine, line {line}: {text}"
         for line, text in (
             (13, f"sources.tls.certificate: cannot be read: {none}, got '{tmp_path}/none.pem'"),
@@ -314,7 +315,7 @@ def test_flumes_file_runs_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture
     assert main([*flume, "--until-done"]) == 2
     assert "line 10: a1.sinks.k1.x: is not known" in capsys.readouterr().err
     assert main([*flume, "--until-done", "--ignore-unknown"]) == 0
-    assert "line 10: a1.sinks.k1.x is not known, and not used" in capsys.readouterr().err
+    assert "line 10: a1.sinks.k1.x is not known; ignored" in capsys.readouterr().err
     assert main(["agent", "convert", "--flume", str(path)]) == 0
     toml = tmp_path / "agent.toml"
     toml.write_text(capsys.readouterr().out)
@@ -553,7 +554,7 @@ def test_what_is_odd_in_a_changed_file_is_said_when_it_is_taken_up(
         eventually(lambda: "at work" in caplog.text)
         written(tmp_path, letters, **HUB)
         eventually(lambda: "read its configuration again" in caplog.text)
-        eventually(lambda: "channels.dead: no sink takes from it: what is refused stays in it" in caplog.text)
+        eventually(lambda: "channels.dead: no sink takes from it: refused events stay in it" in caplog.text)
         send(signal.SIGTERM)
 
     with Beside(act):
@@ -614,7 +615,7 @@ def test_a_file_that_is_well_again_is_said_and_shown(
     assert well == mended == ("1", {"ready": True, "reasons": []})
     assert (wrong[0], wrong[1]["ready"]) == ("0", True)
     (note,) = wrong[1]["notes"]  # type: ignore[misc]
-    assert note.startswith("the configuration that runs is not that of the file: ")
+    assert note.startswith("the file's configuration is not running: ")
     assert "line 13: sinks.k1.type: no such type 'nul'" in note
 
 
@@ -642,7 +643,7 @@ def test_a_change_that_would_lose_events_is_tried_again_once_they_are_delivered(
 
     with Beside(act):
         assert main(["agent", "--config", written(tmp_path, keeps, stops, **HUB)]) == 0
-    assert "its sinks did not deliver them in 0.05 s; it is tried again once they have" in caplog.text
+    assert "its sinks did not deliver them in 0.05 s; the reload is retried once they have" in caplog.text
     assert hub.delivered == [b"one", b"two"]
 
 
@@ -704,7 +705,7 @@ def test_a_file_that_is_gone_is_a_note(tmp_path: Path, hub: Hub, caplog: pytest.
     """The agent would not start again."""
     agent = Agent(parse_toml(CONFIG.format(state=tmp_path, **STRESS)))
     agent.reloads.failed("its file agent.toml is gone")
-    assert notes(agent) == ["the configuration that runs is not that of the file: its file agent.toml is gone"]
+    assert notes(agent) == ["the file's configuration is not running: its file agent.toml is gone"]
     assert agent.reloads.worked()
     assert notes(agent) == []
 

@@ -102,7 +102,7 @@ def test_a_source_that_goes_on_says_so(tmp_path: Path, caplog: pytest.LogCapture
         assert outlet.put_until(EventBatch.of_lines(b"3\n"), stop)
     told = [record.getMessage() for record in caplog.records if "optional" not in record.getMessage()]
     assert [text.startswith("source r1 waits") for text in told] == [True, False]
-    assert told[1] == "source r1 goes on"
+    assert told[1] == "source r1 continues"
     channel.close()
     optional.close()
 

@@ -1,4 +1,4 @@
-"""Configurations of an agent: our TOML, and Flume's properties."""
+"""Read agent configurations: the agent's own TOML format and Flume's properties files."""
 
 from .model import AgentConfig, ComponentConfig, GroupConfig, SinkConfig, SourceConfig
 from .properties_file import parse_flume, read_properties

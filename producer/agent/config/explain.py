@@ -1,4 +1,4 @@
-"""What types there are, and what each is: for people, made of the options' own declarations."""
+"""List the component types and describe each one, from the declarations of its options."""
 
 from __future__ import annotations
 
@@ -16,16 +16,18 @@ _WIDTH = 100
 
 
 def overview() -> str:
-    """All types, by kind."""
+    """List all types by kind."""
     lines = [f"{kind}: {', '.join(sorted({*known, *plugged_in(kind)}))}" for kind, known in BUILT_IN.items()]
-    return "\n".join([*lines, "", "producer agent explain TYPE says more; kind.type where two kinds have it."])
+    return "\n".join(
+        [*lines, "", "producer agent explain TYPE describes one type; write kind.type if two kinds have it."]
+    )
 
 
 def explain(name: str) -> str:
-    """A type's options with their defaults, rules and Flume's names.
+    """Describe a type: its options with their defaults, rules and Flume names.
 
-    :param name: ours or Flume's; ``sinks.http`` for one kind.
-    :raises LookupError: there is none.
+    :param name: a type name of the agent or of Flume; ``sinks.http`` selects one kind.
+    :raises LookupError: if no such type exists.
     """
     kind, _, rest = name.partition(".")
     asked = {kind: rest} if kind in BUILT_IN and rest else dict.fromkeys(BUILT_IN, name)
@@ -33,14 +35,14 @@ def explain(name: str) -> str:
     if not found:
         known = sorted({each for kind in asked for each in (*BUILT_IN[kind], *plugged_in(kind))})
         raise LookupError(f"there is no type {name!r}{nearest(name, known)}")
-    return "\n\n".join("\n".join(_told(kind, each)) for kind, each in found)
+    return "\n\n".join("\n".join(_description(kind, each)) for kind, each in found)
 
 
 def _is_known(kind: str, name: str) -> bool:
     return name in BUILT_IN[kind] or name in plugged_in(kind)
 
 
-def _told(kind: str, name: str) -> Iterator[str]:
+def _description(kind: str, name: str) -> Iterator[str]:
     yield f"{kind}.{name}"
     try:
         cls = class_of(kind, name)
@@ -55,7 +57,7 @@ def _told(kind: str, name: str) -> Iterator[str]:
         yield ""
         default = "required" if each.default is ... else f"default {each.default!r}"
         yield f"  {each.name}: {each.words(text=True)}, {default}"
-        text = f"{each.doc}; in a file of Flume's: {flume_name(each)}{_times(each.scale)}"
+        text = f"{each.doc}; in Flume's files: {flume_name(each)}{_times(each.scale)}"
         yield from textwrap.wrap(text, _WIDTH, initial_indent="      ", subsequent_indent="      ")
     yield from _differences(f"{kind}.{name}")
 
@@ -64,16 +66,16 @@ def _differences(name: str) -> Iterator[str]:
     rows = DIFFERENCES.get(name, ())
     if rows:
         yield ""
-        yield "  Otherwise than in Flume:"
+        yield "  Differences from Flume:"
     for theirs, ours in rows:
         text = f"Flume: {theirs}; here: {ours}"
         yield from textwrap.wrap(text, _WIDTH, initial_indent="    * ", subsequent_indent="      ")
 
 
 def summary_of(cls: type) -> str:
-    """Return the first paragraph of what a component says of itself, on one line."""
+    """Return the first paragraph of a component's docstring, on one line."""
     text = inspect.getdoc(cls) or ""
-    places = {"See the module": cls.__module__, "See the package": cls.__module__.rpartition(".")[0]}
+    places = {"See the module": cls.__module__, "See the package": cls.__module__.rpartition(".")[0]}  # prose: compared
     for words, place in places.items():
         if text.startswith(words):
             text = sys.modules[place].__doc__ or text

@@ -1,4 +1,4 @@
-"""The extras of this package that an agent's configuration needs, whatever is installed here."""
+"""Find the package extras that an agent's configuration needs, whether or not they are installed here."""
 
 from __future__ import annotations
 
@@ -9,17 +9,17 @@ from .registry import class_of
 
 
 def extras_of(config: AgentConfig) -> list[str]:
-    """List the extras, first ``agent``, which the monitoring needs."""
+    """List the extras. The first one is ``agent``, which monitoring needs."""
     kinds = {"sources": config.sources, "channels": config.channels, "sinks": config.sinks}
     found = {extra for kind, named in kinds.items() for one in named.values() for extra in _extras(kind, one)}
     return ["agent", *sorted(found - {"agent"})]
 
 
 def _extras(kind: str, component: ComponentConfig) -> Iterator[str]:
-    """What a component's class needs, and what its options do."""
+    """Yield the extras that a component's class and options need."""
     try:
         yield from getattr(class_of(kind, component.type), "needs", {}).values()
-    except (LookupError, ImportError):  # a component of another package, which is not here
+    except (LookupError, ImportError):  # a plugin's component that is not installed here
         return
     options = component.options
     if "key_file" in options:

@@ -1,4 +1,4 @@
-"""What a configuration's file holds, also if it is a pipe; within bounds of size and time."""
+"""Read the bytes of a configuration from a file or a pipe, within limits of size and time."""
 
 from __future__ import annotations
 
@@ -10,17 +10,17 @@ from pathlib import Path
 
 from .options import AgentConfigError, Problem
 
-#: Bytes of a configuration.
+#: Most bytes of a configuration.
 _MOST = 4 << 20
-#: Seconds in which something has to come from a pipe.
+#: Longest wait for data from a pipe, in seconds.
 _PATIENCE = 2.0
 _PIECE = 1 << 16
 
 
 def read_file(path: Path) -> bytes:
-    """The bytes of a configuration.
+    """Return the bytes of a configuration.
 
-    :raises AgentConfigError: it cannot be read, is too large, or a pipe into which nobody writes.
+    :raises AgentConfigError: if the file cannot be read or is too large, or is a pipe without a writer.
     """
     try:
         descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
@@ -35,8 +35,9 @@ def read_file(path: Path) -> bytes:
 
 
 def _content(descriptor: int) -> bytes:
-    """
-    :raises ValueError: it is none, in words.
+    """Read the descriptor to its end.
+
+    :raises ValueError: if it has too many bytes, or is a pipe without a writer.
     """
     pieces: list[bytes] = []
     size = 0
@@ -44,20 +45,20 @@ def _content(descriptor: int) -> bytes:
         pieces.append(piece)
         size += len(piece)
         if size > _MOST:
-            raise ValueError(f"is too large for a configuration: more than {_MOST} bytes")
+            raise ValueError(f"is too large for a configuration: it has more than {_MOST} bytes")
     if not pieces and not stat.S_ISREG(os.fstat(descriptor).st_mode):
         raise ValueError("is a pipe without a writer")
     return b"".join(pieces)
 
 
 def _piece(descriptor: int) -> bytes:
-    """What comes next; nothing at the end.
+    """Return the next bytes, or ``b""`` at the end.
 
-    :raises ValueError: nothing comes in time.
+    :raises ValueError: if nothing arrives in time.
     """
     with contextlib.suppress(BlockingIOError):
         return os.read(descriptor, _PIECE)
-    asked = select.poll()  # which takes descriptors of any number
+    asked = select.poll()  # poll(), unlike select(), takes descriptors of any number
     asked.register(descriptor, select.POLLIN)
     if not asked.poll(_PATIENCE * 1000):
         raise ValueError(f"is a pipe that has delivered nothing for {_PATIENCE:.0f} s")

@@ -1,7 +1,7 @@
-"""Keys of Flume's components that mean nothing here, or that something else here does the work of.
+"""Translate or drop the keys of Flume's components that have no counterpart here.
 
-What changes nothing is left out, so that a file runs as it is. What somebody relies on, such as a key store, is not
-passed over: it is a problem, which says what to write instead.
+Keys without any effect are dropped, so that a file runs as it is. A key that a user relies on, such as a key store, is
+a problem instead. The message says what to write in its place.
 """
 
 from __future__ import annotations
@@ -9,37 +9,37 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping, Sequence
 
-#: Of TLS: how names begin.
+#: Prefixes of the keys of TLS.
 _TLS = (
     *("ssl", "enablessl", "keystore", "truststore", "trust-all-certs", "sslcontextfactory."),
     *(f"{each}-{of}" for each in ("exclude", "include") for of in ("protocols", "cipher-suites")),
     *(f"{each}{of}" for each in ("exclude", "include") for of in ("protocols", "ciphersuites")),
 )
-#: Of Kerberos: whole names.
+#: The keys of Kerberos.
 _KERBEROS = ("kerberos", "agent-principal", "agent-keytab", "client-principal", "client-keytab", "server-principal")
 _OFF = ("", "false")
 _TEXT_BUILDER = "org.apache.flume.serialization.BodyTextEventSerializer$Builder"
 
-_CERTIFICATE = ": key stores of Java are not read; `certificate` and `key` are PEM files, for TLS"
-_AUTHORITIES = ": key stores of Java are not read; `authorities` is a PEM file of those that are trusted"
-_NO_KERBEROS = ": there is no Kerberos here"
-#: By kind: what to say of a key, by a pattern of all of it.
+_CERTIFICATE = ": Java key stores are not read; for TLS set `certificate` and `key`, which are PEM files"
+_AUTHORITIES = ": Java key stores are not read; set `authorities`, a PEM file of trusted CAs"
+_NO_KERBEROS = ": Kerberos is not supported"
+#: By kind: a pattern of whole keys, and the hint to show.
 _HINTS = {
     "sources": (
         (r"(?i)(ssl|enablessl|keystore.*|sslcontextfactory\..*|(ex|in)clude.?(protocols|cipher.*))", _CERTIFICATE),
-        (r"(?i)truststore.*", ": key stores of Java are not read; `client_authorities` is a PEM file"),
+        (r"(?i)truststore.*", ": Java key stores are not read; set `client_authorities`, a PEM file"),
         ("|".join(_KERBEROS), _NO_KERBEROS),
-        (r"ipFilter(Rules)?", ": no rules for addresses here; `bind`, or `client_authorities`"),
-        (r"zookeeperConnect", ": brokers are asked, no ZooKeeper: `kafka.bootstrap.servers`"),
+        (r"ipFilter(Rules)?", ": address rules are not supported; use `bind` or `client_authorities`"),
+        (r"zookeeperConnect", ": ZooKeeper is not used; set `kafka.bootstrap.servers`"),
         (r"migrateZookeeperOffsets", ": offsets in ZooKeeper are not read"),
         (r"useFlumeEventFormat", ": Flume's Avro events in messages are not read"),
-        (r"clientHostnameHeader", ": the names of senders are not looked up; `clientIPHeader` has the address"),
-        (r"handler\..*", ": a handler of one's own is not run here; the formats are json, lines, blob, batches"),
+        (r"clientHostnameHeader", ": senders' host names are not looked up; `clientIPHeader` has the address"),
+        (r"handler\..*", ": custom handlers are not supported; the formats are json, lines, blob, batches"),
     ),
     "sinks": (
         (r"(?i)(keystore.*|truststore.*|(ex|in)clude.?(protocols|cipher.*))", _AUTHORITIES),
         ("|".join(_KERBEROS), _NO_KERBEROS),
-        (r"hdfs\.(kerberos\w+|proxyUser)", ": what HDFS's own client is configured with counts"),
+        (r"hdfs\.(kerberos\w+|proxyUser)", ": the configuration of the HDFS client counts"),
         (r"useFlumeEventFormat", ": Flume's Avro events in messages are not written"),
     ),
     "channels": (
@@ -52,17 +52,17 @@ _HINTS = {
 
 
 def hint_of(kind: str, key: str) -> str | None:
-    """What to say of a key of Flume's that is not understood, behind "is not known"; None if nothing better is known.
+    """Return the hint for an unknown key of Flume's, to follow "is not known"; None if there is none.
 
-    :param kind: ``sources``, ``sinks``, ``channels``.
+    :param kind: ``sources``, ``sinks`` or ``channels``.
     """
     return next((words for pattern, words in _HINTS.get(kind, ()) if re.fullmatch(pattern, key)), None)
 
 
 def without_needless(texts: Mapping[str, str], needless: Sequence[str] = ()) -> dict[str, str]:
-    """Flume's keys, without those that mean nothing here, and without those of TLS and of Kerberos where that is off.
+    """Drop the keys without effect, and those of TLS and Kerberos where these are off.
 
-    :param needless: the former, besides.
+    :param needless: further keys without effect.
     """
     left = ["kerberos", *needless] if _is_off(texts, "kerberos") else list(needless)
     kept = {name: value for name, value in texts.items() if name not in left}
@@ -78,10 +78,12 @@ def _is_off(texts: Mapping[str, str], name: str) -> bool:
 
 
 def renamed(texts: Mapping[str, str], old: Mapping[str, str], needless: Sequence[str] = ()) -> dict[str, str]:
-    """As :func:`without_needless`, of a component of Kafka: names of older versions count where the newer ones are not
-    given, and what is said of Flume's events within messages means nothing where it is off.
+    """Rename the old keys of a Kafka component, and drop those without effect.
 
-    :param old: the newer name of each.
+    An old key counts only if the newer one is not given. ``useFlumeEventFormat`` has no effect where it is off.
+
+    :param old: the newer name of each old key.
+    :param needless: further keys without effect.
     """
     off = [] if not _is_off(texts, "useFlumeEventFormat") else ["useFlumeEventFormat"]
     kept = without_needless(texts, [*needless, *off])
@@ -92,10 +94,10 @@ def renamed(texts: Mapping[str, str], old: Mapping[str, str], needless: Sequence
 
 
 def in_small_letters(texts: Mapping[str, str], *keys: str) -> dict[str, str]:
-    """With the values of these in small letters: in capitals they mean the same."""
+    """Lower the case of the values of some keys, which Flume also takes in capitals."""
     return {key: value.lower() if key in keys else value for key, value in texts.items()}
 
 
 def serializer_of(value: str) -> str:
-    """A serializer by our word: Flume's is in capitals, or its class."""
+    """Return our name of a serializer that Flume writes in capitals, or as a class."""
     return "text" if value == _TEXT_BUILDER else value.lower()

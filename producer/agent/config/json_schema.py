@@ -1,7 +1,7 @@
-"""The JSON Schema of an agent's file in TOML, made of the tables of options, so that editors complete and check it.
+"""Build the JSON Schema of an agent's TOML file from the option declarations, for completion and checks in editors.
 
-It refuses what the agent would refuse for its form alone: names, types and ranges. A text with ``${env:X}`` may stand
-for any value. What names refer to, and rules among options, only ``producer agent check`` knows.
+The schema refuses names, types and ranges that the agent would refuse. A text with ``${env:X}`` may replace any value.
+Only ``producer agent check`` checks references between components and rules among options.
 """
 
 from __future__ import annotations
@@ -20,18 +20,18 @@ from .registry import BUILT_IN, class_of, plugged_in
 _REFERENCE = r"\$\{(env|file):"
 _TEXT = {"type": "string"}
 _NAMES = {"type": ["array", "string"], "items": _TEXT}
-#: Text for a value that is no text, by kind; ``bytes`` have units.
+#: Patterns of text that stands for a number or a boolean, by kind; ``bytes`` have units.
 _WRITTEN: dict[Any, str] = {
     int: r"^\s*[-+]?[0-9]+\s*$",
     float: r"^\s*[-+]?[0-9.]+([eE][-+]?[0-9]+)?\s*$",
     bool: r"^\s*(true|false|yes|no|on|off|1|0)\s*$",
     "bytes": r"^\s*[0-9]+\s*([kKmMgG]([iI][bB])?)?\s*$",
 }
-#: By table: the keys of a component beside its options, and which of them it must have.
+#: By table: the keys of a component that are no options, and those that it must have.
 _BESIDE: dict[str, tuple[dict[str, Any], list[str]]] = {
     "sources": (
         {
-            "channels": {**_NAMES, "description": "the channels that it writes to"},
+            "channels": {**_NAMES, "description": "the channels to write to"},
             "interceptors": {"type": "array", "items": {"$ref": "#/$defs/interceptors"}},
             "selector": {"$ref": "#/$defs/selectors"},
         },
@@ -40,8 +40,8 @@ _BESIDE: dict[str, tuple[dict[str, Any], list[str]]] = {
     "channels": ({}, []),
     "sinks": (
         {
-            "channel": {**_TEXT, "description": "the channel that it takes from"},
-            "dead_letters": {**_TEXT, "description": "the channel for what the destination refuses permanently"},
+            "channel": {**_TEXT, "description": "the channel to take from"},
+            "dead_letters": {**_TEXT, "description": "the channel for events that the destination refuses permanently"},
         },
         ["channel"],
     ),
@@ -52,7 +52,7 @@ _BESIDE: dict[str, tuple[dict[str, Any], list[str]]] = {
 
 
 def json_schema() -> dict[str, Any]:
-    """Return the schema, draft 2020-12; a type whose package is not installed may have any options."""
+    """Return the schema, draft 2020-12. A type whose package is not installed may have any options."""
     tables = {
         table: "processors" if table == "groups" else table for table in ("sources", "channels", "sinks", "groups")
     }
@@ -74,10 +74,9 @@ def json_schema() -> dict[str, Any]:
 
 
 def _one_of(kind: str, names: Iterable[str]) -> dict[str, Any]:
-    """Return the schema of a component by its type.
+    """Return the schema of a component, chosen by its type.
 
-    The conditions make errors precise. An editor that reads no conditions completes from ``anyOf``, which refuses
-    nothing.
+    The conditions make errors precise. Editors that ignore conditions complete from ``anyOf``, which refuses nothing.
     """
     references = {name: {"$ref": f"#/$defs/{kind}.{name}"} for name in names}
     return {
@@ -122,7 +121,7 @@ def _described(option: Option) -> dict[str, Any]:
 
 
 def _value(option: Option, kind: Any) -> dict[str, Any]:
-    """Return the forms that a value may have. A keyword such as ``minimum`` is only for values of its type."""
+    """Return the forms that a value may have. A keyword such as ``minimum`` applies only to values of its type."""
     origin, inner = typing.get_origin(kind), typing.get_args(kind)
     if origin in (typing.Union, types.UnionType):
         forms = [_value(option, each) for each in inner if each is not types.NoneType]

@@ -1,8 +1,8 @@
-"""Limits of a whole agent: memory and a share of the processors.
+"""Limit the memory and CPU of a whole agent.
 
-That components may hold no more than the memory is checked before anything starts. What they need is more than the
-bytes of their events: objects, what a delivery is made of, what Python keeps for later. So while the agent runs, its
-process is looked at, and nothing is let into the channels while it has too much. The processors are kept by pauses.
+The sum of the components' own limits is checked before anything starts. Events need more memory than their bytes:
+objects, requests, and free memory that Python keeps. While the agent runs, it therefore measures its process, and lets
+nothing into the channels while the process is too large. CPU is limited by pauses.
 """
 
 from __future__ import annotations
@@ -19,20 +19,20 @@ from ...runtime.clock import Clock
 
 #: Bytes that an agent needs without its components.
 PROCESS_BYTES = 40 << 20
-#: And that a component is taken to hold that does not say: a few blocks on their way.
+#: Bytes assumed for a component that declares no limit: a few blocks in flight.
 COMPONENT_BYTES = 8 << 20
-#: Seconds: what was not used of the share for so long may be used at once; and the longest pause.
+#: Unused share that may be used at once, and the longest pause, both in seconds.
 _BURST, _LONGEST_PAUSE = 0.2, 1.0
-#: Seconds that what was used too much is waited for at most: where others of the process use all of the share, it must
-#: go on all the same, and one batch a minute is let through.
+#: The largest debt, in seconds. Other code of the process may use the whole share; one batch a minute still passes
+#: then.
 _MOST_DEBT = 60.0
-#: Of the bound so much is for what is on its way, and so many bytes at least: sources wait before. A delivery of short
-#: lines is made of objects that need many times their bytes.
-_ON_ITS_WAY, _LEAST_ON_ITS_WAY = 0.1, 16 << 20
-#: Seconds between two times that the C library is told to give back what it keeps, which takes some milliseconds.
-_GIVING = 1.0
-#: Seconds between two looks at the process.
-_LOOK = 0.02
+#: Share of the limit that is reserved for data in flight, and its least bytes. A delivery of short lines consists of
+#: objects that need many times its bytes.
+_IN_FLIGHT, _LEAST_IN_FLIGHT = 0.1, 16 << 20
+#: Seconds between two calls of ``malloc_trim``, each of which takes some milliseconds.
+_TRIM_SECONDS = 1.0
+#: Seconds between two measurements of the process.
+_MEASURE_SECONDS = 0.02
 _STATM = Path("/proc/self/statm")
 
 
@@ -41,9 +41,9 @@ class Limits:
     """The keys of ``[agent]`` that limit the process."""
 
     max_memory_bytes: int | None = option(
-        None, least=1, unit="bytes", doc="bytes of the process; at least what its components may hold"
+        None, least=1, unit="bytes", doc="memory of the process, at least the sum of its components' limits"
     )
-    max_cpu: float | None = option(None, least=0.01, doc="processors that it may use, such as 0.5")
+    max_cpu: float | None = option(None, least=0.01, doc="the number of processors to use, such as 0.5")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -51,31 +51,31 @@ class AgentOptions(Limits):
     """All keys of ``[agent]``."""
 
     name: str = option("agent", doc="the agent's name")
-    state: Path = option(Path("loghub-agent"), doc="the directory for what components keep")
+    state: Path = option(Path("loghub-agent"), doc="the directory for the components' state")
     monitoring: str | int = option("", least=1, most=65_535, doc="where to serve metrics: host:port, or a port")
     stop_timeout: float = option(
-        30.0, least=0.001, most=31_536_000, unit="seconds", doc="how long an orderly end may take"
+        30.0, least=0.001, most=31_536_000, unit="seconds", doc="the longest graceful shutdown"
     )
 
 
 class Pace:
-    """Has sources and sinks pause, so that the process stays within a share of the processors.
+    """A limit on CPU: it makes sources and sinks pause.
 
-    What the process has used counts, whoever of it used that; so nobody has to be asked how much he does.
+    CPU time of the whole process counts, whichever thread used it.
 
-    :param share: processors; None for no limit.
-    :param used: seconds of CPU that the process has used.
+    :param share: the number of processors; None for no limit.
+    :param used: returns the CPU time of the process, in seconds.
     """
 
     def __init__(self, share: float | None, clock: Clock, used: Callable[[], float] = time.process_time) -> None:
         self.share = share
         self._clock, self._used = clock, used
-        self._lock = threading.Lock()  # guards what follows
+        self._lock = threading.Lock()  # guards _debt and _last
         self._debt = 0.0
         self._last = clock.monotonic(), used()
 
     def pause(self) -> float:
-        """Seconds to wait before more is done; 0 if nobody need to."""
+        """Return the seconds to wait before the next work; 0 for none."""
         share = self.share
         if share is None:
             return 0.0
@@ -87,10 +87,10 @@ class Pace:
             return min(_LONGEST_PAUSE, self._debt / share) if self._debt > 0 else 0.0
 
     def rest(self, wait: Callable[[float], object], most: float = _MOST_DEBT) -> None:
-        """Wait until the process is within its share: one batch may have used far more than a pause makes up for.
+        """Wait until the process is within its share. One batch may use far more than one pause makes up for.
 
-        :param wait: sleeps for so many seconds; what is true ends the rest.
-        :param most: seconds, about.
+        :param wait: sleeps for the given seconds; returns True to end the rest.
+        :param most: the longest rest, in seconds, approximately.
         """
         end = self._clock.monotonic() + most
         while (pause := self.pause()) > 0 and self._clock.monotonic() < end:
@@ -99,7 +99,7 @@ class Pace:
 
 
 def resident() -> int:
-    """Bytes of memory that the process has now; 0 where the system does not say."""
+    """Return the bytes of memory of the process; 0 if the system does not report it."""
     try:
         return int(_STATM.read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
     except (OSError, ValueError, IndexError):
@@ -107,8 +107,8 @@ def resident() -> int:
 
 
 def give_back() -> None:
-    """Let the system have what the C library keeps of memory that was freed, where that can be told to."""
-    import ctypes  # few need it
+    """Return freed memory that the C library keeps to the system, where ``malloc_trim`` exists."""
+    import ctypes  # rarely needed
 
     trim = getattr(ctypes.CDLL(None), "malloc_trim", None)
     if trim is not None:
@@ -116,11 +116,11 @@ def give_back() -> None:
 
 
 class Memory:
-    """Has sources wait while the process has nearly as much memory as it may.
+    """A limit on memory: it makes sources wait while the process is nearly at its limit.
 
     :param limit: bytes; None for no limit.
-    :param used: bytes that the process has.
-    :param give_back: makes them less, if anything of them is not in use.
+    :param used: returns the memory of the process, in bytes.
+    :param give_back: returns freed memory to the system.
     """
 
     def __init__(
@@ -132,25 +132,25 @@ class Memory:
     ) -> None:
         self.limit = limit
         self._clock, self._used, self._give_back = clock, used, give_back
-        self._next_look, self._full = clock.monotonic(), False
-        self._next_giving = clock.monotonic()
+        self._next_measurement, self._full = clock.monotonic(), False
+        self._next_trim = clock.monotonic()
 
     def is_full(self) -> bool:
-        """Whether nothing more is to be let in."""
+        """Return True if no more events may enter the channels."""
         limit, now = self.limit, self._clock.monotonic()
         if limit is None:
             return False
-        if now >= self._next_look:
-            self._next_look = now + _LOOK
-            most = limit - _on_its_way(limit)
+        if now >= self._next_measurement:
+            self._next_measurement = now + _MEASURE_SECONDS
+            most = limit - _in_flight(limit)
             self._full = self._used() > most
-            if self._full and now >= self._next_giving:
-                self._next_giving = now + _GIVING
+            if self._full and now >= self._next_trim:
+                self._next_trim = now + _TRIM_SECONDS
                 self._give_back()
                 self._full = self._used() > most
         return self._full
 
 
-def _on_its_way(limit: int) -> float:
-    """Bytes of a bound that nothing waits in; where it is small, half of what it has beside the process alone."""
-    return max(_ON_ITS_WAY * limit, min(_LEAST_ON_ITS_WAY, (limit - PROCESS_BYTES) / 2))
+def _in_flight(limit: int) -> float:
+    """Return the bytes reserved for data in flight, at most half of the limit beyond the bare process."""
+    return max(_IN_FLIGHT * limit, min(_LEAST_IN_FLIGHT, (limit - PROCESS_BYTES) / 2))

@@ -1,4 +1,4 @@
-"""An agent's configuration, whatever file it came from: names, types and options, which nobody has looked at yet."""
+"""An agent's configuration as read from a file, before any name, type or option is checked."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from .options import Problem
 
 @dataclass(frozen=True, slots=True)
 class ComponentConfig:
-    """A component.
+    """A component's configuration.
 
-    :ivar name: its own.
-    :ivar type: what it is: a short name, or that of a class in Flume.
-    :ivar options: its options, in our names.
-    :ivar lines: where in the file each of them stands; ``""`` is the component itself.
-    :ivar keys: what the file calls each of them, where that is not its name; ``""`` is the component itself.
-    :ivar beside: keys of the component in the file that are no options, for what was misspelt.
+    :ivar name: the component's name.
+    :ivar type: the short name of its type, or a class name of Flume's.
+    :ivar options: its options, by our names.
+    :ivar lines: the line of each option in the file; ``""`` is the component itself.
+    :ivar keys: the file's key of each option, where it differs from the name; ``""`` is the component itself.
+    :ivar beside: keys of the component in the file that are not options, to suggest for a misspelt one.
     """
 
     name: str
@@ -33,11 +33,11 @@ class ComponentConfig:
 
 @dataclass(frozen=True, slots=True)
 class SourceConfig(ComponentConfig):
-    """A source.
+    """A source's configuration.
 
-    :ivar channels: that it writes to, at least one.
-    :ivar interceptors: in the order in which they see a batch.
-    :ivar selector: chooses among the channels.
+    :ivar channels: the channels to write to, at least one.
+    :ivar interceptors: the interceptors, in the order in which they see a batch.
+    :ivar selector: the selector that chooses among the channels.
     """
 
     channels: tuple[str, ...] = ()
@@ -47,10 +47,10 @@ class SourceConfig(ComponentConfig):
 
 @dataclass(frozen=True, slots=True)
 class SinkConfig(ComponentConfig):
-    """A sink.
+    """A sink's configuration.
 
-    :ivar channel: that it takes from.
-    :ivar dead_letters: the channel for what is refused permanently; None to keep trying.
+    :ivar channel: the channel to take from.
+    :ivar dead_letters: the channel for events that are refused permanently; None to retry them.
     """
 
     channel: str = ""
@@ -61,7 +61,7 @@ class SinkConfig(ComponentConfig):
 class GroupConfig(ComponentConfig):
     """A sink processor and its sinks, which share a channel.
 
-    :ivar sinks: by name.
+    :ivar sinks: the names of the sinks.
     """
 
     sinks: tuple[str, ...] = ()
@@ -69,18 +69,18 @@ class GroupConfig(ComponentConfig):
 
 @dataclass(frozen=True, slots=True)
 class AgentConfig:
-    """A whole agent.
+    """The configuration of a whole agent.
 
-    :ivar name: the agent's.
-    :ivar state: a directory for what its components keep.
-    :ivar monitoring: where to listen for who looks, ``host:port``; None for nowhere.
-    :ivar stop_timeout: seconds that an orderly end may take.
-    :ivar limits: of memory and processors.
-    :ivar lines: where in the file the agent's own keys stand.
-    :ivar origin: the file, for messages.
-    :ivar problems: what is wrong with the file itself.
-    :ivar notes: what was passed over, and what else whoever starts it should know.
-    :ivar hidden: what came from the environment and from files, and the reference to it: messages show that instead.
+    :ivar name: the agent's name.
+    :ivar state: the directory for the components' state.
+    :ivar monitoring: the address of the monitoring server, ``host:port``; None for no server.
+    :ivar stop_timeout: the longest graceful shutdown, in seconds.
+    :ivar limits: limits of memory and CPU.
+    :ivar lines: the line of each of the agent's own keys in the file.
+    :ivar origin: the path of the file, for messages.
+    :ivar problems: problems of the file itself.
+    :ivar notes: ignored keys, and other hints for the operator.
+    :ivar hidden: values from the environment and from files, and the reference that messages show instead.
     """
 
     name: str

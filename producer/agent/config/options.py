@@ -1,4 +1,4 @@
-"""Options of components, read from a file: TOML's typed values, or the texts of a properties file with Flume's names.
+"""Read options of components from TOML's typed values, or from a properties file's texts under Flume's names.
 
 A component's ``Options`` is a frozen dataclass whose fields are made by :func:`~producer.model.options.option`.
 :func:`read_options` checks all values, and reports all problems at once, with their lines.
@@ -21,23 +21,23 @@ from ...text.printable import without_userinfo
 
 _T = TypeVar("_T")
 _SHELLS = re.compile(r"\$\{?([A-Za-z_]\w*)\}?")
-#: Characters of a problem that are shown: a value may be a whole file that got into one.
+#: Characters of a problem that are shown: a value may contain a whole file.
 _MOST_SHOWN = 2000
 
 
 def words_of(error: BaseException) -> str:
-    """What it says, as logs and pages show it: libraries name addresses as they were given them."""
+    """Return an error's text for logs and pages, without the users and passwords of URLs."""
     return without_userinfo(str(error))
 
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """One thing that is wrong with a configuration; what URLs tell of users and passwords is not kept.
+    """One problem of a configuration. Users and passwords of URLs are removed from its message.
 
-    :ivar where: the component, such as ``sources.r1``; or a key of the agent's own.
+    :ivar where: the component, such as ``sources.r1``, or a key of the agent's own.
     :ivar key: the option.
     :ivar message: the rule and the value.
-    :ivar line: of the file, from 1 on, if it is known.
+    :ivar line: the line of the file, from 1 on; None if it is unknown.
     """
 
     where: str
@@ -55,16 +55,16 @@ class Problem:
 
 
 def _shortened(message: str) -> str:
-    """As much of it as somebody reads; not before secrets are hidden in it, which would not be found cut."""
+    """Truncate a message for display. Hide secrets first, since a cut secret would not be found."""
     if len(message) <= _MOST_SHOWN:
         return message
     return f"{message[: _MOST_SHOWN // 2]}… ({len(message):,} characters)"
 
 
 class AgentConfigError(ProducerError):
-    """A configuration that cannot be used: all that is wrong with it.
+    """Raised for a configuration that cannot be used, with all its problems.
 
-    :ivar problems: at least one.
+    :ivar problems: the problems, at least one.
     """
 
     def __init__(self, problems: Sequence[Problem], source: str = "configuration") -> None:
@@ -74,16 +74,16 @@ class AgentConfigError(ProducerError):
 
 
 def flume_name(each: Option) -> str:
-    """Flume's key of an option."""
+    """Return Flume's key of an option."""
     first, *rest = each.name.split("_")
     return each.flume or first + "".join(map(str.capitalize, rest))
 
 
 def from_flume(cls: type, values: Mapping[str, str]) -> dict[str, Any]:
-    """Flume's keys and texts as our names and values; keys that are not known stay as they are.
+    """Translate Flume's keys and texts to our names and values. Unknown keys stay as they are.
 
-    Keys with a dot behind a known one, such as ``headers.g1.k``, become a mapping. A class may have a method
-    ``translate_flume`` for what is made otherwise; it is given the texts first.
+    Keys below a known one, such as ``headers.g1.k``, become a mapping. A class may have a method ``translate_flume``,
+    which receives the texts first.
     """
     translate: Callable[[Mapping[str, str]], Mapping[str, Any]] | None = getattr(cls, "translate_flume", None)
     if translate is not None:
@@ -102,7 +102,7 @@ def from_flume(cls: type, values: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _parent(key: str, known: Iterable[str]) -> str:
-    """The longest known key of which this one is a part; empty if there is none."""
+    """Return the longest known key that this one is below; empty if there is none."""
     return max((name for name in known if key.startswith(f"{name}.")), key=len, default="")
 
 
@@ -112,7 +112,7 @@ def _scaled(value: Any, scale: float) -> Any:
     try:
         return float(value) * scale
     except (TypeError, ValueError):
-        return value  # the type's rule will say what is wrong
+        return value  # the check of the type reports it
 
 
 def read_options(
@@ -124,13 +124,13 @@ def read_options(
     *,
     flume: bool = False,
 ) -> _T:
-    """Options made of a configuration's values.
+    """Build the options from a configuration's values.
 
     :param where: the component, for messages.
-    :param lines: where in the file each key stands.
-    :param beside: keys of the component that are no options, and may have been meant.
-    :param flume: whether they stand in a file of Flume's, so that messages have its units.
-    :raises AgentConfigError: with all that is wrong.
+    :param lines: the line of each key in the file.
+    :param beside: keys of the component that are not options, to suggest for a misspelt one.
+    :param flume: True if the file is Flume's, so that messages use its units.
+    :raises AgentConfigError: if anything is wrong, with all problems.
     """
     problems: list[Problem] = []
     options, chosen = options_of(cls), dict[str, Any]()
@@ -150,7 +150,7 @@ def read_options(
 
 
 def _checked(each: Option, value: Any, *, flume: bool) -> Any:
-    """Check a value of a file; a shell's variable would be a key that no server knows."""
+    """Check a value of a file. A secret must not be a shell's variable, which the server would refuse as a key."""
     found = _SHELLS.fullmatch(value) if each.secret and isinstance(value, str) else None
     if found is not None:
         rule = f"is a shell's variable, which means nothing here; did you mean ${{env:{found[1]}}}?"
@@ -161,7 +161,7 @@ def _checked(each: Option, value: Any, *, flume: bool) -> Any:
 def _problem(
     error: ConfigError, where: str, lines: Mapping[str, int], value: Any = None, each: Option | None = None
 ) -> Problem:
-    """Return what is wrong with an option; of a number that has a unit, the meaning."""
+    """Build the problem of an option. For a number with a unit behind it, it says what the option means."""
     message = f"{error.rule}{_got(error)}"
     if each is not None and each.unit is None and isinstance(value, str) and value[:1].isdigit() and not each.choices:
         message += f"; write it without a unit: {each.doc}"
@@ -179,7 +179,7 @@ def _made(cls: type[_T], chosen: Mapping[str, Any], where: str, lines: Mapping[s
 
 
 def _also_wrong(cls: type, chosen: Mapping[str, Any], where: str, lines: Mapping[str, int]) -> list[Problem]:
-    """What the class itself has to say of the options that are right so far, with some word for each missing one."""
+    """Return the class's own problems with the valid options, with placeholders for missing texts."""
     texts = [name for name, each in options_of(cls).items() if each.kind is str and each.default is ...]
     found: list[Problem] = []
     for word in ("word", "http://word") if texts else ("",):
@@ -188,34 +188,34 @@ def _also_wrong(cls: type, chosen: Mapping[str, Any], where: str, lines: Mapping
         except AgentConfigError as error:
             found += [problem for problem in error.problems if problem.key in chosen and problem not in found]
         except (TypeError, ValueError, LookupError):
-            continue  # it cannot be asked without what is missing
+            continue  # it cannot be built without the missing options
     return found
 
 
 def _unknown(key: str, options: Mapping[str, Option], beside: Sequence[str]) -> ConfigError:
     for name, each in options.items():
         if key == flume_name(each):
-            return ConfigError(key, f"is what Flume calls it; here it is {name!r}", key)
+            return ConfigError(key, f"is Flume's name; here the option is {name!r}", key)
     return unknown(key, [*options, *difflib.get_close_matches(key, beside, 1)])
 
 
 def _got(error: ConfigError) -> str:
-    """The value, unless there is none, it is secret, or the rule names it."""
+    """Return the value for a message, unless it is absent, is secret, or is in the rule."""
     value = error.value
-    told = isinstance(value, str) and value and repr(value) in error.rule
-    return "" if value is None or value is error.name or told else f", got {shown(value)}"
+    in_rule = isinstance(value, str) and value and repr(value) in error.rule
+    return "" if value is None or value is error.name or in_rule else f", got {shown(value)}"
 
 
 def shown(value: Any) -> str:
-    """A value as it stands in a file."""
+    """Return a value as a file has it."""
     return str(value).lower() if isinstance(value, bool) else repr(value)
 
 
 def typed(cls: type, values: Mapping[str, Any]) -> dict[str, Any]:
-    """The texts of a properties file as what stands in a TOML file: numbers, flags, lists and tables.
+    """Convert a properties file's texts to the values of a TOML file: numbers, booleans, lists and tables.
 
-    What has not the right form stays a text, so that :func:`read_options` says what is wrong with it; so does one with
-    a reference that is not resolved, ``${env:X}``.
+    A text in a wrong form stays a text, so that :func:`read_options` reports it. A text with an unresolved reference
+    such as ``${env:X}`` stays one, too.
     """
     options = options_of(cls)
     return {key: _plain(value, options[key]) if key in options else value for key, value in values.items()}
@@ -237,7 +237,7 @@ def _plain(value: Any, each: Option) -> Any:
 
 
 def nearest(name: str, known: Iterable[str]) -> str:
-    """Which known name was meant, for the end of a message."""
+    """Suggest the known name that was meant, to end a message."""
     names = list(known)
     found = difflib.get_close_matches(name, names, 1, 0.6)
     if found:
@@ -246,10 +246,10 @@ def nearest(name: str, known: Iterable[str]) -> str:
 
 
 def missing_file(name: str, path: Path | str | None) -> Iterator[ConfigError]:
-    """For a file that an option names, and nobody can read."""
+    """Yield an error if the file that an option names cannot be read."""
     try:
         if path is not None:
-            with open(path, "rb"):  # noqa: PTH123  # a text may stand there, too
+            with open(path, "rb"):  # noqa: PTH123  # a text may come as a path, too
                 pass
     except OSError as error:
         yield ConfigError(name, f"cannot be read: {error.strerror}", str(path))

@@ -1,8 +1,8 @@
-"""Flume's configurations: a properties file with one agent or several, whose keys begin with the agent's name.
+"""Read Flume's configurations: properties files with one or several agents, whose keys begin with the agent's name.
 
-Flume passes over what it does not know, with a line in its log. Here an unknown type or option is a problem, which is
-told before anything starts; unknown options can be passed over on request. What has another name here, or another
-unit, is translated by the component's own options (:func:`~..options.from_flume`).
+Flume logs unknown types and options, and ignores them. Here they are problems, reported before anything starts; unknown
+options can be ignored on request. Other names and units are translated by the component's own options
+(:func:`~..options.from_flume`).
 """
 
 from __future__ import annotations
@@ -39,18 +39,18 @@ _OWN = {
 def read_properties(
     path: Path, name: str | None = None, *, ignore_unknown: bool = False, references: bool = True
 ) -> AgentConfig:
-    """The configuration of one agent in a file.
+    """Read the configuration of one agent in a file.
 
-    :param name: the agent's; None if the file has only one.
-    :param ignore_unknown: pass over options that are not known; ``notes`` has them.
-    :param references: replace ``${env:X}`` and ``${file:/path}``; False leaves them as they are.
-    :raises AgentConfigError: the file cannot be read, or has no such agent. What else is wrong is in ``problems``.
+    :param name: the agent's name; None if the file has only one agent.
+    :param ignore_unknown: True to ignore unknown options; ``notes`` lists them.
+    :param references: True to replace ``${env:X}`` and ``${file:/path}``; False to keep them.
+    :raises AgentConfigError: if the file cannot be read, or has no such agent. Other problems are in ``problems``.
     """
     raw = read_file(path)
     try:
         text = raw.decode("utf-8-sig")
     except UnicodeDecodeError:
-        text = raw.decode("latin-1")  # as Java has read these files for most of its life
+        text = raw.decode("latin-1")  # Java reads these files as Latin-1
     return parse_flume(text, name, str(path), ignore_unknown=ignore_unknown, references=references)
 
 
@@ -62,12 +62,12 @@ def parse_flume(
     ignore_unknown: bool = False,
     references: bool = True,
 ) -> AgentConfig:
-    """As :func:`read_properties`, for a text."""
+    """Read the configuration of one agent in a text, as :func:`read_properties` does for a file."""
     if found := _TOML.search(text):
-        message = "this looks like our TOML, not like a properties file of Flume's: give it with --config"
+        message = "this is the agent's TOML, not a properties file of Flume's: use --config"
         raise AgentConfigError([Problem("", "", message, text.count("\n", 0, found.start()) + 1)], origin)
     if "\0" in text:
-        message = "has a NUL, which no text has: if this is UTF-16, save it as UTF-8"
+        message = "contains a NUL character: if the file is UTF-16, save it as UTF-8"
         raise AgentConfigError([Problem("", "", message, text.count("\n", 0, text.index("\0")) + 1)], origin)
     properties = parse_properties(text)
     agents = list(dict.fromkeys(key.partition(".")[0] for key in properties.values if "." in key))
@@ -82,7 +82,7 @@ def parse_flume(
 
 
 class _Reader:
-    """Collects what is wrong, and goes on."""
+    """Builds the configuration, collecting problems on the way."""
 
     def __init__(self, properties: Properties, name: str, origin: str, ignore_unknown: bool, references: bool) -> None:
         self._name, self._origin = name, origin
@@ -96,7 +96,9 @@ class _Reader:
         self._lines = {short: properties.lines[key] for short, key in mine.items()}
         for key, line in properties.repeated.items():
             if key.startswith(prefix):
-                self._notes.append(f"line {line}: {key} stands again in line {properties.lines[key]}, which counts")
+                self._notes.append(
+                    f"line {line}: {key} is repeated in line {properties.lines[key]}, whose value counts"
+                )
 
     def read(self) -> AgentConfig:
         names = {kind: self._values.get(kind, "").split() for kind in _KINDS}
@@ -107,7 +109,7 @@ class _Reader:
             {name: self._channel(name) for name in names["channels"]},
             {name: self._sink(name) for name in names["sinks"]},
             {name: self._group(name) for name in names["sinkgroups"]},
-            state=Path(f"loghub-agent-{_NOT_IN_NAMES.sub('_', self._name)}"),  # the next agent of the file has its own,
+            state=Path(f"loghub-agent-{_NOT_IN_NAMES.sub('_', self._name)}"),  # one for each agent of the file
             origin=self._origin,
             problems=tuple(self._problems),
             hidden=self._known.hidden,
@@ -143,16 +145,16 @@ class _Reader:
         )
 
     def _component(self, kind: str, where: str, name: str, default: str = "") -> dict[str, Any]:
-        """What all components have.
+        """Return the fields that all components have.
 
-        :param kind: as the registry has it.
-        :param where: the keys' beginning.
-        :param default: the type if there is none.
+        :param kind: the kind in the registry.
+        :param where: the prefix of the keys.
+        :param default: the type to use if none is given.
         """
         values = self._below(where)
         given = self._resolved(f"{where}.type", values.pop("type", default))
         if not given:
-            self._wrong(f"{where}.type", "is missing: what the component is", self._first_line(where))
+            self._wrong(f"{where}.type", "is missing: set it to the component's type", self._first_line(where))
         own = _OWN.get(where.partition(".")[0], ()) if where.count(".") == 1 else ()
         texts = {key: value for key, value in values.items() if key.partition(".")[0] not in own}
         texts = {key: self._resolved(f"{where}.{key}", value) for key, value in texts.items()}
@@ -170,7 +172,7 @@ class _Reader:
         }
 
     def _keys(self, kind: str, type_name: str, where: str) -> dict[str, str]:
-        """What the file calls all options: a processor's belong to its group."""
+        """Return the file's keys of all options. A processor's keys are below its group's."""
         group = where.removesuffix(".processor")
         below = "processor." if group != where else ""
         fields = options_of(cls) if (cls := _options_of(kind, type_name)) else {}
@@ -180,7 +182,7 @@ class _Reader:
     def _translated(
         self, kind: str, type_name: str, where: str, texts: Mapping[str, str], lines: Mapping[str, int]
     ) -> tuple[dict[str, Any], dict[str, int]]:
-        """Our options of Flume's, and where they stand."""
+        """Translate Flume's options to ours. Return them, and the line of each."""
         cls = _options_of(kind, type_name)
         if cls is None:
             return dict(texts), dict(lines)
@@ -204,17 +206,17 @@ class _Reader:
             return {}
 
     def _check_scaled(self, cls: type, where: str, texts: Mapping[str, str]) -> None:
-        """A reference that stays one cannot be turned from milliseconds to seconds."""
+        """Note each unresolved reference whose unit differs, since it cannot be converted here."""
         for field in options_of(cls).values():
             key = flume_name(field)
             if not self._references and field.scale != 1 and "${" in texts.get(key, ""):
                 ours = f"{field.name}, times {field.scale}"
-                self._notes.append(f"{self._name}.{where}.{key} = {texts[key]} has to be written in units of {ours}")
+                self._notes.append(f"{self._name}.{where}.{key} = {texts[key]} must be converted to the unit of {ours}")
 
     # -- keys
 
     def _check_keys(self, names: Mapping[str, list[str]]) -> None:
-        """What belongs to no component that is listed."""
+        """Report keys that belong to no listed component."""
         idle: dict[str, int] = {}
         for key, line in self._lines.items():
             kind, _, rest = key.partition(".")
@@ -227,12 +229,12 @@ class _Reader:
                 idle.setdefault(f"{kind}.{name}", line)
         for what, line in idle.items():
             kind = what.partition(".")[0]
-            self._notes.append(f"line {line}: {self._name}.{what} is not in {self._name}.{kind}, and not used")
+            self._notes.append(f"line {line}: {self._name}.{what} is not listed in {self._name}.{kind}; ignored")
 
     def _unknown(self, key: str, hint: str, line: int | None) -> None:
         if self._ignore_unknown:
             where = "" if line is None else f"line {line}: "
-            self._notes.append(f"{where}{self._name}.{key} is not known, and not used{hint}")
+            self._notes.append(f"{where}{self._name}.{key} is not known; ignored{hint}")
         else:
             self._wrong(key, f"is not known{hint}", line)
 
@@ -248,9 +250,9 @@ class _Reader:
     # -- values
 
     def _meant(self, where: str, right: str, wrong: str) -> str:
-        """The key whose value is to be looked at: the wrong one is told, and then taken for the right one."""
-        told = not self._ignore_unknown and f"{where}.{right}" not in self._values
-        return wrong if told and f"{where}.{wrong}" in self._values else right
+        """Return the key to read: the wrong one if only it is given, after its problem is reported."""
+        reported = not self._ignore_unknown and f"{where}.{right}" not in self._values
+        return wrong if reported and f"{where}.{wrong}" in self._values else right
 
     def _names(self, key: str) -> tuple[str, ...]:
         return tuple(dict.fromkeys(self._resolved(key, self._values.get(key, "")).split()))
@@ -271,7 +273,7 @@ class _Reader:
 
 
 def _options_of(kind: str, type_name: str) -> type | None:
-    """The options of a type; None if there is none, of which whoever checks the types will say so."""
+    """Return the options class of a type. None if there is no such type, which the check of types reports."""
     try:
         return class_of(kind, type_name).Options if type_name else None
     except (LookupError, ImportError):
@@ -279,7 +281,7 @@ def _options_of(kind: str, type_name: str) -> type | None:
 
 
 def _hint(kind: str, key: str, known: Collection[str]) -> str:
-    """What was meant by a key that is not known."""
+    """Suggest what to write instead of an unknown key."""
     if (kind, key) in _MIXED_UP:
         return _MIXED_UP[kind, key]
     return hint_of(kind, key) or nearest(key, known)

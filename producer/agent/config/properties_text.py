@@ -1,7 +1,7 @@
-r"""The text of a properties file, as Java reads it: ``key = value``, ``key: value`` or ``key value``.
+r"""Parse a properties file as Java does: ``key = value``, ``key: value`` or ``key value``.
 
-A line that ends with a backslash goes on in the next one; ``#`` and ``!`` begin a comment; ``\t``, ``\n``, ``\u20ac``
-and so on are escapes, and before any other character a backslash means nothing. What stands last counts.
+A line that ends with a backslash continues on the next one. ``#`` and ``!`` begin a comment. ``\t``, ``\n``, ``\u20ac``
+and so on are escapes; before other characters a backslash is dropped. The last value of a key counts.
 """
 
 from __future__ import annotations
@@ -17,11 +17,11 @@ _NAMED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
 
 @dataclass(frozen=True, slots=True)
 class Properties:
-    """Keys and values.
+    """The keys and values of a file.
 
-    :ivar values: by key.
-    :ivar lines: where each key begins, from 1 on.
-    :ivar repeated: keys that stand more than once, and the line whose value does not count.
+    :ivar values: the values by key.
+    :ivar lines: the line where each key begins, from 1 on.
+    :ivar repeated: repeated keys, and the line of the value that does not count.
     """
 
     values: dict[str, str] = field(default_factory=dict)
@@ -30,11 +30,11 @@ class Properties:
 
 
 def parse_properties(text: str) -> Properties:
-    """All of a text; blanks around values are dropped, as Flume does."""
+    """Parse a text. Blanks around values are dropped, as in Flume."""
     properties = Properties()
     for number, line in _logical_lines(text):
         match = _KEY.match(line)
-        assert match is not None  # noqa: S101  # it matches the empty text, too
+        assert match is not None  # noqa: S101  # it also matches the empty text
         key = _plain(match[1]).strip()
         if key in properties.values:
             properties.repeated[key] = properties.lines[key]

@@ -1,4 +1,4 @@
-"""``${env:X}`` and ``${file:/path}`` in the values of a configuration: what is secret need not stand in it."""
+"""Resolve ``${env:X}`` and ``${file:/path}`` in a configuration's values, so that secrets stay out of the file."""
 
 from __future__ import annotations
 
@@ -9,24 +9,24 @@ from pathlib import Path
 from typing import Any
 
 _REFERENCE = re.compile(r"(\$?)\$\{(?:(env|file|sys):([^}]*)|(\w+)\[[^}]*)\}")
-#: Bytes of a file that is a value.
+#: Most bytes of a file that is a value.
 _MOST = 1 << 20
-#: Characters of what is hidden: less is no secret, and stands in messages for other reasons.
+#: Least characters of a hidden value: shorter ones are no secrets, and occur in messages for other reasons.
 _LEAST_HIDDEN = 4
 
 
 class References:
-    """Replaces references, and remembers what they stood for: it is shown in no message."""
+    """Replaces references, and records their values so that messages can hide them."""
 
     def __init__(self) -> None:
         self.hidden: dict[str, str] = {}
 
     def resolve(self, value: Any) -> Any:
-        """A value with all references replaced, also those in its lists and tables.
+        """Return a value with all references replaced, also those in its lists and tables.
 
-        ``$${env:X}`` is ``${env:X}`` itself.
+        ``$${env:X}`` stands for the text ``${env:X}``.
 
-        :raises ValueError: one cannot be; says why, and not what is in a file.
+        :raises ValueError: if a reference cannot be resolved; the message has no content of a file.
         """
         if isinstance(value, str):
             return _REFERENCE.sub(self._replaced, value)
@@ -47,9 +47,9 @@ class References:
 
 
 def hide(message: str, hidden: Mapping[str, str]) -> str:
-    """A message with the references in place of what they stood for.
+    """Replace secret values in a message by their references.
 
-    :param hidden: of :class:`References`.
+    :param hidden: the values and references, of :class:`References`.
     """
     for value in sorted(hidden, key=len, reverse=True):
         for form in (value, repr(value)[1:-1]):
@@ -72,7 +72,7 @@ def _value_of(match: re.Match[str]) -> str:
 
 def _of_environment(name: str) -> str:
     if name not in os.environ:
-        raise ValueError(f"the environment has no {name}")
+        raise ValueError(f"the environment variable {name} is not set")
     return os.environ[name]
 
 

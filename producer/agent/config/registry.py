@@ -1,7 +1,7 @@
-"""Which class a type means: built-in ones by their short names and by Flume's, others by entry points.
+"""Find the class of a component's type: a built-in name, Flume's name, or an entry point.
 
 A package adds a type by an entry point of the group ``loghub_producer.agent.sources`` (``.interceptors``,
-``.selectors``, ``.sinks``, ``.channels``), whose name is the type. Nothing is imported before it is used.
+``.selectors``, ``.sinks``, ``.channels``), whose name is the type. A module is imported when its type is first used.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import Any
 from .options import nearest
 
 _GROUP = "loghub_producer.agent"
-#: A class of somebody's.
+#: The name of a Java class.
 _OF_JAVA = re.compile(r"[a-z]\w*(\.\w+)*\.[A-Z]\w*(\$\w+)?")
-_JAVA = ": classes of Java do not run here; `producer agent explain` lists the types, and a package may add its own"
+_JAVA = ": Java classes do not run here; `producer agent explain` lists the types, and a package may add others"
 
-#: By kind and type: the module below this package, and the class.
+#: By kind and type: the module below ``producer.agent``, and the class.
 BUILT_IN: dict[str, dict[str, tuple[str, str]]] = {
     "sources": {
         "avro": ("sources.avro", "AvroSource"),
@@ -86,7 +86,7 @@ BUILT_IN: dict[str, dict[str, tuple[str, str]]] = {
     },
 }
 
-#: Flume's names for ours, in lower case: its aliases, and its classes without their packages.
+#: Flume's aliases and class names without packages, in lower case, and our names for them.
 FLUME: dict[str, dict[str, str]] = {
     "sources": {
         "seq": "sequence",
@@ -148,7 +148,7 @@ FLUME: dict[str, dict[str, str]] = {
 }
 
 
-#: Of Flume's types, in lower case, those that there are not, and what does their work.
+#: Flume's types that are not supported, in lower case, and what to use instead.
 INSTEAD: dict[str, dict[str, str]] = {
     "sources": {
         "legacy": "http",
@@ -157,8 +157,8 @@ INSTEAD: dict[str, dict[str, str]] = {
         "twitter": "a plugin",
     },
     "channels": {
-        "jdbc": "file, which survives a death, too",
-        "kafka": "file; or a kafka sink, and an agent with a kafka source behind it",
+        "jdbc": "file, which survives a crash, too",
+        "kafka": "file; or a kafka sink, followed by an agent with a kafka source",
         "pseudotxnmemory": "memory",
     },
     "sinks": {
@@ -173,7 +173,7 @@ INSTEAD: dict[str, dict[str, str]] = {
     },
     "interceptors": {"morphline": "parse, regex_extractor or python"},
 }
-#: Classes of Flume's whose names are not made of those of their types.
+#: Flume's classes whose names are not derived from their types.
 _CLASSES = {
     "avrolegacysource": "legacy",
     "thriftlegacysource": "legacy",
@@ -183,9 +183,9 @@ _CLASSES = {
 
 
 def instead_of(kind: str, name: str) -> str | None:
-    """What does the work of a type of Flume's that there is not; None if it is none, or there is one.
+    """Return what to use instead of an unsupported type of Flume's; None for any other type.
 
-    :param name: as that of :func:`canonical`.
+    :param name: a name as :func:`canonical` takes it.
     """
     short = name.lower().removesuffix("$builder").rpartition(".")[2]
     type_name = _CLASSES.get(short, short.removesuffix({"processors": "sinkprocessor"}.get(kind, kind[:-1])))
@@ -193,10 +193,10 @@ def instead_of(kind: str, name: str) -> str | None:
 
 
 def canonical(kind: str, name: str) -> str:
-    """Our name of a type.
+    """Return our name of a type.
 
     :param kind: ``sources``, ``channels`` and so on.
-    :param name: ours, Flume's alias in any case, or Flume's class, with ``$Builder`` or without.
+    :param name: our name, Flume's alias in any case, or Flume's class, with or without ``$Builder``.
     """
     known = BUILT_IN[kind]
     lower = name.lower()
@@ -208,37 +208,37 @@ def canonical(kind: str, name: str) -> str:
 
 
 def class_of(kind: str, name: str) -> Any:
-    """The class of a type.
+    """Return the class of a type.
 
-    :raises LookupError: there is none; says which were meant.
-    :raises ImportError: it needs a package that is not installed.
+    :raises LookupError: if there is none; the message suggests others.
+    :raises ImportError: if it needs a package that is not installed.
     """
     found = BUILT_IN[kind].get(canonical(kind, name))
     if found is not None:
         module, attribute = found
         return getattr(importlib.import_module(f"producer.agent.{module}"), attribute)
-    _installed.cache_clear()  # its package may be new
+    _installed.cache_clear()  # the plugin's package may have been installed since
     plugins = plugged_in(kind)
     if name in plugins:
         try:
             return plugins[name].load()
-        except Exception as error:  # a package of anybody's
+        except Exception as error:  # a plugin may raise anything
             point = plugins[name].value
             raise LookupError(f"{name} of {point} cannot be loaded: {type(error).__name__}: {error}") from error
     other = instead_of(kind, name)
-    hint = f", though Flume has it; use {other}"
+    hint = f": it exists in Flume only; use {other}"
     if other is None:
         hint = _JAVA if _OF_JAVA.fullmatch(name) else nearest(name, [*BUILT_IN[kind], *plugins])
     raise LookupError(f"no such type {name!r}{hint}")
 
 
 def plugged_in(kind: str) -> dict[str, EntryPoint]:
-    """The types of a kind that packages add, as of when a type was last looked for among them."""
+    """Return a kind's plugin types, as of the last search for a plugin."""
     return _installed().get(kind, {})
 
 
 @cache
 def _installed() -> dict[str, dict[str, EntryPoint]]:
-    """By kind; the metadata of each installed package are read for it, some hundred files."""
+    """Return all plugin types by kind. This reads the metadata of every installed package."""
     points = entry_points()
     return {kind: {point.name: point for point in points.select(group=f"{_GROUP}.{kind}")} for kind in BUILT_IN}

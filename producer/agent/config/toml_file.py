@@ -50,25 +50,25 @@ _TABLES = ("agent", "sources", "channels", "sinks", "groups")
 
 
 def read_toml(path: Path) -> AgentConfig:
-    """The configuration in a file.
+    """Read the configuration in a file.
 
-    :raises AgentConfigError: it cannot be read, or is no TOML. What else is wrong is in ``problems``.
+    :raises AgentConfigError: if the file cannot be read or is not TOML. Other problems are in ``problems``.
     """
     raw = read_file(path)
     try:
         text = raw.decode()
     except UnicodeDecodeError as error:
         line = raw.count(b"\n", 0, error.start) + 1
-        message = f"byte 0x{raw[error.start]:02x} is no UTF-8: save the file as UTF-8"
+        message = f"byte 0x{raw[error.start]:02x} is not UTF-8: save the file as UTF-8"
         raise AgentConfigError([Problem("", "", message, line)], str(path)) from error
     return parse_toml(text, str(path))
 
 
 def parse_toml(text: str, origin: str = "configuration") -> AgentConfig:
-    """The configuration in a text.
+    """Read the configuration in a text.
 
-    :param origin: the file, for messages.
-    :raises AgentConfigError: it is no TOML.
+    :param origin: the path of the file, for messages.
+    :raises AgentConfigError: if the text is not TOML.
     """
     text = text.removeprefix("\ufeff").replace("\r\n", "\n")
     if deep := toml_lines.DEEP_KEY.search(text):
@@ -78,13 +78,13 @@ def parse_toml(text: str, origin: str = "configuration") -> AgentConfig:
         document = tomllib.loads(text)
     except tomllib.TOMLDecodeError as error:
         raise AgentConfigError([syntax_problem(error, text)], origin) from error
-    except (ValueError, RecursionError) as error:  # a number of thousands of digits, or brackets in brackets
+    except (ValueError, RecursionError) as error:  # a number of thousands of digits, or deeply nested brackets
         raise AgentConfigError([Problem("", "", f"cannot be read: {error}", limit_line(text))], origin) from error
     return _Reader(document, toml_lines.lines_of(text), origin).read()
 
 
 class _Reader:
-    """Collects what is wrong, and goes on."""
+    """Builds the configuration, collecting problems on the way."""
 
     def __init__(self, document: Mapping[str, Any], lines: Mapping[toml_lines.Path, int], origin: str) -> None:
         self._document, self._lines, self._origin = dict(document), dict(lines), origin
@@ -177,14 +177,14 @@ class _Reader:
             if not isinstance(table, Mapping):
                 self._wrong((kind, name), f"must be a table, under [{kind}.{name}]")
             elif not name or "/" in name or name in (".", ".."):
-                self._wrong((kind, name), "is no name of a component: it is the name of a directory, too")
+                self._wrong((kind, name), "is not a valid component name: it must also be valid as a directory name")
             else:
                 yield name, table
 
     def _component(
         self, path: toml_lines.Path, name: str, table: Mapping[str, Any], own: tuple[str, ...] = ()
     ) -> dict[str, Any]:
-        """What all components have.
+        """Return the fields that all components have.
 
         :param own: keys that are not options.
         """
@@ -200,18 +200,18 @@ class _Reader:
 
     def _type(self, path: toml_lines.Path, value: Any) -> str:
         if value is None:
-            self._wrong(path, "is missing: what the component is")
+            self._wrong(path, "is missing: set it to the component's type")
             return ""
         name = self._text(path, value)
-        if not name and isinstance(value, str):  # what is no text has been told
-            self._wrong(path, "is empty: what the component is")
+        if not name and isinstance(value, str):  # _text has reported other types
+            self._wrong(path, "is empty: set it to the component's type")
         return name
 
     def _check_tables(self) -> None:
-        """One whose name is nearly right is read as what was meant: all else in it is looked at, too."""
+        """Report unknown tables. One with a nearly right name is read as the table meant, to check its content."""
         for name in [name for name in self._document if name not in _TABLES]:
             if name in options_of(AgentOptions):
-                self._wrong((name,), "stands outside of a table; it goes under [agent]")
+                self._wrong((name,), "is outside of a table: write it under [agent]")
                 continue
             self._wrong((name,), f"no such table{nearest(name, _TABLES)}")
             for meant in difflib.get_close_matches(name, _TABLES, 1, 0.6):
@@ -257,7 +257,7 @@ class _Reader:
             return value
 
     def _line(self, path: toml_lines.Path) -> int:
-        """Of the key, or of the first thing in it, or of what it is in."""
+        """Return the line of a key, or of the first key in it, or of the table that holds it."""
         while path and path not in self._lines:
             inside = [line for known, line in self._lines.items() if known[: len(path)] == path]
             if inside:
@@ -270,7 +270,7 @@ class _Reader:
 
 
 def _both(one: Any, other: Any) -> Any:
-    """Two tables of components as one; what is none stays what it is."""
+    """Merge two tables of components. A value that is not a table stays as it is."""
     if not isinstance(one, Mapping) or not isinstance(other, Mapping):
         return one
     return {**one, **{name: _both(one.get(name, {}), table) if name in one else table for name, table in other.items()}}

@@ -1,4 +1,4 @@
-"""Where each table and each key of a TOML text stands: for messages, since ``tomllib`` does not tell."""
+"""Find the line of each table and key in a TOML text, for messages. ``tomllib`` does not report them."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ Path = tuple[str | int, ...]
 
 _BLANK = re.compile(r"(?:[ \t\r\n]+|#[^\n]*)*")
 _PART = re.compile(r"""[ \t]*(?:([A-Za-z0-9_-]+)|("(?:[^"\\\n]|\\.)*"|'[^'\n]*'))[ \t]*(\.?)""")
-#: A key of so many parts that it is none; it would take minutes to read thousands of them.
+#: A key of 64 parts, which no configuration has. Reading a key of thousands of parts takes minutes.
 DEEP_KEY = re.compile(r"""^[ \t]*\[{0,2}(?:[ \t]*(?:[A-Za-z0-9_-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.){64}""", re.MULTILINE)
 _TOKEN = re.compile(
     r'''"""(?:[^\\]|\\.)*?"""(?!")|\'\'\'.*?\'\'\'(?!\')|"(?:[^"\\\n]|\\.)*"|'[^'\n]*'|#[^\n]*|[\[{\]}]|\n|[^"'#\[\]{}\n]+''',
@@ -19,9 +19,9 @@ _TOKEN = re.compile(
 
 
 def lines_of(text: str) -> dict[Path, int]:
-    """The line, from 1 on, of each table and key; a table of an array has its number in its path.
+    """Return the line of each table and key, from 1 on. The path of a table in an array has its index.
 
-    :param text: one that ``tomllib`` can read.
+    :param text: a text that ``tomllib`` can read.
     """
     scan = _Scan(text)
     while scan.statement():
@@ -30,7 +30,7 @@ def lines_of(text: str) -> dict[Path, int]:
 
 
 class _Scan:
-    """Statement by statement."""
+    """A scanner that reads one statement at a time."""
 
     def __init__(self, text: str) -> None:
         self._text, self._at = text, 0
@@ -40,7 +40,7 @@ class _Scan:
         self.found: dict[Path, int] = {}
 
     def statement(self) -> bool:
-        """One table's header, or one key with its value; False at the end."""
+        """Read one table header, or one key with its value. Return False at the end of the text."""
         blank = _BLANK.match(self._text, self._at)
         self._at = blank.end() if blank else self._at
         if self._at >= len(self._text):

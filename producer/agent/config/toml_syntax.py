@@ -1,4 +1,4 @@
-"""What is wrong with a text that is no TOML, for whoever has written it: ``tomllib`` speaks to who knows TOML."""
+"""Explain why a text is not TOML, to its author. ``tomllib``'s own messages need knowledge of TOML."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from .options import Problem
 
 _TABLE_TWICE = re.compile(r"cannot declare \((.*?),?\) twice")
 _FLUMES = re.compile(r"^[\w-]+\.(?:sources|channels|sinks|sinkgroups)(?:\.[^\s=:]+)?[ \t]*[=:]", re.MULTILINE)
-#: What takes ``tomllib`` to its limits: brackets in brackets, and numbers of thousands of digits.
+#: Texts that take ``tomllib`` to its limits: deeply nested brackets, and numbers of thousands of digits.
 _LIMITS = re.compile(r"""(?:[\[{]\s*(?:[\w"'.-]+\s*=\s*)?){64}|\d{4000}""")
-#: What ``tomllib`` misses at the end of the document, as it says so, and what it is the end of.
+#: ``tomllib``'s messages about a string that is open at the end, and the quote that opened it.
 _OPENED = {'expected "\'"': "'", "expected \"'''\"": "'''", "unterminated string": '"""'}
 _KEY = re.compile(r"[ \t]*([\w.\"'-]+)[ \t]*(=|:)")
 
 
 def syntax_problem(error: tomllib.TOMLDecodeError, text: str) -> Problem:
-    """The problem, with its line. What stands in the line is not shown, but for its key: it may be a secret."""
+    """Return the problem with its line. It shows the line's key but not its value, which may be a secret."""
     if _FLUMES.search(text) and not re.search(r"^\[", text, re.MULTILINE):
         return Problem("", "", "this looks like a properties file of Flume: give it with --flume", _first_line(text))
     message, _, place = str(error).partition(" (at ")
@@ -29,15 +29,15 @@ def syntax_problem(error: tomllib.TOMLDecodeError, text: str) -> Problem:
 
 
 def limit_line(text: str) -> int | None:
-    """Where something is too deep, or too long, to be read."""
+    """Return the line with nesting too deep, or a number too long, to be read."""
     found = _LIMITS.search(text)
     return None if found is None else text.count("\n", 0, found.start()) + 1
 
 
 def _line_of_the_end(message: str, text: str) -> int:
-    """Where what misses its end begins; else the last line."""
+    """Return the line where the unterminated string begins; otherwise the last line."""
     quote = _OPENED.get(message, "")
-    is_last = quote != '"""' or text.count(quote) % 2  # else it is one quote, in the last line
+    is_last = quote != '"""' or text.count(quote) % 2  # otherwise the open string is a quote in the last line
     opened = text.rfind(quote) if is_last else len(text)
     return text.count("\n", 0, opened) + 1
 
@@ -55,20 +55,20 @@ def _in_words(message: str, text: str, number: int) -> str:
     if twice := _TABLE_TWICE.match(message):
         return _twice([part.strip().strip("'\"") for part in twice[1].split(",")], lines[: number - 1])
     if message == "cannot overwrite a value":
-        return f"{key or 'a key'} is there already: a key stands once in a table"
+        return f"{key or 'a key'} is already defined: a key may occur once in a table"
     if message in ("illegal character '\\n'", *_OPENED):
-        return "a text has no quote at its end"
+        return "a text has no closing quote"
     if message.startswith("unescaped '\\'"):
-        return f"{message}; in single quotes, such as '\\d+', a backslash is one"
+        return f"{message}; in single quotes, such as '\\d+', a backslash stands for itself"
     if sign == ":" and message.startswith("expected '='"):
         return "a key and its value have '=' between them, not ':'"
     value = line.partition("=")[2].strip()
     unquoted = value and value[0] not in "\"'[{+-" and not value[0].isdigit() and value not in ("true", "false")
-    said = f"this is no TOML: {message}" + (f" at {key}" if key else "")
-    return said + ("; a text stands in quotes" if unquoted else "; a value is missing" if sign and not value else "")
+    problem = f"invalid TOML: {message}" + (f" at {key}" if key else "")
+    return problem + ("; write texts in quotes" if unquoted else "; a value is missing" if sign and not value else "")
 
 
 def _twice(names: list[str], before: list[str]) -> str:
     first = toml_lines.lines_of("\n".join(before)).get(tuple(names))
-    where = "" if first is None else f": the first time in line {first}"
-    return f"[{'.'.join(names)}] is there already{where}"
+    where = "" if first is None else f", in line {first}"
+    return f"[{'.'.join(names)}] is already defined{where}"

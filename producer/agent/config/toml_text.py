@@ -1,4 +1,4 @@
-"""A configuration as TOML: what :mod:`.toml_file` reads, written."""
+"""Write a configuration as TOML that :mod:`.toml_file` can read."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
 
 def write_toml(config: AgentConfig, comments: Iterable[str] = ()) -> str:
-    """The text.
+    """Return the TOML text.
 
-    :param comments: for its beginning, each a line.
+    :param comments: comment lines for the top.
     """
     parts = ["".join(f"# {line}\n" for line in comments), _agent(config)]
     for source in config.sources.values():
@@ -58,7 +58,7 @@ def _component(
 
 
 def _table(path: Sequence[str], values: Mapping[str, Any], *, of_array: bool = False) -> Iterator[str]:
-    """A table, with the tables in it behind its own keys."""
+    """Yield the lines of a table: its own keys first, then the tables in it."""
     name = ".".join(map(_key, path))
     yield f"[[{name}]]\n" if of_array else f"[{name}]\n"
     for key, value in values.items():
@@ -87,8 +87,8 @@ def _value(value: Any) -> str:
 
 
 def _text(text: str) -> str:
-    """In single quotes where that saves backslashes, as in a regular expression."""
+    """Quote a text, with single quotes where that saves backslashes, as in a regular expression."""
     if "\\" in text and "'" not in text and text.isprintable():
         return f"'{text}'"
-    # Of JSON's escapes TOML has all, but it wants one for the delete character, too.
+    # TOML has all of JSON's escapes, but also requires one for the delete character.
     return json.dumps(text, ensure_ascii=False).replace("\x7f", "\\u007f")

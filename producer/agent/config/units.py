@@ -1,4 +1,4 @@
-"""Files to run an agent as a service: for systemd, as a container, and on each node of a Kubernetes cluster."""
+"""Write files that run an agent as a service: for systemd, in a container, and on each node of a Kubernetes cluster."""
 
 from __future__ import annotations
 
@@ -9,12 +9,12 @@ from pathlib import Path, PurePosixPath
 
 _SYSTEMD = """\
 # /etc/systemd/system/loghub-agent.service
-# Secrets, such as LOGHUB_ACCESS_KEY_SECRET=..., stand in /etc/loghub-agent/environment, which only root may read.
+# Secrets, such as LOGHUB_ACCESS_KEY_SECRET=..., belong in /etc/loghub-agent/environment, which only root may read.
 [Unit]
 Description=Agent that delivers logs
 Wants=network-online.target
 After=network-online.target
-# However often it fails, it is started again.
+# Restart after every failure, without a limit.
 StartLimitIntervalSec=0
 
 [Service]
@@ -24,7 +24,7 @@ ExecReload=/bin/kill -HUP $MAINPID
 EnvironmentFile=-/etc/loghub-agent/environment
 Restart=on-failure
 RestartSec=5
-# A configuration that is wrong stays wrong.
+# Exit status 2 is an invalid configuration: a restart cannot help.
 RestartPreventExitStatus=2
 # More than the agent's stop_timeout.
 TimeoutStopSec={grace}
@@ -37,7 +37,7 @@ MemoryMax=512M
 LimitNOFILE=65536
 NoNewPrivileges=yes
 ProtectSystem=strict
-# All else that the agent writes to: directories of file_roll and objects, spool directories, channels elsewhere.
+# All paths that the agent writes to: directories of file_roll and objects, spool directories, other channels.
 ReadWritePaths=-/var/lib/loghub-agent{writes}
 ProtectHome=read-only
 PrivateTmp=yes
@@ -49,8 +49,8 @@ WantedBy=multi-user.target
 _CONTAINER = """\
 # docker build -t loghub-agent .
 # docker run --stop-timeout {grace} -v /var/log:/var/log:ro -v agent-state:/var/lib/loghub-agent loghub-agent
-# Secrets that the configuration takes from the environment (env:NAME): lines NAME=value in a file that only root may
-# read, and docker run --env-file FILE. Those that it takes from files (file:/path) need a -v /path:/path:ro.
+# Secrets from the environment (env:NAME): write lines NAME=value into a file that only root may read, and use
+# docker run --env-file FILE. Secrets from files (file:/path) need -v /path:/path:ro.
 # syslog, http, forward and other network sources listen on 127.0.0.1, which is this container alone: set
 # bind = "0.0.0.0" on them, and publish their ports, as in docker run -p 5140:5140.
 FROM python:3.13-slim
@@ -62,7 +62,7 @@ COPY {name} {config}
 USER agent
 VOLUME /var/lib/loghub-agent
 EXPOSE 9180
-# From outside of the container only what is not loopback can be reached.
+# 0.0.0.0, since the container's loopback cannot be reached from outside.
 ENTRYPOINT ["producer", "agent", "--config", "{config}", "--state", "/var/lib/loghub-agent", \\
             "--monitoring", "0.0.0.0:9180"]
 HEALTHCHECK CMD ["python", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:9180/health/live')"]
@@ -167,8 +167,8 @@ UNITS = {"systemd": _SYSTEMD, "container": _CONTAINER, "kubernetes": _KUBERNETES
 _STATE = "/var/lib/loghub-agent"
 _DEFAULT_CONFIG = "/etc/loghub-agent/agent.toml"
 _MORE_SECONDS = 30
-#: What PrivateTmp replaces.
-_PRIVATE = ("/tmp/", "/var/tmp/")  # noqa: S108  # looked for, not used
+#: The directories that PrivateTmp replaces.
+_PRIVATE = ("/tmp/", "/var/tmp/")  # noqa: S108  # compared with, not used
 
 
 def unit(
@@ -178,14 +178,14 @@ def unit(
     stop_timeout: float = 30.0,
     extras: Iterable[str] = ("agent",),
 ) -> str:
-    """The text of a file.
+    """Return the text of a service file.
 
     :param kind: one of ``UNITS``.
-    :param config: the agent's file. A relative path is one of this directory for systemd, and elsewhere of the
-        directory in the container into which the file is copied.
-    :param state: the directory that the file names for its state; systemd's own if it names none.
-    :param stop_timeout: seconds that the agent's orderly end may take; the service has 30 more.
-    :param extras: the extras of the package that the container installs.
+    :param config: the agent's file. A relative path is relative to the current directory for systemd, and otherwise to
+        the directory in the container.
+    :param state: the agent's state directory; None for systemd's own.
+    :param stop_timeout: the longest graceful shutdown of the agent, in seconds. The service gets 30 seconds more.
+    :param extras: the package extras to install in the container.
     """
     path = _where(kind, config)
     options = f" --state {_STATE}" if state is None else ""
@@ -203,7 +203,7 @@ def unit(
 
 
 def hidden_by(kind: str, config: str | None, state: str | None) -> list[str]:
-    """The paths that a service of this kind does not see, since it has directories of its own for temporary files."""
+    """Return the paths in /tmp and /var/tmp, which PrivateTmp hides from a systemd service."""
     named = [str(_where(kind, config)), _command(), *([] if state is None else [state])]
     return [path for path in named if kind == "systemd" and path.startswith(_PRIVATE)]
 
@@ -219,6 +219,6 @@ def _where(kind: str, config: str | None) -> PurePosixPath:
 
 
 def _command() -> str:
-    """Where this ``producer`` is, which may be in a virtual environment that a service knows nothing of."""
+    """Return the path of this ``producer``, which may be in a virtual environment that is not on the service's PATH."""
     here = Path(sys.executable).parent / "producer"
     return str(here) if here.is_file() else "/usr/bin/env producer"

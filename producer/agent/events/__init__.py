@@ -1,1 +1,1 @@
-"""Events of the agent: batches, their bytes in a channel, and the interfaces of components."""
+"""Event batches, their format in a channel, and the interfaces of components."""

@@ -1,4 +1,4 @@
-"""Events as a record batch of Arrow, by the C data interface; needs the extra ``arrow``."""
+"""Export event batches by Arrow's C data interface; needs the extra ``arrow``."""
 
 from __future__ import annotations
 
@@ -13,12 +13,13 @@ _BODY = "body"
 def record_batch(
     bodies: Any, count: int, shared: Mapping[str, str], columns: Mapping[str, Sequence[str | None]]
 ) -> Any:
-    """``body``, and for each header a column of its name, or ``header.body``.
+    """Return a record batch with the column ``body`` and one for each header. A header named ``body`` becomes
+    ``header.body``.
 
-    :param bodies: of one of the next two.
-    :param count: how many these are.
-    :param shared: headers that all events have, with one value.
-    :param columns: the others.
+    :param bodies: a column of :func:`bodies_in` or :func:`bodies_of`.
+    :param count: the number of bodies.
+    :param shared: headers with one value for all events.
+    :param columns: the other headers.
     """
     import pyarrow
 
@@ -28,9 +29,9 @@ def record_batch(
 
 
 def bodies_in(block: bytes, ends: array[int]) -> Any:
-    """Bodies that lie one behind the other, which are not copied.
+    """Return a column of bodies that lie one after the other in a block, without copying them.
 
-    :param ends: where each one ends.
+    :param ends: the end of each body.
     """
     import pyarrow
 
@@ -40,7 +41,7 @@ def bodies_in(block: bytes, ends: array[int]) -> Any:
 
 
 def bodies_of(bodies: Sequence[bytes]) -> Any:
-    """Single bodies."""
+    """Return a column of separate bodies."""
     import pyarrow
 
     return pyarrow.array(bodies, pyarrow.large_binary())

@@ -1,14 +1,14 @@
-r"""EventBatch: events that travel together, as columns: their bodies in one block of bytes, and their headers.
+r"""Batches of events as columns: their bodies in one block of bytes, and their headers.
 
-A header mostly has one value for the whole batch: it is ``shared``. One whose values differ is a column, with a value
-(or None, for an event without it) for each event. Where one event ends in the block is told in one of two ways:
+Most headers have one value for the whole batch; these are ``shared``. The others are columns, with one value for each
+event, or None. The block is in one of two forms:
 
-* **lines**: each body is followed by ``\n`` or ``\r\n``, as in the file that the block was read from, and nobody needs
-  to look for the ends before somebody asks for single bodies;
-* **ends**: bodies lie one behind the other, and where each one ends is a number.
+* **lines**: each body is followed by ``\n`` or ``\r\n``, as in the file that it was read from. The ends are searched
+  for only when single bodies are needed.
+* **ends**: bodies lie one after the other, and the end of each is a number.
 
-So a block of a file goes from its source to a channel and to the wire without a step for each line. A batch is never
-changed: what an interceptor returns is another one, which shares the block.
+So a block of a file goes from its source through a channel to the wire without work for each line. A batch is
+immutable. An interceptor returns a new one, which shares the block.
 """
 
 from __future__ import annotations
@@ -25,27 +25,27 @@ from ...text.printable import readable
 from ...wire.speed import measure_lines
 from ...wire.text_column import TextColumn
 
-#: Of one event, as event-at-a-time code sees them.
+#: The headers of one event.
 Headers = Mapping[str, str]
 Column = Sequence[str | None]
 
 _NO_HEADERS: Mapping[str, Any] = {}
-#: Columns may have so many values for each that is there, and so many besides: what a batch needs of memory is then
-#: bounded by what came, however many names its headers have.
+#: Limits of empty places in columns: so many for each value, and so many more. They bound a batch's memory by the bytes
+#: received, however many header names these have.
 _SPARSE, _SPARE = 8, 1 << 16
-#: So many besides where events cannot become several batches.
+#: The same, for events that cannot be split into several batches.
 _SPARE_AT_ONCE = 1 << 21
-#: The header of the others, as a JSON object, where columns of all would have too many places.
+#: The header with all other headers, as a JSON object, for batches whose columns would be mostly empty.
 OTHERS = "other_headers"
 
 
 class Position(NamedTuple):
-    """How far a source came with what it reads, once this batch is committed.
+    """The source's read offset once this batch is committed.
 
-    :ivar name: what it reads, such as a file by its identity; unique in the source.
-    :ivar end: the byte after the last one taken; grows.
-    :ivar place: the path, if it is a file whose bytes are counted; for people.
-    :ivar start: where the batch before it ends; set by the outlet.
+    :ivar name: the identity of the object that is read, such as a file; unique in the source.
+    :ivar end: the offset after the last byte taken; it grows.
+    :ivar place: the path, for a file; shown to operators.
+    :ivar start: the end of the previous batch; set by the outlet.
     """
 
     name: str
@@ -55,22 +55,23 @@ class Position(NamedTuple):
 
 
 class EventBatch:
-    """See the module; made by :meth:`of_lines` or :meth:`of_events`.
+    """An immutable batch of events, made by :meth:`of_lines`, :meth:`of_bodies`, :meth:`of_columns` or
+    :meth:`of_events`.
 
     :ivar block: the bodies.
-    :ivar ends: where each body ends in the block; None for lines.
-    :ivar count: events.
-    :ivar shared: headers that all events have, with one value.
-    :ivar columns: headers whose values differ, each with ``count`` values.
-    :ivar position: see :class:`Position`; None from a source that cannot read anything again.
-    :ivar sequence: the number of the batch in the channel from which it was taken; None before.
-    :ivar origin: with ``sequence`` names this batch for all time (:mod:`.origins`); None where batches may be taken out
-        of order.
+    :ivar ends: the end of each body in the block; None for lines.
+    :ivar count: the number of events.
+    :ivar shared: headers with one value for all events.
+    :ivar columns: the other headers, each with ``count`` values.
+    :ivar position: the source's read offset; None from a source that cannot read again.
+    :ivar sequence: the number of the batch in its channel; None before it was taken from one.
+    :ivar origin: identifies this batch for all time, together with ``sequence`` (:mod:`..ledger.number_epochs`); None
+        where batches may be taken out of order.
     """
 
     __slots__ = ("block", "columns", "count", "ends", "origin", "position", "sequence", "shared")
 
-    def __init__(  # noqa: PLR0917  # made where nobody but this package makes them
+    def __init__(  # noqa: PLR0917  # made only in this package
         self,
         block: bytes,
         ends: array[int] | None,
@@ -87,9 +88,9 @@ class EventBatch:
 
     @classmethod
     def of_lines(cls, block: bytes, shared: Headers = _NO_HEADERS, position: Position | None = None) -> EventBatch:
-        r"""The lines of a block are the events.
+        r"""Build a batch from a block whose lines are the events.
 
-        :param block: a last line without an end gets a ``\n``.
+        :param block: the lines; a ``\n`` is added to an incomplete last one.
         """
         if block and not block.endswith(b"\n"):
             block += b"\n"
@@ -103,7 +104,7 @@ class EventBatch:
         columns: Mapping[str, Column] = _NO_HEADERS,
         position: Position | None = None,
     ) -> EventBatch:
-        """Bodies, whatever bytes they have."""
+        """Build a batch from bodies of any bytes."""
         for name, column in columns.items():
             if len(column) != len(bodies):
                 raise InvalidArgumentError(f"header {name!r}: {len(column)} values for {len(bodies)} events")
@@ -112,7 +113,7 @@ class EventBatch:
 
     @classmethod
     def of_events(cls, events: Iterable[tuple[Headers, bytes]], position: Position | None = None) -> EventBatch:
-        """Events one by one: for sources and interceptors that work so."""
+        """Build a batch from single events, for sources and interceptors that work on these."""
         pairs = list(events)
         shared, columns = columns_of([headers for headers, _ in pairs])
         return cls.of_bodies([body for _, body in pairs], shared, columns, position)
@@ -121,20 +122,20 @@ class EventBatch:
     def of_columns(
         cls, bodies: Sequence[bytes], columns: Mapping[str, Column], position: Position | None = None
     ) -> EventBatch:
-        """Bodies and headers; those with one value for all events become shared ones."""
+        """Build a batch from bodies and columns. Headers with one value for all events become shared ones."""
         shared, rest = _shared_of(columns)
         return cls.of_bodies(bodies, shared, rest, position)
 
     @property
     def size(self) -> int:
-        """Bytes of the block."""
+        """The bytes of the block."""
         return len(self.block)
 
     def __len__(self) -> int:
         return self.count
 
     def bodies(self) -> list[bytes]:
-        """The bodies, one by one."""
+        """Return the single bodies."""
         block = self.block
         if self.ends is None:
             lines = block.split(b"\n")
@@ -143,7 +144,7 @@ class EventBatch:
         return [block[start:end] for start, end in pairwise([0, *self.ends])]
 
     def headers(self) -> Iterator[dict[str, str]]:
-        """The headers of each event."""
+        """Yield the headers of each event."""
         if not self.columns:
             return (dict(self.shared) for _ in range(self.count))
         names, rows = list(self.columns), zip(*self.columns.values(), strict=True)
@@ -153,12 +154,13 @@ class EventBatch:
         )
 
     def events(self) -> Iterator[tuple[dict[str, str], bytes]]:
-        """Headers and body of each event."""
+        """Yield the headers and the body of each event."""
         return zip(self.headers(), self.bodies(), strict=True)
 
     def __arrow_c_array__(self, requested_schema: object = None) -> tuple[object, object]:
-        """A record batch for who takes Arrow's C data interface, such as ``pyarrow.record_batch(batch)``: ``body`` and
-        a column for each header. Needs the extra ``arrow``.
+        """Export a record batch by Arrow's C data interface, as for ``pyarrow.record_batch(batch)``.
+
+        It has the column ``body``, and one for each header. Needs the extra ``arrow``.
         """
         from .arrow_batch import bodies_in, bodies_of, record_batch
 
@@ -168,35 +170,35 @@ class EventBatch:
         return capsules
 
     def values(self, name: str) -> Column:
-        """A header's value of each event."""
+        """Return a header's value for each event."""
         return self.columns.get(name) or [self.shared.get(name)] * self.count
 
     def lines(self) -> bytes:
-        r"""The bodies, each with a ``\n`` behind it; as they lie, where they are lines."""
+        r"""Return the bodies, each followed by ``\n``. A batch of lines returns its block."""
         if self.ends is None:
             return self.block
         return b"".join([body + b"\n" for body in self.bodies()])
 
     def offsets(self) -> list[int]:
-        """Where each body begins in the block."""
+        """Return the start of each body in the block."""
         if self.ends is not None:
             return [0, *self.ends[:-1]] if self.count else []
         lengths = [len(line) + 1 for line in self.block.split(b"\n")]
         return list(accumulate(lengths[: self.count], initial=0))[: self.count]
 
-    # -- others that share the block
+    # -- other batches that share the block
 
     def with_shared(self, headers: Headers) -> EventBatch:
-        """With these headers, in place of those of the same names."""
+        """Return a batch with these shared headers, which replace those of the same names."""
         columns = {name: column for name, column in self.columns.items() if name not in headers}
         return self._with({**self.shared, **headers}, columns)
 
     def with_column(self, name: str, values: Column) -> EventBatch:
-        """With this header, in place of one of the same name."""
+        """Return a batch with this column, which replaces a header of the same name."""
         return self.with_columns({name: values})
 
     def with_columns(self, columns: Mapping[str, Column]) -> EventBatch:
-        """With these headers, likewise."""
+        """Return a batch with these columns, which replace headers of the same names."""
         for name, values in columns.items():
             if len(values) != self.count:
                 raise InvalidArgumentError(f"header {name!r}: {len(values)} values for {self.count} events")
@@ -204,46 +206,49 @@ class EventBatch:
         return self._with(shared, {**self.columns, **columns})
 
     def without(self, unwanted: Callable[[str], bool]) -> EventBatch:
-        """Without the headers that have such a name."""
+        """Return a batch without the headers whose names are unwanted."""
         shared = {name: value for name, value in self.shared.items() if not unwanted(name)}
         return self._with(shared, {name: column for name, column in self.columns.items() if not unwanted(name)})
 
     def with_bodies(self, bodies: Sequence[bytes]) -> EventBatch:
-        """With other bodies, one for each event, and the same headers."""
+        """Return a batch with the same headers and other bodies, one for each event."""
         if len(bodies) != self.count:
             raise InvalidArgumentError(f"{len(bodies)} bodies for {self.count} events")
         return self.of_bodies(bodies, self.shared, self.columns, self.position)
 
     def at(self, position: Position | None) -> EventBatch:
-        """With this position."""
+        """Return a batch with this position."""
         other = self._with(self.shared, self.columns)
         other.position = position
         return other
 
     def numbered(self, sequence: int | None, origin: str | None = None) -> EventBatch:
-        """With this number, under this name."""
+        """Return a batch with this sequence number and origin."""
         other = self._with(self.shared, self.columns)
         other.sequence, other.origin = sequence, origin
         return other
 
     def select(self, keep: Sequence[object]) -> EventBatch:
-        """Only the events for which ``keep`` has something true."""
+        """Return a batch of the events for which ``keep`` is true."""
         kept = list(compress(self.bodies(), keep))
         if len(kept) == self.count:
             return self
         columns = {name: list(compress(column, keep)) for name, column in self.columns.items()}
-        if self.ends is None and b"\r\r\n" not in self.block:  # of a body that ends so a line would lose the end
+        if self.ends is None and b"\r\r\n" not in self.block:  # a body that ends in \r would lose it as a line
             block = b"\n".join([*kept, b""]) if kept else b""
             return EventBatch(block, None, len(kept), self.shared, columns, self.position)
         return self.of_bodies(kept, self.shared, columns, self.position)
 
     def part(self, keep: Sequence[object]) -> EventBatch:
-        """As :meth:`select`, with the number of the whole."""
+        """Return the events of :meth:`select` with the sequence number of the whole batch."""
         kept = self.select(keep)
         return kept if kept is self else kept.numbered(self.sequence)
 
     def encodable(self) -> EventBatch:
-        r"""With headers that UTF-8 can carry: a byte that was none is ``\xNN``, half of a surrogate pair ``\uNNNN``."""
+        r"""Return a batch whose headers UTF-8 can encode.
+
+        A byte that is not UTF-8 becomes ``\xNN``, half of a surrogate pair ``\uNNNN``.
+        """
         shared, columns = self.shared, self.columns
         if not all(map(_is_encodable, [*shared, *shared.values(), *columns])):
             shared = {readable(name): readable(value) for name, value in shared.items()}
@@ -254,8 +259,9 @@ class EventBatch:
         return self if columns is self.columns and shared is self.shared else self._with(shared, columns)
 
     def halves(self) -> tuple[EventBatch, EventBatch]:
-        """The first half of the events and the second one, with the number of the whole, without headers that no event
-        has; the second has the position.
+        """Return the two halves of the events, both with the sequence number of the whole.
+
+        Headers that no event of a half has are left out. Only the second half has the position.
         """
         middle = self.count // 2
         first = self.part([n < middle for n in range(self.count)])._without_empty()
@@ -265,11 +271,11 @@ class EventBatch:
         return self._with(self.shared, {n: c for n, c in self.columns.items() if any(v is not None for v in c)})
 
     def without_bytes(self) -> EventBatch:
-        """What a channel must know of it."""
+        """Return a batch without bodies and headers, for the bookkeeping of a channel."""
         return EventBatch(b"", None, self.count, position=self.position, sequence=self.sequence, origin=self.origin)
 
     def split(self, name: str) -> dict[str | None, EventBatch]:
-        """By the values of a header, each with its events in order; in the order of the first of each."""
+        """Return the events of each value of a header, in order. Values are in the order of their first events."""
         column = self.columns.get(name)
         if column is None:
             return {self.shared.get(name): self}
@@ -283,12 +289,12 @@ class EventBatch:
 
 
 def batches_of(events: Iterable[tuple[Headers, bytes]]) -> Iterator[EventBatch]:
-    """Events one by one as batches: one, unless they have so many different headers that columns would waste memory."""
+    """Yield single events as batches. It yields several if one batch would have mostly empty columns."""
     pairs: list[tuple[Headers, bytes]] = []
     names: set[str] = set()
     filled = 0
     for headers, body in events:
-        if pairs and headers == pairs[-1][0] and len(headers) == len(names):  # one more of these wastes nothing
+        if pairs and headers == pairs[-1][0] and len(headers) == len(names):  # adds no empty place
             pairs.append((headers, body))
             filled += len(headers)
             continue
@@ -304,17 +310,18 @@ def batches_of(events: Iterable[tuple[Headers, bytes]]) -> Iterator[EventBatch]:
 
 
 def is_sparse(names: int, events: int, filled: int, spare: int = _SPARE) -> bool:
-    """Whether columns of so many names would have too many values that are not there.
+    """Return True if columns would have too many empty places.
 
-    :param filled: values that are there.
-    :param spare: so many are never too many.
+    :param names: the number of columns.
+    :param filled: the number of values.
+    :param spare: empty places that are always allowed.
     """
     return names * events > _SPARSE * filled + spare
 
 
 def columns_of(headers: Sequence[Headers]) -> tuple[dict[str, str], dict[str, Column]]:
-    """What is shared of the headers of some events, and the rest as columns."""
-    if headers and headers.count(headers[0]) == len(headers):  # most events of one hop
+    """Return the headers that all events share, and the others as columns."""
+    if headers and headers.count(headers[0]) == len(headers):  # the usual case: events of one source
         return dict(headers[0]), {}
     counts = Counter(chain.from_iterable(headers))
     names = usual_names(counts, len(headers))
@@ -326,10 +333,9 @@ def columns_of(headers: Sequence[Headers]) -> tuple[dict[str, str], dict[str, Co
 
 
 def usual_names(counts: Counter[str], events: int) -> list[str]:
-    """Of the headers' names those for columns: all, or the most frequent ones, if all would have too many places that
-    are empty.
+    """Return the names that become columns: all, or the most frequent ones if too many places would be empty.
 
-    :param counts: how many events have a header of that name.
+    :param counts: the number of events with a header of each name.
     """
     if not is_sparse(len(counts), events, counts.total(), _SPARE_AT_ONCE):
         return list(counts)
@@ -360,7 +366,7 @@ def _others(headers: Headers, names: Container[str]) -> str | None:
 
 
 def _shared_of(columns: Mapping[str, Column]) -> tuple[dict[str, str], dict[str, Column]]:
-    """Headers with one value for all events, and the others."""
+    """Return the headers with one value for all events, and the others."""
     shared = {
         name: first
         for name, column in columns.items()

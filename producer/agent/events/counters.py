@@ -1,4 +1,4 @@
-"""What a component counts, under Flume's names; shown by the monitoring."""
+"""Count under Flume's names, for the monitoring."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ from ...runtime.clock import Clock
 
 
 class Counters:
-    """Named numbers that only grow, and gauges that are asked for; thread-safe.
+    """Named counters and gauges of a component; thread-safe.
 
-    :ivar last_error: what went wrong at last, also if it works again.
+    :ivar last_error: the last error, also after recovery; None if there was none.
     """
 
     def __init__(self) -> None:
@@ -22,32 +22,32 @@ class Counters:
         self.last_error: str | None = None
 
     def add(self, **amounts: int) -> None:
-        """Count."""
+        """Add to counters."""
         with self._lock:
             for name, amount in amounts.items():
                 self._values[name] += amount
 
     def set(self, **gauges: int) -> None:
-        """Say how many there are at this moment."""
+        """Set gauges to their present values."""
         with self._lock:
             self._values.update(gauges)
 
     def get(self, name: str) -> int:
-        """What was counted under a name."""
+        """Return a counter's value."""
         with self._lock:
             return self._values.get(name, 0)
 
     def snapshot(self) -> dict[str, int]:
-        """All of them at one moment."""
+        """Return a copy of all values."""
         with self._lock:
             return dict(self._values)
 
 
 @contextmanager
 def timed(counters: Counters, name: str, clock: Clock) -> Iterator[None]:
-    """Count how long what is done meanwhile takes, also if it fails.
+    """Count the microseconds that the block takes, also if it fails.
 
-    :param name: of the counter, which ends with ``Microseconds``.
+    :param name: the name of the counter, which ends with ``Microseconds``.
     """
     begun = clock.monotonic()
     try:

@@ -1,21 +1,22 @@
-r"""How a batch stands in one event of a channel.
+r"""Format of a batch as one event of a channel.
 
-Its shared headers are the event's. Ours begin with ``~``, and a user's that begin so get another ``~`` in front:
+The batch's shared headers are the event's. Headers of the format begin with ``~``, and a user's header that begins so
+gets another ``~`` in front:
 
-* ``~count``: how many events the batch holds;
-* ``~position``: where its source was, if it has a :class:`~.batch.Position`: the end, a space, the name;
-* ``~from``: where the batch before it ends: a number, a space, and the path, if it is a file;
-* ``~form``: ``lines``, and the body is the block as it lies; or ``ends``, and the body is::
+* ``~count``: the number of events in the batch;
+* ``~position``: the read offset of its source, if it has a :class:`~.batch.Position`: the end, a space, the name;
+* ``~from``: the end of the previous batch: a number, a space, and the path, if it is a file;
+* ``~form``: ``lines`` if the body is the block as it lies, or ``ends`` if the body is::
 
-      4 bytes   how many columns, little-endian, as all numbers
-      count * 8 where each body ends in the block
+      4 bytes   the number of columns, little-endian, as all numbers
+      count * 8 the end of each body in the block
       columns   of each: 4 bytes, the size of its name; the name; 4 bytes, the size of all its values together;
                 count * 4, the size of each (0xFFFFFFFF for none); and the values
       the rest  the block
 
-  Lines with columns are written like ends.
+  Lines with columns are written as ends.
 
-An event without ``~count`` is somebody else's: a batch of one, with its headers and its body.
+An event without ``~count`` was not written by an agent. It is read as a batch of one event.
 
 *Example.* Two events, ``a`` with the header ``n`` = ``1`` and ``bc`` without it; ``~form`` is ``ends``, ``~count`` 2::
 
@@ -37,18 +38,18 @@ from .batch import Column, EventBatch, Position
 _COUNT, _FORM, _POSITION, _FROM = "~count", "~form", "~position", "~from"
 _LINES, _ENDS = "lines", "ends"
 _DIGITS = 20
-#: Characters of a header's name that surely fits, and its bytes at most: a file channel has 16 bits for them.
+#: Characters of a header's name that always fits, and most bytes of a name: a file channel stores its size in 16 bits.
 _SHORT, _MOST_NAME = 16_000, 65_000
 
 
 class UnreadableBatchError(ValueError):
-    """The event's body is not what its headers say."""
+    """Raised when an event's body does not match its headers."""
 
 
 def write_batch(batch: EventBatch) -> Event:
-    """The event of a batch.
+    """Encode a batch as an event.
 
-    :raises InvalidArgumentError: a header's name is too long.
+    :raises InvalidArgumentError: if a header's name is too long.
     """
     for name in (*batch.shared, *batch.columns):
         if len(name) > _SHORT and (size := len(name.encode(errors="surrogatepass"))) > _MOST_NAME:
@@ -66,9 +67,9 @@ def write_batch(batch: EventBatch) -> Event:
 
 
 def read_batch(event: Event) -> EventBatch:
-    """The batch of an event.
+    """Decode the batch of an event.
 
-    :raises UnreadableBatchError: the event holds none.
+    :raises UnreadableBatchError: if the event holds no batch.
     """
     headers = event.headers
     if _COUNT not in headers:
@@ -87,7 +88,7 @@ def read_batch(event: Event) -> EventBatch:
 
 
 def position_of(event: Event) -> Position | None:
-    """Where the source of an event was; None also for what is no position."""
+    """Return the read offset of an event's source; None if it has none, or an invalid one."""
     end, _, name = (event.headers.get(_POSITION) or "").partition(" ")
     start, _, place = (event.headers.get(_FROM) or "").partition(" ")
     if not _is_number(end):
@@ -100,9 +101,9 @@ def _is_number(text: str) -> bool:
 
 
 def size_of_columns(event: Event) -> int:
-    """Bytes of an event that its batch has for where bodies end, and for headers that differ.
+    """Return the bytes of an event that hold the ends of bodies and the columns.
 
-    :raises UnreadableBatchError: the event holds no batch.
+    :raises UnreadableBatchError: if the event holds no batch.
     """
     count = event.headers.get(_COUNT)
     if count is None or event.headers.get(_FORM) == _LINES:
@@ -114,12 +115,12 @@ def size_of_columns(event: Event) -> int:
 
 
 def is_batch(event: Event) -> bool:
-    """Whether it says that it is one."""
+    """Return True if the event is marked as a batch."""
     return _COUNT in event.headers
 
 
 def count_of(event: Event) -> int:
-    """How many events of a batch an event holds; one for what is no batch."""
+    """Return the number of events in an event's batch; 1 if it is not a batch."""
     text = event.headers.get(_COUNT) or "1"
     return int(text) if _is_number(text) else 1
 
@@ -151,9 +152,9 @@ def _unpacked(body: bytes, count: int) -> tuple[dict[str, Column], array[int], b
 
 
 def _start_of_block(body: bytes, count: int) -> int:
-    """Where the columns of a body end, and its block begins.
+    """Return the offset in a body where the columns end and the block begins.
 
-    :raises ValueError: the block has more bytes than are there.
+    :raises ValueError: if the block is larger than the body.
     """
     begin = 4 + 8 * count
     block = len(body) - (int.from_bytes(body[begin - 8 : begin], "little") if count else 0)
@@ -193,7 +194,7 @@ def _read_text(body: bytes, start: int) -> tuple[str, int]:
 
 
 def _values(column: Column) -> tuple[bytes, bytes, bytes]:
-    """A column: the size of all values, of each, and the values."""
+    """Encode a column: the size of all values, the size of each, and the values."""
     packed = TextColumn.of(column)
     sizes = packed.sizes if sys.byteorder == "little" else _little(array("I", packed.sizes))
     return len(packed.data).to_bytes(4, "little"), sizes, packed.data
@@ -210,7 +211,7 @@ def _read_values(body: bytes, start: int, count: int) -> tuple[TextColumn, int]:
         raise ValueError(f"the values of a column have {len(raw)} bytes, not {total}")
     column = TextColumn(sizes.tobytes(), raw)
     if not raw.isascii():
-        column.texts()  # what is no text is found out now
+        column.texts()  # raises if the values are not UTF-8
     return column, start
 
 

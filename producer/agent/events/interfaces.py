@@ -1,7 +1,7 @@
-"""What a component of an agent is: the protocols of sources, interceptors, selectors, sinks and sink processors.
+"""Protocols of an agent's components: sources, interceptors, selectors, sinks and sink processors.
 
-A component is a class with ``Options``, a frozen dataclass of :func:`~.options.option` fields, and is made from those
-and a :class:`Context`. It is found by its name among the built-in ones or by an entry point (:mod:`.registry`).
+A component is a class with ``Options``, a frozen dataclass of :func:`~.options.option` fields. It is built from its
+options and a :class:`Context`. It is found by its name, as a built-in type or an entry point (:mod:`.registry`).
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from .counters import Counters
 
 
 class SinkError(ProducerError):
-    """A sink could not deliver; the events stay in the channel, and it is tried again.
+    """Raised when a sink could not deliver. The events stay in the channel, and delivery is retried.
 
-    :ivar later: the batches that were not acknowledged, if the others were; None is all of them.
+    :ivar later: the batches that were not acknowledged, if others were; None for all.
     """
 
     def __init__(self, message: str, later: Sequence[EventBatch] | None = None) -> None:
@@ -29,14 +29,14 @@ class SinkError(ProducerError):
 
 
 class Refusal(NamedTuple):
-    """Events that will never be delivered, and why.
+    """Events that the destination refuses permanently, and the reason.
 
     :ivar batch: a batch, or a :meth:`~.batch.EventBatch.part` of one.
-    :ivar reason: what the dead letters say.
-    :ivar undeliverable: True if no destination could take them, as the sink cannot even write them: without dead
+    :ivar reason: the reason that the dead letters carry.
+    :ivar undeliverable: True if no destination could take the events, since the sink cannot encode them. Without dead
         letters they are dropped and counted.
-    :ivar attempts: requests that were made for them.
-    :ivar request_id: the destination's name for the last request; empty for none.
+    :ivar attempts: the number of requests made for them.
+    :ivar request_id: the destination's ID of the last request; empty for none.
     """
 
     batch: EventBatch
@@ -47,16 +47,18 @@ class Refusal(NamedTuple):
 
 
 class RefusedError(ProducerError):
-    """The destination will never take these; they go to the sink's dead letters, and the rest counts as delivered.
+    """Raised when the destination refuses events permanently. They go to the sink's dead letters; the others count as
+    delivered.
 
-    :param undeliverable: of all batches, as the following, see :class:`Refusal`; :meth:`of` takes refusals that differ.
-    :ivar batches: what was refused: batches, or a :meth:`~.batch.EventBatch.part` of each. Of other ones nobody knows
-        which they were: all that was to be delivered goes back if the dead letters are full.
-    :ivar refusals: the same, each with its reason.
-    :ivar later: what was not delivered since it comes behind; it goes back to the channel.
-    :ivar in_order: whether nothing that comes behind may be delivered before these.
-    :ivar numbered: whether the destination knows by its number what it has of each of these batches, also behind higher
-        ones, and the sink what it refuses.
+    :param undeliverable: applies to all batches, as do ``attempts`` and ``request_id``; :class:`Refusal` describes
+        them. For refusals that differ, use :meth:`of`.
+    :ivar batches: the refused batches, or a :meth:`~.batch.EventBatch.part` of each. Other batches cannot be matched to
+        the delivery: all of it goes back to the channel if the dead letters are full.
+    :ivar refusals: the refused batches, each with its reason.
+    :ivar later: batches after the refused ones that were not delivered; they go back to the channel.
+    :ivar in_order: True if no later batch may be delivered before the refused ones.
+    :ivar numbered: True if the destination tracks each batch by its number, whatever the order, and the sink tracks its
+        refusals.
     """
 
     def __init__(
@@ -85,9 +87,9 @@ class RefusedError(ProducerError):
         in_order: bool = False,
         numbered: bool = False,
     ) -> RefusedError:
-        """Build the error of events that are refused for several reasons.
+        """Build the error for events that are refused for several reasons.
 
-        :param refusals: at least one.
+        :param refusals: the refusals, at least one.
         """
         error = cls(refusals[0].reason, [], later, in_order=in_order, numbered=numbered)
         error.refusals = list(refusals)
@@ -100,11 +102,11 @@ class RefusedError(ProducerError):
 
 
 class UnfitError(ProducerError):
-    """A channel can never take a batch, for what its events are; who sent them need not send them again."""
+    """Raised when a channel can never take a batch because of its events. Sending it again is useless."""
 
 
 def left_of(error: Exception, batches: Sequence[EventBatch]) -> Sequence[EventBatch]:
-    """What a sink that failed has not delivered."""
+    """Return the batches that a failed sink has not delivered."""
     if isinstance(error, RefusedError):
         return [*error.batches, *error.later]
     return error.later if isinstance(error, SinkError) and error.later is not None else batches
@@ -112,13 +114,13 @@ def left_of(error: Exception, batches: Sequence[EventBatch]) -> Sequence[EventBa
 
 @dataclass(frozen=True, slots=True)
 class Context:
-    """What a component is given besides its options.
+    """The environment of a component.
 
     :ivar agent: the agent's name.
-    :ivar name: the component's.
-    :ivar state: a directory of the component's own, for what it keeps between runs; made when it is first used.
-    :ivar counters: what it counts; shown by the monitoring, of an interceptor with its source.
-    :ivar clock: time.
+    :ivar name: the component's name.
+    :ivar state: a directory for the component's state between runs; created on first use.
+    :ivar counters: the component's counters, for the monitoring. An interceptor shares its source's.
+    :ivar clock: the time.
     """
 
     agent: str
@@ -129,59 +131,64 @@ class Context:
 
 
 class Outlet(Protocol):
-    """Where a source puts what it reads: behind it are its interceptors, its selector and its channels."""
+    """The receiver of a source's batches: it runs the interceptors and the selector, and commits to the channels."""
 
     def put(self, batch: EventBatch, timeout: float | None = None, *, refuse: bool = True) -> None:
         """Return once every required channel has committed the batch.
 
-        :param timeout: seconds to wait for room in a channel; None is the channels' ``keep_alive``.
-        :param refuse: whether the source can refuse events; otherwise those that a channel can never take are dropped,
-            counted and told.
-        :raises UnfitError: a channel can never take the batch.
-        :raises ChannelError: not all channels have. What is put again may then come twice to those that have: a source
-            that can, calls :meth:`put_until`.
+        :param timeout: seconds to wait for room in a channel; None for the channels' ``keep_alive``.
+        :param refuse: True if the source can refuse events. Otherwise events that a channel can never take are dropped,
+            counted and logged.
+        :raises UnfitError: if a channel can never take the batch.
+        :raises ChannelError: if a channel failed. A second put may then duplicate the batch in the other channels; a
+            source that can wait calls :meth:`put_until` instead.
         """
 
     def put_until(self, batch: EventBatch, stop: Stop) -> bool:
-        """Put a batch, for as long as it takes: each channel gets it once. For sources that can wait. Events that a
-        channel can never take are dropped, counted and told.
+        """Put a batch into each channel once, for as long as it takes. For sources that can wait.
 
-        :returns: False if ``stop`` came before all channels had it.
+        Events that a channel can never take are dropped, counted and logged.
+
+        :returns: False if ``stop`` came before all channels had the batch.
         """
 
     def ends(self, name: str) -> Sequence[int]:
-        """Up to where the channels have what is read under that name, each its own end, and where what they have beyond
-        begins and ends, sorted. A source goes on at the first, and ends a batch at each of the others: then no channel
-        gets anything twice.
+        """Return the offsets at which the source must end a batch, sorted.
+
+        These are the committed offset of each channel for this name, and the bounds of ranges that a channel has beyond
+        it. A source that resumes at the first, and ends a batch at each of the others, duplicates nothing in any
+        channel.
         """
 
     def is_safe(self, name: str) -> bool:
-        """Whether what was read under that name may be deleted: nothing that was put is lost then if the process dies,
-        since channels that forget have delivered it.
+        """Return True if the data read under this name may be deleted.
+
+        Then a crash loses none of it, since channels without persistence have delivered it.
         """
 
     def safe_end(self, name: str) -> int:
-        """Up to where nothing of what is read under that name is lost if the process dies: committed by channels that
-        keep it, and delivered by those that forget.
+        """Return the offset below which a crash loses nothing of this name.
+
+        Persistent channels have committed the data below it, and the others have delivered it.
         """
 
     def names(self) -> set[str]:
-        """The names of all positions that channels have from this source."""
+        """Return the names of all positions that the channels have from this source."""
 
     def pass_over(self, position: Position) -> None:
-        """Note that there is nothing to put up to there."""
+        """Record that there is nothing to put up to this position."""
 
     def forget(self, name: str) -> None:
-        """What was read under that name is gone for good."""
+        """Forget a name whose data is gone permanently."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """How far a source is behind what it reads; None for what it cannot tell.
+    """The lag of a source behind its input; None for a value that it cannot know.
 
-    :ivar events: not read yet.
-    :ivar bytes: likewise.
-    :ivar seconds: since the oldest of what is not read yet was written.
+    :ivar events: events not read yet.
+    :ivar bytes: bytes not read yet.
+    :ivar seconds: the age of the oldest unread data.
     """
 
     events: int | None = None
@@ -192,49 +199,50 @@ class Lag:
 class Source(Protocol):
     """Reads events, and puts them into its outlet.
 
-    One that also has a method ``lag() -> Lag`` is asked by the monitoring, on another thread.
-    One that listens has ``listening``, a ``threading.Event`` that it sets then: the agent is ready once it is set.
-    One that always waits for more has ``endless = True`` in its class: ``--until-done`` is refused then.
+    A source with a method ``lag() -> Lag`` reports its lag; the monitoring calls it on another thread. A source that
+    listens has ``listening``, a ``threading.Event``; the agent is ready once it is set. A source that always waits for
+    more has the class attribute ``endless = True``; ``--until-done`` then refuses it.
     """
 
     def run(self, outlet: Outlet, stop: Stop) -> None:
-        """Work until ``stop``; acknowledge to whoever sends only what :meth:`Outlet.put` has returned for.
+        """Work until ``stop``. Acknowledge to a sender only events for which :meth:`Outlet.put` has returned.
 
-        It may raise: it is run again, after a while, on an object made anew. Returning before ``stop`` means that there
-        is nothing left to do.
+        It may raise. The agent then builds a new object, and runs it after a pause. Returning before ``stop`` means
+        that nothing is left to read.
         """
 
 
 class Interceptor(Protocol):
-    """Changes what passes; by several threads at once, where the source has several.
+    """Changes batches. Several threads may call it at once if the source has several.
 
-    One that also has a method ``committed`` is given what it returned again, once all required channels have it.
+    An interceptor with a method ``committed`` gets each batch that it returned again, once all required channels have
+    it.
     """
 
     def intercept(self, batch: EventBatch) -> EventBatch:
-        """The batch, or another one in its place; fewer events if some are dropped."""
+        """Return the batch or another one in its place, with fewer events if some are dropped."""
 
 
 class Selector(Protocol):
     """Chooses channels for events.
 
-    :ivar exclusive: whether each event goes to one of the channels, by no rule that would choose the same one again:
-        then what one of them has, none of the others needs.
+    :ivar exclusive: True if each event goes to one channel, chosen non-deterministically. An event that one channel has
+        is then not put into another.
     """
 
     exclusive: bool
 
     def select(self, batch: EventBatch) -> Routes:
-        """For each channel what it gets."""
+        """Return the part of the batch for each channel."""
 
 
 @dataclass(frozen=True, slots=True)
 class Routes:
-    """Which channel gets what of a batch.
+    """The part of a batch that each channel gets.
 
-    :ivar required: by the channel's name; the source waits until these have committed.
-    :ivar optional: likewise; what fails there is logged and counted, nothing else.
-    :ivar dropped: how many events no channel gets.
+    :ivar required: the parts by channel; the source waits until these are committed.
+    :ivar optional: parts by channel whose failures are only logged and counted.
+    :ivar dropped: the number of events that no channel gets.
     """
 
     required: Mapping[str, EventBatch]
@@ -244,10 +252,10 @@ class Routes:
 
 @dataclass(frozen=True, slots=True)
 class Patience:
-    """How long a sink waits until there is enough for one delivery.
+    """The longest time that a sink waits to fill one delivery.
 
-    :ivar seconds: since the first batch was taken.
-    :ivar idle: since the last one was.
+    :ivar seconds: seconds since the first batch was taken.
+    :ivar idle: seconds since the last batch was taken.
     """
 
     seconds: float
@@ -257,38 +265,39 @@ class Patience:
 class Sink(Protocol):
     """Delivers events.
 
-    One that delivers much at a time has ``patience``, a :class:`Patience`: batches are taken until there are
-    ``most_events`` or ``most_bytes``, it was long enough, or the channel is half full.
+    A sink that makes large deliveries has ``patience``, a :class:`Patience`. Batches are then taken until there are
+    ``most_events`` or ``most_bytes``, the patience ends, or the channel is half full.
 
-    One that has something to do when nothing comes, such as to end a file when its time is over, has a method ``tick``,
-    called by the thread that calls :meth:`write`: between writes, and twice a second where there is nothing to write.
+    A sink with work to do while idle, such as closing a file in time, has a method ``tick``. The thread that calls
+    :meth:`write` calls it between writes, and twice a second while there is nothing to write.
 
-    One whose :meth:`write` may take long has a method ``give_up(deadline)``, called by another thread when the sink is
-    to end: a ``write`` that goes on then makes no new attempts, and returns or raises by that deadline.
+    A sink whose :meth:`write` may take long has a method ``give_up(deadline)``, which another thread calls when the
+    sink is to end. A ``write`` in progress then makes no new attempt, and returns or raises by the deadline.
 
-    :ivar most_events: of one call of :meth:`write`.
-    :ivar most_bytes: likewise; a single batch may be larger.
+    :ivar most_events: the most events in one call of :meth:`write`.
+    :ivar most_bytes: the most bytes in one call; a single batch may be larger.
     """
 
     most_events: int
     most_bytes: int
 
     def write(self, batches: Sequence[EventBatch]) -> None:
-        """Deliver, and return once the destination has acknowledged all.
+        """Deliver, and return once the destination has acknowledged everything.
 
-        :raises SinkError: not delivered, to be tried again; any other exception counts as one.
-        :raises RefusedError: some never will be.
+        :raises SinkError: if batches were not delivered, and are to be retried. Any other exception has the same
+            effect.
+        :raises RefusedError: if the destination refuses events permanently.
         """
 
     def close(self) -> None:
-        """Let go of files and connections; called once, on whatever thread stops the sink."""
+        """Close files and connections. Called once, on the thread that stops the sink."""
 
 
 class SinkProcessor(Protocol):
     """Chooses a sink of a group for each delivery."""
 
     def write(self, batches: Sequence[EventBatch]) -> None:
-        """As :meth:`Sink.write`, by one of the sinks."""
+        """Deliver with one of the sinks, as :meth:`Sink.write` does."""
 
     def close(self) -> None:
         """Close all sinks."""

@@ -1,1 +1,1 @@
-"""The way of a batch through the agent: outlet, selector, channel, sink runner."""
+"""The path of a batch through the agent: outlet, selector, channel, sink runner."""

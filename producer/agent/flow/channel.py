@@ -1,6 +1,7 @@
-"""BatchChannel: a channel as the agent uses it: each of its events is a batch, and what it may hold is counted in the
-events of the batches, as Flume's ``capacity`` is. The file is long since whatever comes, leaves, comes back or is lost
-changes that count.
+"""Channels as the agent uses them: each event of the channel is a batch.
+
+Limits count the events in the batches, as Flume's ``capacity`` does. The file is long because puts, takes, returns and
+losses all change that count.
 """
 
 from __future__ import annotations
@@ -27,31 +28,31 @@ from .delivery import MOST_BATCHES, Delivery
 
 _log = get_logger("loghub.agent.channel")
 
-#: Seconds: who waits for events looks so often whether the channel itself has brought any back.
-_LOOK = 0.5
+#: Seconds between two checks, by waiting takes, for events that the channel itself returned.
+_POLL_SECONDS = 0.5
 
 
 def can_never_take(error: BaseException) -> bool:
-    """Whether what a put raised is so for this batch at all times, such as one that is larger than the channel."""
+    """Return True if the channel can never take the batch, such as a batch larger than the channel."""
     return isinstance(error, InvalidArgumentError) or (isinstance(error, ChannelFullError) and error.never)
 
 
 class BatchChannel:
-    """Batches in a channel.
+    """A channel of batches.
 
-    :param channel: where they lie.
+    :param channel: the channel that stores them.
     :param keeps: True if its events survive the process.
-    :param capacity: events, those of all batches together; None for no limit but the channel's own. A batch of more is
-        let in alone.
-    :param keep_alive: seconds that a put waits for room unless it says otherwise.
-    :param held: events that are in the channel already.
-    :param found: where the batches were read that are in it.
-    :param leaves_free: bytes of the disk that puts leave; None where the disk is not what limits it.
-    :ivar origins: name the numbers, so that a batch is known again, also by another process if the channel keeps its
-        events; None if several take from it, who would not do so in order.
-    :ivar hurried: whether somebody waits until it is empty.
-    :ivar counters: events put and taken, under Flume's names, and lost ones.
-    :ivar losses: is told what is damaged when the channel is opened.
+    :param capacity: the most events, those of all batches together; None for the channel's own limit only. An empty
+        channel takes a batch of any size.
+    :param keep_alive: the default wait of a put for room, in seconds.
+    :param held: the number of events already in the channel.
+    :param found: the positions of the batches already in the channel.
+    :param leaves_free: bytes of the disk that puts leave free; None if the disk is not the limit.
+    :ivar origins: identify the batches' numbers, so that a batch is recognized after a restart, too, if the channel
+        keeps its events. None if several sinks take from the channel, since they deliver out of order.
+    :ivar hurried: True while a thread waits until the channel is empty.
+    :ivar counters: counters of events put, taken and lost, under Flume's names.
+    :ivar losses: reports batches that are damaged when the channel is opened.
     """
 
     def __init__(
@@ -73,50 +74,52 @@ class BatchChannel:
         self.capacity, self.keep_alive = capacity, keep_alive
         self._clock = clock
         self._room = WaitingRoom(clock, look_again=1.0)
-        self._takers = WaitingRoom(clock, look_again=_LOOK)
+        self._takers = WaitingRoom(clock, look_again=_POLL_SECONDS)
         self._lock = threading.Lock()  # guards _held, _puts, _putting and _taking
         self._held = held
-        #: Puts that were begun, and how many of them have not ended; whether _held may count what was lost.
+        #: Puts begun; puts in progress; True if _held may include lost events.
         self._puts, self._putting, self._unsure = 0, 0, False
-        #: Takes that have not ended, or whose end is not counted yet.
+        #: Takes in progress, or not counted yet.
         self._taking = 0
         self.hurried = False
         self._leaves_free, self._needs_free = leaves_free, 0
-        #: See :meth:`pass_over`.
+        #: The highest number given to pass_over.
         self._passed = -1
         self.counters = Counters()
         self.losses = Losses(self, self.counters)
 
     def attach(self, ledgers: Ledgers) -> None:
-        """Have the ledgers of the sources count what comes and leaves, and what is there already."""
+        """Count what enters and leaves, and what is in the channel already, in the ledgers of the sources."""
         self._ledgers, found, self._found = ledgers, self._found, ()
         for position in found:
             ledgers.of_name(position.name).find(self, position)
 
     @property
     def name(self) -> str:
-        """The channel's."""
+        """The channel's name."""
         return self.channel.name
 
     @property
     def held(self) -> int:
-        """Events in the channel, those of all batches, taken ones included."""
+        """The events in the channel, those taken for delivery included."""
         return self._held
 
     @property
     def spills(self) -> bool:
-        """Whether a channel that forgets keeps what its memory does not hold."""
+        """True if the channel keeps on the disk what does not fit into its memory."""
         return isinstance(self.channel, SpillableChannel)
 
     @property
     def fill(self) -> float:
-        """How full it is, 0 to 1, by whatever limit is nearest: of its own, or the disk's."""
+        """The fill level from 0 to 1, by the nearest limit of the channel or the disk."""
         stats = self.channel.stats()
         fills = [stats.fill, self._fill_of_disk(stats), self._held / self.capacity if self.capacity else 0.0]
         return max([*fills, stats.bytes / stats.byte_capacity if stats.byte_capacity else 0.0])
 
     def _fill_of_disk(self, stats: ChannelStats) -> float:
-        """What has memory besides is full only where it has spilled, and the disk does not take what it was given."""
+        """Return the fill level by free disk space. A spillable channel is full only if the disk refused what it has
+        spilled.
+        """
         if stats.file is None:
             return 0.0
         free = stats.file.free_bytes
@@ -128,22 +131,22 @@ class BatchChannel:
         return stats.bytes / (stats.bytes + left) if left else 1.0
 
     def has_room(self, count: int) -> bool:
-        """Whether a batch of so many events would be let in now, as far as can be seen."""
+        """Return True if a batch of so many events would probably fit now."""
         stats = self.channel.stats()
         fits = self.capacity is None or self._held == 0 or self._held + count <= self.capacity
         return fits and stats.open and self.fill < 1
 
     def stats(self) -> ChannelStats:
-        """The channel's own figures, which count batches."""
+        """Return the channel's own figures, which count batches."""
         return self.channel.stats()
 
     def put(self, batch: EventBatch, timeout: float | None = None, stop: Stop | None = None) -> None:
         """Commit a batch.
 
-        :param timeout: seconds to wait for room; None is ``keep_alive``.
+        :param timeout: seconds to wait for room; None for ``keep_alive``.
         :param stop: ends the wait.
-        :raises ChannelFullError: no room in that time, or before ``stop``.
-        :raises ChannelError: the channel is closed, or the disk failed.
+        :raises ChannelFullError: if there was no room in that time, or before ``stop``.
+        :raises ChannelError: if the channel is closed, or the disk failed.
         """
         begun = self._clock.monotonic()
         deadline = Deadline.after(self._clock, self.keep_alive if timeout is None else timeout, stop)
@@ -170,17 +173,17 @@ class BatchChannel:
         self._takers.wake_all()
 
     def _free_space(self) -> None:
-        """Have the channel delete at once what was delivered, and not when its next checkpoint is due."""
+        """Checkpoint now, so that the channel deletes delivered events without waiting for the next checkpoint."""
         checkpoint: Callable[[], object] | None = getattr(self.channel, "checkpoint", None)
         if checkpoint is not None:
             checkpoint()
 
     def take(self, most_events: int, most_bytes: int, timeout: float, stop: Stop | None = None) -> Delivery | None:
-        """Batches for one delivery; None if none came in time.
+        """Return batches for one delivery; None if none came in time.
 
-        :param most_events: of all batches together, though at least one batch is taken.
-        :param most_bytes: likewise.
-        :param timeout: seconds.
+        :param most_events: the most events of all batches together; at least one batch is taken.
+        :param most_bytes: the most bytes, likewise.
+        :param timeout: seconds to wait.
         :param stop: ends the wait.
         """
         self.counters.add(EventTakeAttemptCount=1)
@@ -189,7 +192,7 @@ class BatchChannel:
         found: list[Delivery | None] = []
 
         def is_over() -> bool:
-            if not found or self._held > 0:  # an empty channel is asked once: it costs a transaction
+            if not found or self._held > 0:  # an empty channel is asked only once, since that costs a transaction
                 found.append(self._take(most_events, most_bytes, 0))
             return found[-1] is not None
 
@@ -197,19 +200,19 @@ class BatchChannel:
         return found[-1]
 
     def pass_over(self, sequence: int) -> None:
-        """A batch will come behind others, whose numbers are higher: it has none then that a destination would know."""
+        """Record that a batch will be delivered after batches with higher numbers, so that it gets no number."""
         self._passed = max(self._passed, sequence)
         note: Callable[[int], object] | None = getattr(self.channel, "_note_passed", None)
         if note is not None and self.origins is not None:
             note(sequence)
 
     def ended(self) -> None:
-        """A take has ended, and is counted."""
+        """Count the end of a take."""
         with self._lock:
             self._taking -= 1
 
     def came_back(self) -> None:
-        """Events that were taken are there again."""
+        """Wake takers: events that were taken are available again."""
         self._takers.wake_all()
 
     def _take(self, most_events: int, most_bytes: int, timeout: float) -> Delivery | None:
@@ -224,7 +227,7 @@ class BatchChannel:
             transaction.rollback()
             transaction.close()
             if self._unsure:
-                self._count_anew()
+                self._reset_count()
             return None
         except BaseException:
             transaction.rollback()
@@ -232,18 +235,18 @@ class BatchChannel:
             raise
 
     def read(self, events: Sequence[Event]) -> list[EventBatch]:
-        """The batches of events that were taken."""
-        self._make_safe(events[-1])
+        """Decode the batches of events that were taken."""
+        self._sync_before_delivery(events[-1])
         return [self._read(event) for event in events]
 
     def lose(self, events: Sequence[LostEvent], others: int) -> None:
-        """Batches are damaged on the disk, and no longer in the channel: see :class:`.losses.Losses`."""
+        """Report batches that are damaged on the disk, and are no longer in the channel."""
         count, is_all = self.losses.found(events, others)
         self._unsure = self._unsure or not is_all
         self._withdraw(count)
 
-    def _count_anew(self) -> None:
-        """What was lost, and could not be counted, is in no channel that is empty."""
+    def _reset_count(self) -> None:
+        """Reset the count of an empty channel, which includes lost events that could not be counted."""
         with self._lock:
             puts, busy = self._puts, self._putting + self._taking
         stats = self.channel.stats()
@@ -255,15 +258,15 @@ class BatchChannel:
         self._room.wake_all()
 
     def leaving(self, batches: Sequence[EventBatch]) -> None:
-        """Batches were delivered, and are about to leave.
+        """Record in the ledgers that batches were delivered, before they leave.
 
-        :raises ChannelIOError: it cannot be noted that they were read.
+        :raises ChannelIOError: if the ledgers cannot be written.
         """
         if self._ledgers is not None:
             self._ledgers.leaving(self, batches)
 
     def leave(self, batches: Sequence[EventBatch]) -> None:
-        """Batches have left."""
+        """Count batches that have left."""
         count = sum(batch.count for batch in batches)
         self.counters.add(EventTakeSuccessCount=count)
         self._withdraw(count)
@@ -271,16 +274,14 @@ class BatchChannel:
             self._ledgers.left(self, batches)
 
     def flush(self) -> None:
-        """Note what the ledgers have not noted yet."""
+        """Write the ledgers' pending notes."""
         if self._ledgers is not None:
             self._ledgers.flush()
 
     def discard(self) -> int:
-        """Give up what nobody has taken of a channel that forgets, as its end does; how many of these events no source
-        can read again.
-        """
+        """Drop the events of a channel that ends without keeping them. Return how many no source can read again."""
         lost = 0
-        with ExitStack() as ends:  # until then nobody takes the same again
+        with ExitStack() as ends:  # rolled back together at the end, so that no event is taken twice
             while True:
                 transaction = ends.enter_context(closing(self.channel.transaction()))
                 transaction.begin()
@@ -288,7 +289,7 @@ class BatchChannel:
                 if not events:
                     transaction.rollback()
                     return lost
-                # What was spilled is there again after the next start.
+                # Spilled events are there again after the next start.
                 gone = [each for each in events if not self.spills or (each.sequence or 0) >= MEMORY_NUMBERS]
                 lost += sum(count_of(event) for event in gone if position_of(event) is None)
                 transaction.acknowledge(gone)
@@ -296,14 +297,16 @@ class BatchChannel:
                 ends.callback(transaction.rollback)
 
     def close(self) -> None:
-        """Note what is safe, and close the channel."""
+        """Write the ledgers' notes, and close the channel."""
         try:
             self.flush()
         finally:
             self.channel.close()
 
     def wait_until_empty(self, deadline: Deadline) -> bool:
-        """Wait until all that was put is delivered; False if it is not in time. No sink waits for more meanwhile."""
+        """Wait until all batches are delivered. Return False on a timeout. Sinks do not wait for larger deliveries
+        meanwhile.
+        """
         self.hurried = True
         try:
             return self._room.wait_until(lambda: self._held <= 0, deadline)
@@ -361,7 +364,7 @@ class BatchChannel:
             ledger.put(self, position, transaction.last_sequence or -1)
 
     def _in_events(self, full: ChannelFullError, count: int) -> ChannelFullError:
-        """The same, with the events that the batches have: the channel itself counts batches."""
+        """Return the same error with counts of events, since the channel itself counts batches."""
         return ChannelFullError(
             self.name,
             size=max(0, self._held - count),
@@ -376,7 +379,9 @@ class BatchChannel:
         )
 
     def _finish(self, transaction: Transaction, deadline: Deadline) -> None:
-        """Commit once the channel itself has room. It knows no stop: it is asked again whenever something left."""
+        """Commit once the channel itself has room. It cannot wait for a stop, so it is tried again whenever a batch
+        leaves.
+        """
         if deadline.stop is None:
             transaction.commit(deadline.remaining(self._clock))
             return
@@ -393,8 +398,8 @@ class BatchChannel:
         if not self._room.wait_until(is_committed, deadline) or (full and full[0].never):
             raise full[0]
 
-    def _make_safe(self, newest: Event) -> None:
-        """Nobody delivers what a power cut could take from the channel: its source would read it once more."""
+    def _sync_before_delivery(self, newest: Event) -> None:
+        """Sync before a delivery: a power cut may not take a delivered batch, or its source would read it again."""
         if self.origins is not None:
             self.make_synced(newest.sequence or 0)
 
@@ -406,14 +411,14 @@ class BatchChannel:
     def _read(self, event: Event) -> EventBatch:
         try:
             batch = read_batch(event)
-            # The number of one that others may have passed is no longer above those that were delivered.
+            # A batch delivered late gets no origin: its number is below others already delivered.
             sequence, passed = batch.sequence, max(self._passed, getattr(self.channel, "_passed_through", -1))
             if self.origins is not None and sequence is not None and sequence > passed:
                 batch.origin = self.origins.of(sequence)
             return batch.encodable()
         except UnreadableBatchError as error:
             _log.error(
-                "channel %s: batch %s cannot be decoded, and is delivered as one event: %s",
+                "channel %s: batch %s cannot be decoded; its bytes are delivered as one event: %s",
                 self.name,
                 event.sequence,
                 error,

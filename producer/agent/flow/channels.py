@@ -1,4 +1,4 @@
-"""The channels of an agent, made of its configuration: memory, file and spillable."""
+"""Build an agent's channels from its configuration: memory, file and spillable."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from .channel import BatchChannel
 
 _log = get_logger("loghub.agent.channel")
 
-#: Where a channel on the disk lies, in its state.
+#: The directory of a channel's events, below its state.
 EVENTS = "events"
-#: Seconds between two syncs, at least.
+#: The least seconds between two syncs.
 LEAST_INTERVAL = 0.001
-#: Our directory in one of Flume's.
+#: Our directory below one of Flume's.
 _BELOW = "loghub-agent"
-#: Of Flume's keys those that change nothing here.
+#: Flume's keys without effect here.
 _NEEDLESS = frozenset(
     {
         "backupCheckpointDir",
@@ -43,7 +43,7 @@ _NEEDLESS = frozenset(
         "write-timeout",
     }
 )
-#: Of a spillable channel, likewise, or said otherwise.
+#: Flume's keys of the halves of a spillable channel, without effect or translated.
 _OF_HALVES = frozenset(
     {
         "avgEventSize",
@@ -54,37 +54,39 @@ _OF_HALVES = frozenset(
         "overflowTimeout",
     }
 )
-_BYTES = "bytes of the events with their headers"
+_BYTES = "the most bytes of events with their headers"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Common:
-    capacity: int | None = option(None, least=1, doc="events; empty for no limit but that of the bytes")
+    capacity: int | None = option(None, least=1, doc="the most events; empty to limit bytes only")
     transaction_capacity: int | None = option(
-        None, least=1, doc="taken from Flume's files and not needed: a batch is one transaction"
+        None, least=1, doc="accepted for Flume's files, without effect: a batch is one transaction"
     )
     keep_alive: float = option(3.0, flume="keep-alive", least=0, doc="seconds that a put waits for room")
 
 
 class MemoryChannelBuilder:
-    """Batches in memory; what it holds is read again after a death, by sources that can."""
+    """Builds a channel in memory. After a crash, sources that can do so read its events again."""
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Options(_Common):
-        """Flume's memory channel's."""
+        """Options of Flume's memory channel."""
 
         byte_capacity: int = option(64 << 20, least=1, unit="bytes", doc=_BYTES)
-        byte_capacity_buffer_percentage: int = option(20, least=0, most=99, doc="of them for headers, per cent")
+        byte_capacity_buffer_percentage: int = option(
+            20, least=0, most=99, doc="the share of the bytes for headers, per cent"
+        )
 
         def holds(self) -> int:
-            """Bytes at most."""
+            """Return the most bytes that it holds."""
             return self.byte_capacity
 
     def __init__(self, options: Options, context: Context) -> None:
         self._options, self._context = options, context
 
     def open(self) -> BatchChannel:
-        """The channel, empty."""
+        """Open the channel, empty."""
         options, context = self._options, self._context
         channel = MemoryChannel(
             byte_capacity=options.byte_capacity,
@@ -99,25 +101,36 @@ class MemoryChannelBuilder:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _OnDisk(_Common):
-    directory: Path | None = option(None, flume="checkpointDir", doc="its own; by default below the agent's state")
-    data_directories: tuple[Path, ...] = option((), flume="dataDirs", doc="where segments go, if elsewhere")
+    directory: Path | None = option(
+        None, flume="checkpointDir", doc="the channel's own directory; by default below the agent's state"
+    )
+    data_directories: tuple[Path, ...] = option((), flume="dataDirs", doc="directories for segments, if elsewhere")
     byte_capacity: int | None = option(None, least=1, unit="bytes", doc=_BYTES)
     fsync: Literal["commit", "os"] | float = option(
-        "commit", least=LEAST_INTERVAL, most=86_400, unit="seconds", doc="when a commit is on the disk"
+        "commit", least=LEAST_INTERVAL, most=86_400, unit="seconds", doc="when commits are synced to the disk"
     )
     segment_size: int = option(
-        64 << 20, flume="maxFileSize", least=LEAST_SEGMENT, most=MOST_OFFSET, unit="bytes", doc="bytes of a file"
+        64 << 20,
+        flume="maxFileSize",
+        least=LEAST_SEGMENT,
+        most=MOST_OFFSET,
+        unit="bytes",
+        doc="bytes of a segment file",
     )
-    checkpoint_interval: float = option(30.0, scale=0.001, least=0.001, doc="seconds")
-    dual_checkpoints: bool = option(True, flume="useDualCheckpoints", doc="keep a second copy")
+    checkpoint_interval: float = option(30.0, scale=0.001, least=0.001, doc="seconds between checkpoints")
+    dual_checkpoints: bool = option(
+        True, flume="useDualCheckpoints", doc="True to keep a second copy of the checkpoint"
+    )
     minimum_free_space: int = option(
-        64 << 20, flume="minimumRequiredSpace", least=0, unit="bytes", doc="bytes that puts leave free on the disk"
+        64 << 20, flume="minimumRequiredSpace", least=0, unit="bytes", doc="bytes of the disk that puts leave free"
     )
-    key_file: Path | None = option(None, doc="JSON with keys, see FileKeys: events are encrypted by AES-256-GCM")
+    key_file: Path | None = option(
+        None, doc="JSON file with keys, as for FileKeys; events are encrypted by AES-256-GCM"
+    )
 
     @staticmethod
     def translate_flume(values: Mapping[str, str]) -> dict[str, str]:
-        """Flume's keys; its directories get one of ours below them, since Flume's own files lie there."""
+        """Translate Flume's keys. Directories get a subdirectory for us, since Flume's own files are in them."""
         given = {key: value for key, value in values.items() if key not in _NEEDLESS}
         places = {
             key: re.split(r"[,\s]+", given[key].strip(", ")) for key in ("checkpointDir", "dataDirs") if key in given
@@ -129,16 +142,16 @@ class _OnDisk(_Common):
         return given
 
     def missing(self) -> Iterator[ConfigError]:
-        """What a check of the configuration finds."""
+        """Yield problems with the key file, for a check of the configuration."""
         try:
             self.keys()
         except ConfigError as error:
             yield error
 
     def keys(self) -> FileKeys | None:
-        """Those that events are encrypted with, if they shall be.
+        """Return the encryption keys; None for no encryption.
 
-        :raises ConfigError: the file holds none, or ``cryptography`` is not installed.
+        :raises ConfigError: if the file has no keys, or ``cryptography`` is not installed.
         """
         if self.key_file is None:
             return None
@@ -150,28 +163,28 @@ class _OnDisk(_Common):
 
 
 class FileChannelBuilder:
-    """Batches on the disk."""
+    """Builds a channel on the disk."""
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Options(_OnDisk):
-        """Flume's file channel's."""
+        """Options of Flume's file channel."""
 
     def __init__(self, options: Options, context: Context) -> None:
         self._options, self._context = options, context
 
     def open(self) -> BatchChannel:
-        """The channel, with what it held when it was closed, or its process died.
+        """Open the channel, with the events of an earlier run.
 
-        :raises ChannelError: the directory cannot be used.
+        :raises ChannelError: if the directory cannot be used.
         """
         options, context = self._options, self._context
         lost = _Lost()
         channel = _file_channel(options, context, lost)
         counted = Counted(channel.peek(lost.waiting.append), join=True)
-        assert channel.notes is not None  # noqa: S101  # only those of tests with a disk of their own have none
+        assert channel.notes is not None  # noqa: S101  # None only in tests with a disk of their own
         following = channel._next_sequence
         lowest = following if counted.lowest is None else counted.lowest
-        return lost.told_to(
+        return lost.attach(
             BatchChannel(
                 channel,
                 context.clock,
@@ -187,24 +200,26 @@ class FileChannelBuilder:
 
 
 class SpillableChannelBuilder:
-    """Batches in memory, and on the disk when there are too many; as safe as memory."""
+    """Builds a channel in memory that spills to the disk. It is as safe as memory."""
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Options(_OnDisk):
-        """Flume's spillable memory channel's."""
+        """Options of Flume's spillable memory channel."""
 
         byte_capacity: int | None = option(
-            None, flume="overflowByteCapacity", least=1, unit="bytes", doc="bytes on the disk"
+            None, flume="overflowByteCapacity", least=1, unit="bytes", doc="the most bytes on the disk"
         )
-        memory_bytes: int = option(64 << 20, flume="byteCapacity", least=1, unit="bytes", doc="bytes in memory")
+        memory_bytes: int = option(
+            64 << 20, flume="byteCapacity", least=1, unit="bytes", doc="the most bytes in memory"
+        )
 
         def holds(self) -> int:
-            """Bytes at most."""
+            """Return the most bytes in memory."""
             return self.memory_bytes
 
         @staticmethod
         def translate_flume(values: Mapping[str, str]) -> dict[str, str]:
-            """Flume's keys; what it says in events for each half is one number here."""
+            """Translate Flume's keys. The two capacities in events become one number."""
             halves = [values.get(key, "") for key in ("memoryCapacity", "overflowCapacity")]
             given = {key: value for key, value in values.items() if key not in _OF_HALVES}
             if all(half.strip().isdecimal() for half in halves):
@@ -215,9 +230,9 @@ class SpillableChannelBuilder:
         self._options, self._context = options, context
 
     def open(self) -> BatchChannel:
-        """The channel, with what had been spilled.
+        """Open the channel, with the events that an earlier run spilled.
 
-        :raises ChannelError: the directory cannot be used.
+        :raises ChannelError: if the directory cannot be used.
         """
         options, context = self._options, self._context
         memory = MemoryChannel(byte_capacity=options.memory_bytes, name=context.name, clock=context.clock)
@@ -225,13 +240,13 @@ class SpillableChannelBuilder:
         overflow = _file_channel(options, context, lost)
         spilled = overflow.peek(lost.waiting.append)
         channel = SpillableChannel(memory, overflow, name=context.name)
-        return lost.told_to(_forgetting(channel, options, context, spilled))
+        return lost.attach(_forgetting(channel, options, context, spilled))
 
 
 class _Lost:
-    """What is damaged of a channel's events: kept until there is somebody who knows what they were.
+    """Collects damaged events until a channel is attached, then forwards them to it.
 
-    :ivar waiting: those that are in the channel, and that a take will find lost.
+    :ivar waiting: damaged events still in the channel, which a take will find.
     """
 
     def __init__(self) -> None:
@@ -247,8 +262,8 @@ class _Lost:
         else:
             self._channel.lose(events, others)
 
-    def told_to(self, channel: BatchChannel) -> BatchChannel:
-        """The channel, which was told, and will be."""
+    def attach(self, channel: BatchChannel) -> BatchChannel:
+        """Attach the channel, report what was collected, and return the channel."""
         self._channel = channel
         if self._found or self._others or self.waiting:
             channel.losses.found_at_opening(self._found, self._others, self.waiting)
@@ -256,12 +271,12 @@ class _Lost:
 
 
 class Counted:
-    """What is in a channel when it is opened.
+    """The content of a channel when it is opened.
 
-    :param join: True to have neighbours in ``found`` as one.
-    :ivar events: those of all batches.
-    :ivar lowest: the number of the first batch.
-    :ivar found: where the batches were read.
+    :param join: True to join adjacent positions in ``found``.
+    :ivar events: the events of all batches.
+    :ivar lowest: the number of the first batch; None if there is none.
+    :ivar found: the positions of the batches.
     """
 
     def __init__(self, events: Iterable[Event], *, join: bool) -> None:
@@ -301,7 +316,7 @@ def _file_channel(options: _OnDisk, context: Context, lost: OnLost) -> FileChann
 
 
 def _forgetting(channel: Channel, options: _Common, context: Context, spilled: Iterable[Event] = ()) -> BatchChannel:
-    """One whose events, and numbers, die with the process, but for those that were spilled."""
+    """Build a channel whose events and numbers are lost with the process, except spilled ones."""
     counted = Counted(spilled, join=False)
     return BatchChannel(
         channel,

@@ -1,4 +1,4 @@
-"""CountedSink: a sink of a group under its own name, and one that cannot be made as one that fails."""
+"""Sinks of a group, each with its own counters and health."""
 
 from __future__ import annotations
 
@@ -14,13 +14,13 @@ from .health import Health
 
 
 class CountedSink:
-    """A sink of a group, whose deliveries are counted under its own name. One that cannot be made, since its directory
-    or its certificate is not there, is one that fails: the others of the group deliver.
+    """A sink of a group, with its own counters. If the sink cannot be built, its deliveries fail, and others of the
+    group deliver.
 
-    :param make: makes it; tried again by deliveries.
-    :param health: is told how each delivery ended.
-    :param again: has the group begin anew, when one can be made that could not: it may take less at a time.
-    :ivar failure: why it could not be made.
+    :param make: builds the sink; called again by deliveries until it succeeds.
+    :param health: records the outcome of each delivery.
+    :param again: restarts the group once the sink can be built, since its limits may be lower.
+    :ivar failure: the error that prevented the first build; None if there was none.
     """
 
     def __init__(
@@ -29,19 +29,18 @@ class CountedSink:
         self._make, self._counters, self._health, self._again = make, counters, health, again
         self._sink: Sink | None = None
         self.failure: Exception | None = None
-        # While it is not there it keeps its group from nothing.
+        # A missing sink sets no limit for its group.
         self.patience: Patience | None = Patience(math.inf, math.inf)
         self.most_events, self.most_bytes = sys.maxsize, sys.maxsize
         try:
             sink = self._sink = make()
-        except Exception as error:  # noqa: BLE001  # a sink of anybody's; its group says what becomes of it
+        except Exception as error:  # noqa: BLE001  # a plugin's sink may raise anything; its group decides
             self.failure = error
         else:
             self.patience = getattr(sink, "patience", None)
             self.most_events, self.most_bytes = sink.most_events, sink.most_bytes
 
     def write(self, batches: Sequence[EventBatch]) -> None:
-        """See :class:`~.interfaces.Sink`."""
         count = sum(batch.count for batch in batches)
         self._counters.add(EventDrainAttemptCount=count)
         self._health.begun()
@@ -60,26 +59,24 @@ class CountedSink:
         self._counters.add(EventDrainSuccessCount=count)
 
     def _made(self) -> Sink:
-        """
-        :raises Exception: it could not be made, and cannot now, either.
-        :raises SinkError: it can now, and is once its group begins.
+        """Return the sink.
+
+        :raises Exception: if it still cannot be built.
+        :raises SinkError: if it can be built again. It starts when its group restarts.
         """
         if self._sink is None:
             self._make().close()
             self._again()
-            raise SinkError("the sink can be made again, and starts with its group")
+            raise SinkError("the sink can be built again, and starts with its group")
         return self._sink
 
     def tick(self) -> None:
-        """See :class:`~.interfaces.Sink`."""
         tick(self._sink)
 
     def give_up(self, deadline: Deadline) -> None:
-        """See :class:`~.interfaces.Sink`."""
         give_up(self._sink, deadline)
 
     def close(self) -> None:
-        """See :class:`~.interfaces.Sink`."""
         if self._sink is not None:
             self._sink.close()
 

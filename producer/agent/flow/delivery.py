@@ -1,4 +1,4 @@
-"""Delivery: batches on their way out of a channel, from the take to the end of each of them.
+"""Delivery of batches from a channel, from the take to the end of each of them.
 
 ========= ======================================================================= ====================
 state     a batch is                                                              becomes
@@ -26,12 +26,12 @@ from ..events.batch import EventBatch
 from ..events.event_format import count_of
 from .letters import Letter
 
-#: Batches of one take, at most.
+#: The most batches in one take.
 MOST_BATCHES = 1000
 
 
 class State(enum.Enum):
-    """See the table of the module."""
+    """The state of a batch in a delivery."""
 
     TAKEN = "taken"
     HELD = "held"
@@ -59,25 +59,25 @@ class Source(Protocol):
         """Commit a batch."""
 
     def leaving(self, batches: Sequence[EventBatch]) -> None:
-        """Batches are about to leave."""
+        """Record that batches are about to leave."""
 
     def leave(self, batches: Sequence[EventBatch]) -> None:
-        """Batches have left."""
+        """Count batches that have left."""
 
     def pass_over(self, sequence: int) -> None:
-        """A batch will come behind others, whose numbers are higher."""
+        """Record that a batch will be delivered after batches with higher numbers."""
 
     def came_back(self) -> None:
-        """Batches are there again."""
+        """Wake takers: batches are available again."""
 
     def ended(self) -> None:
-        """A take has ended."""
+        """Count the end of a take."""
 
 
 class Outgoing:
     """One batch of a delivery.
 
-    :ivar letters: what of it is to go, if it is HELD.
+    :ivar letters: the refused events to deliver elsewhere, if the batch is HELD.
     """
 
     __slots__ = ("batch", "delivery", "event", "letters", "state")
@@ -88,12 +88,12 @@ class Outgoing:
 
     @property
     def parts(self) -> list[EventBatch]:
-        """The events of the letters."""
+        """The refused events of the letters."""
         return [part for part, _ in self.letters]
 
     @property
     def size(self) -> int:
-        """Bytes of the letters."""
+        """The bytes of the letters."""
         return sum(part.size for part in self.parts)
 
     def become(self, state: State) -> None:
@@ -105,11 +105,11 @@ class Outgoing:
 
 
 class Delivery:
-    """Batches of one take.
+    """The batches of one take.
 
-    :ivar count: events in all batches.
-    :ivar size: their bytes.
-    :ivar full: True if the next batch would be too much.
+    :ivar count: the events of all batches.
+    :ivar size: the bytes of all batches.
+    :ivar full: True if the next batch would exceed a limit.
     """
 
     def __init__(self, channel: Source, transaction: Transaction, most_events: int, most_bytes: int) -> None:
@@ -121,7 +121,7 @@ class Delivery:
 
     @property
     def batches(self) -> list[EventBatch]:
-        """What was taken, in the channel's order; without what ended before what is HELD."""
+        """The open batches in the channel's order: all that were taken, or only those HELD."""
         return [one.batch for one in self._all]
 
     @property
@@ -130,9 +130,9 @@ class Delivery:
         return any(_BECOMES[one.state] for one in self._all)
 
     def more(self, timeout: float) -> bool:
-        """Take further batches; return True if any came in time, and fitted.
+        """Take further batches. Return True if any came in time and fit.
 
-        :param timeout: seconds; 0 for what is there.
+        :param timeout: seconds to wait; 0 for batches that are there.
         """
         events_left, bytes_left = self._most_events - self.count, self._most_bytes - self.size
         if events_left <= 0 or bytes_left <= 0:
@@ -156,12 +156,12 @@ class Delivery:
     def commit(
         self, later: Sequence[EventBatch] = (), held: Sequence[EventBatch] = (), *, numbered: bool = True
     ) -> list[Outgoing]:
-        """End what was taken: all was delivered but these.
+        """End the delivery of all batches except those listed.
 
-        :param later: batches that are RETURNED.
-        :param held: batches that are HELD, which are returned.
-        :param numbered: True if ``held`` are known again by their numbers, though others were delivered before them.
-        :raises ChannelError: the disk failed; all may come again.
+        :param later: batches that become RETURNED.
+        :param held: batches that become HELD; they are the result.
+        :param numbered: True if ``held`` stay known by their numbers though others are delivered before them.
+        :raises ChannelError: if the disk failed; all may be delivered again.
         """
         states = {id(batch): State.RETURNED for batch in later} | {id(batch): State.HELD for batch in held}
         becomes = {state: list[Outgoing]() for state in State}
@@ -187,9 +187,9 @@ class Delivery:
         return list(becomes[State.HELD])
 
     def commit_one(self, one: Outgoing) -> None:
-        """End a batch that is HELD: it was delivered.
+        """End a HELD batch that was delivered.
 
-        :raises ChannelError: the disk failed; it may come again.
+        :raises ChannelError: if the disk failed; the batch may be delivered again.
         """
         self._leave([one])
         one.become(State.DELIVERED)
@@ -198,10 +198,12 @@ class Delivery:
             self._end()
 
     def shorten(self, one: Outgoing) -> None:
-        """Put what is left of a batch that is HELD behind all others, as a batch of its own, if the channel keeps its
-        events. If it forgets them the source may have to read the whole again.
+        """Replace a HELD batch by a new one, at the end of the channel, with only its refused events.
 
-        :raises ChannelError: there is no room, or the disk failed.
+        Only channels that keep their events do so. If others forgot the rest, the source might read the whole batch
+        again.
+
+        :raises ChannelError: if there is no room, or the disk failed.
         """
         if self._channel.keeps and sum(part.count for part in one.parts) < one.batch.count:
             for part in one.parts:
@@ -209,7 +211,7 @@ class Delivery:
             self.commit_one(one)
 
     def rollback(self) -> None:
-        """End all that has not ended: it is RETURNED."""
+        """Return all open batches to the channel."""
         for one in self._all:
             if _BECOMES[one.state]:
                 one.become(State.RETURNED)
@@ -228,14 +230,14 @@ class Delivery:
         self._channel.leave(batches)
 
     def _end(self) -> None:
-        with contextlib.suppress(TransactionStateError):  # it was committed
+        with contextlib.suppress(TransactionStateError):  # the transaction was committed
             self._transaction.rollback()
         self._transaction.close()
         self._channel.ended()
 
 
 def _take(transaction: Transaction, most_events: int, most_bytes: int, timeout: float) -> list[Event]:
-    """Take as many batches as are likely to fit: what is taken too much has been read for nothing."""
+    """Take as many batches as are likely to fit: batches taken in excess are read twice."""
     events = transaction.take(1, max_bytes=most_bytes, timeout=timeout)
     while events and len(events) < MOST_BATCHES:
         held, size = sum(map(count_of, events)), sum(len(event.body) for event in events)

@@ -1,4 +1,4 @@
-"""Health: whether a sink, a group, or a source does its work, as whoever runs it sees that."""
+"""Track whether a sink, a group or a source works, for operators."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from ...runtime.clock import Clock
 from ..config.options import words_of
 from ..events.counters import Counters
 
-#: Seconds of failures alone, after which a sink is not well: a restart of its destination takes less.
+#: Seconds of failures only, after which a component is in trouble. A restart of its destination takes less.
 FAILING = 10.0
-#: Seconds after which the failure of a put says nothing any more: whoever had sent that may not come again.
+#: Seconds after which a failed put no longer counts: its sender may never return.
 FORGOTTEN = 60.0
-#: Seconds of one delivery, after which it is not: a large one over a slow line takes less.
+#: Seconds of one delivery, after which it is in trouble. A large one over a slow line takes less.
 HANGING = 60.0
 
 
 class Health:
-    """Of one sink, group or source, for the agent's life; asked on any thread.
+    """The health of one sink, group or source during the agent's life; used by any thread.
 
-    :param counters: the component's; they are told what went wrong at last.
-    :param nothing: what to say of one that only fails.
-    :param forgotten: seconds after which a failure says nothing any more.
-    :ivar clock: what time is told by.
+    :param counters: the component's counters, which get its last error.
+    :param nothing: the words for a component that only fails.
+    :param forgotten: seconds after which a failure no longer counts.
+    :ivar clock: the time.
     """
 
     def __init__(
@@ -35,15 +35,15 @@ class Health:
         self._begun: float | None = None
 
     def begun(self) -> None:
-        """A delivery has begun."""
+        """Record the start of a delivery."""
         self._begun = self.clock.monotonic()
 
     def worked(self) -> None:
-        """Some of it, at least, has left the channel, or come into one."""
+        """Record that events left the channel, or entered one."""
         self._begun = self._failing_since = None
 
     def failed(self, error: BaseException) -> None:
-        """Nothing was delivered, or put, and all is tried again."""
+        """Record a failure after which everything is retried."""
         now, begun = self.clock.monotonic(), self._begun
         self._begun = None
         self._counters.last_error = f"{type(error).__name__}: {words_of(error)}"
@@ -52,7 +52,7 @@ class Health:
         self._failed_at = now
 
     def trouble(self) -> str | None:
-        """What keeps it from its work for a while; None if nothing does."""
+        """Describe what has blocked the component for a while; None if nothing has."""
         now, failing, begun = self.clock.monotonic(), self._failing_since, self._begun
         if failing is not None and now - failing >= FAILING and now - self._failed_at < self._forgotten:
             return f"{self._nothing} for {now - failing:.0f} s: {self._counters.last_error}"

@@ -1,8 +1,9 @@
-"""Aside: what a destination refuses for good, and no dead letters take, waits here, and holds nothing else up.
+"""Hold refused events back while others are delivered, if no dead letters take them.
 
-Its batches stay taken from their channel, so that after a death they are delivered anew; of their bytes only those of
-the refused events are kept, and so few that a channel with nothing but such batches is held up after all. Dead letters
-are asked again whether they have room. Without any the sink is: what the destination has refused it may take one day.
+Their batches stay taken from the channel, so that they are delivered again after a crash. Only the bytes of the refused
+events are kept. They are limited, so that a channel with nothing but such batches blocks in the end. Dead letters are
+retried until they have room. Without dead letters the sink is retried, since the destination may accept the events
+later.
 """
 
 from __future__ import annotations
@@ -18,14 +19,14 @@ from ..events.interfaces import left_of
 from .delivery import Outgoing
 from .letters import Letter
 
-#: Bytes of refused events, of one batch at least; and batches that these are of.
-ASIDE_BYTES, _ASIDE_BATCHES = 8 << 20, 1000
-#: Seconds between two tries, at first and at most.
+#: The most bytes of refused events, unless of a single batch; and the most batches that they belong to.
+HELD_BYTES, _HELD_BATCHES = 8 << 20, 1000
+#: Seconds between two attempts, at first and at most.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 
 
-class Aside:
-    """Refused events of one sink, or group."""
+class HeldBack:
+    """The refused events of one sink or group that are held back."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -40,34 +41,34 @@ class Aside:
         return sum(part.count for one in self._waiting for part in one.parts)
 
     def has_room(self, parts: Sequence[EventBatch]) -> bool:
-        """Whether these, too, may wait."""
+        """Return True if these can be held back as well."""
         if not self._waiting:
-            return len(parts) <= _ASIDE_BATCHES and (len(parts) == 1 or _bytes(parts) <= ASIDE_BYTES)
-        return len(self._waiting) + len(parts) <= _ASIDE_BATCHES and self._size + _bytes(parts) <= ASIDE_BYTES
+            return len(parts) <= _HELD_BATCHES and (len(parts) == 1 or _bytes(parts) <= HELD_BYTES)
+        return len(self._waiting) + len(parts) <= _HELD_BATCHES and self._size + _bytes(parts) <= HELD_BYTES
 
     def add(self, held: Sequence[Outgoing], letters: Sequence[Letter]) -> None:
-        """Have letters wait.
+        """Hold letters back.
 
-        :param held: the batches that they are of.
+        :param held: the batches that they belong to.
         """
         if not self._waiting:
             self._pause, self._next = _FIRST_PAUSE, self._clock.monotonic() + _FIRST_PAUSE
         of_batches = {one.batch.sequence: one for one in held}
-        for part, marks in letters:  # without their numbers, which say whole batches, of which the rest was delivered
+        for part, marks in letters:  # without the numbers, which stand for whole batches, since the rest was delivered
             of_batches[part.sequence].letters.append(Letter(part.numbered(None), marks))
         self._waiting += held
         self._size += sum(one.size for one in held)
 
     def is_due(self) -> bool:
-        """Whether some are to be tried again."""
+        """Return True if it is time for another attempt."""
         return bool(self._waiting) and self._clock.monotonic() >= self._next
 
-    def settle(self, deliver: Callable[[Sequence[Letter]], None]) -> None:
-        """Try one after the other, until one still cannot go.
+    def retry(self, deliver: Callable[[Sequence[Letter]], None]) -> None:
+        """Deliver one after the other, until one fails.
 
         :param deliver: raises as a sink does.
-        :raises Exception: that of the one that could not go, which is tried last from now on.
-        :raises ChannelError: a channel fails.
+        :raises Exception: if one cannot be delivered; it then comes last.
+        :raises ChannelError: if the channel fails.
         """
         for _ in range(len(self._waiting)):
             one = self._waiting[0]
@@ -91,11 +92,11 @@ class Aside:
         self._pause = min(2 * self._pause, _LONGEST_PAUSE)
 
     def give_back(self) -> None:
-        """All of them go back to their channel. One that keeps its events gets no more than what was refused, or the
-        rest would be delivered again.
+        """Return all batches to their channel. If it keeps its events, only the refused ones go back, so that none is
+        repeated.
         """
         for one in self._waiting:
-            with contextlib.suppress(ChannelError):  # the whole batch goes back
+            with contextlib.suppress(ChannelError):  # then the whole batch goes back
                 one.delivery.shorten(one)
         deliveries = {id(one.delivery): one.delivery for one in self._waiting}
         self._waiting.clear()

@@ -1,8 +1,8 @@
-"""Interception: a batch passes a source's interceptors, without the events that one of them cannot pass.
+"""Run a source's interceptors, and drop the events for which one of them fails.
 
-An interceptor may ask a service that is away: then it fails for every event, and the batch is tried again. An event is
-blamed only if the interceptor fails for it by itself, and passes another event after that: one of the same batch, or
-the first that it ever passed. Such an event is dropped, counted and told.
+An interceptor may call a service that is away. Then it fails for every event, and the batch is retried. An event is to
+blame only if the interceptor fails for it alone and passes another event after that: one of the same batch, or the
+first that it ever passed. Such an event is dropped, counted and logged.
 """
 
 from __future__ import annotations
@@ -40,17 +40,17 @@ class Interception:
         return bool(self._steps)
 
     def run(self, batch: EventBatch) -> tuple[EventBatch, list[Committed]]:
-        """What is left of a batch, and what to call once all required channels have it.
+        """Return the remaining batch, and callbacks for when all required channels have it.
 
-        :raises Exception: an interceptor fails, for what may pass.
+        :raises Exception: if an interceptor fails for a temporary reason.
         """
-        told: list[Committed] = []
+        callbacks: list[Committed] = []
         for step in self._steps:
             batch = self._passed(step, batch)
             committed: Callable[[EventBatch], None] | None = getattr(step.interceptor, "committed", None)
             if committed is not None:
-                told.append(partial(committed, batch))
-        return batch, told
+                callbacks.append(partial(committed, batch))
+        return batch, callbacks
 
     def _passed(self, step: _Step, batch: EventBatch) -> EventBatch:
         try:
@@ -60,23 +60,24 @@ class Interception:
                 raise
             passed, dropped = step.passed_apart(batch, error)
             if dropped:
-                self._tell(step, dropped, error)
+                self._log_dropped(step, dropped, error)
             return passed
 
-    def _tell(self, step: _Step, dropped: int, error: Exception) -> None:
+    def _log_dropped(self, step: _Step, dropped: int, error: Exception) -> None:
         self._counters.add(EventDroppedCount=dropped)
         more = self._repeated.due_error(error)
         if more is not None:
             _log.error(
-                "source %s: %s dropped: %s fails for them, and passes others: %s: %s%s",
+                "source %s: %s dropped: %s fails for them and passes others: %s: %s%s",
                 *(self._source, counted(dropped, "event"), type(step.interceptor).__name__),
                 *(type(error).__name__, words_of(error), more),
             )
 
 
 class _Step:
-    """
-    :ivar _known: an event that the interceptor has passed.
+    """One interceptor.
+
+    :ivar _known: an event that the interceptor has passed; None if it has passed none.
     """
 
     def __init__(self, interceptor: Interceptor) -> None:
@@ -90,10 +91,10 @@ class _Step:
         return after
 
     def passed_apart(self, batch: EventBatch, error: Exception) -> tuple[EventBatch, int]:
-        """What is left of a batch without the events for which the interceptor fails, and how many these are.
+        """Return the batch without the events for which the interceptor fails, and the number of these.
 
-        :param error: why it failed for the whole.
-        :raises Exception: ``error``, if it fails for all events; or what may pass.
+        :param error: the interceptor's error for the whole batch.
+        :raises Exception: ``error`` if it fails for all events; another one if the reason is temporary.
         """
         outcomes = list(self._in_parts(batch))
         parts = [after for after in outcomes if after is not None]
@@ -103,7 +104,7 @@ class _Step:
         return EventBatch.of_events(events, batch.position), len(outcomes) - len(parts)
 
     def _in_parts(self, batch: EventBatch) -> Iterator[EventBatch | None]:
-        """What the interceptor makes of parts of a batch; None for an event for which it fails."""
+        """Yield the interceptor's result for parts of a batch; None for an event for which it fails."""
         parts = [batch]
         while parts:
             part = parts.pop()
@@ -118,13 +119,13 @@ class _Step:
                     parts += reversed(part.halves())
 
     def _check(self, error: Exception) -> None:
-        """See that the interceptor passes what it has passed.
+        """Check that the interceptor still passes an event that it passed before.
 
-        :raises Exception: it does not, or has passed nothing yet.
+        :raises Exception: ``error``, if it does not, or has passed none.
         """
         if self._known is None:
             raise error
         try:
             self.interceptor.intercept(self._known)
-        except Exception:  # noqa: BLE001  # of somebody's interceptor; the first error is raised
+        except Exception:  # noqa: BLE001  # a plugin may raise anything; the first error is raised
             raise error from None

@@ -1,11 +1,11 @@
-"""Isolation: finds the events that alone make a sink fail, so that the others of a delivery are written.
+"""Find the events that alone make a sink fail, so that the others of a delivery are written.
 
-A sink whose destination is away fails for every event; an event that the sink cannot write fails by itself. So after an
-error that a value may cause (:func:`is_of_event`) a delivery is written in halves, down to single events. An event is
-blamed only if the sink has written another one of the same delivery, and fails for this one again after that.
+A sink whose destination is away fails for every event. An event that the sink cannot write fails alone. After an error
+that a value may cause (:func:`is_of_event`), a delivery is therefore written in halves, down to single events. An event
+is to blame only if the sink has written another event of the delivery, and then fails for this one again.
 
-Events are tried without the numbers of their batches, which stand for whole ones. So what the sink had written before
-it failed it may write twice.
+Parts are tried without the numbers of their batches, which stand for whole ones. Events that the sink wrote before it
+failed may therefore be written twice.
 """
 
 from __future__ import annotations
@@ -19,17 +19,17 @@ from ..config.options import words_of
 from ..events.batch import EventBatch
 from ..events.interfaces import Refusal, RefusedError, SinkError
 
-#: Single events that may fail before any is written: then the sink fails, not they.
+#: Single events that may fail before any is written. After so many the sink is to blame.
 _MOST_SUSPECTS = 16
 _VALUE_ERRORS = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, RecursionError, struct.error)
-#: Of a name that no file system takes.
+#: Errors of file names that no file system takes.
 _NAME_ERRORS = frozenset({errno.ENAMETOOLONG, errno.EILSEQ})
 
 _Write = Callable[[Sequence[EventBatch]], None]
 
 
 def is_of_event(error: BaseException) -> bool:
-    """Whether an event's value may have caused an error: not the network, the disk or the destination."""
+    """Return True if an event's value may have caused the error, not the network, the disk or the destination."""
     if isinstance(error, OSError):
         return error.errno in _NAME_ERRORS
     if isinstance(error, ProducerError):
@@ -38,13 +38,13 @@ def is_of_event(error: BaseException) -> bool:
 
 
 def write_apart(write: _Write, batches: Sequence[EventBatch], error: Exception) -> None:
-    """Write what can be written of a delivery that failed.
+    """Write as much as possible of a delivery that failed.
 
-    :param write: as a sink's.
-    :param error: why the delivery failed.
-    :raises RefusedError: some events can never be written.
-    :raises SinkError: the destination failed meanwhile; some batches go back to the channel.
-    :raises Exception: ``error``, if nothing at all can be written.
+    :param write: the sink's ``write``.
+    :param error: the error of the whole delivery.
+    :raises RefusedError: if some events can never be written.
+    :raises SinkError: if the destination failed meanwhile; some batches go back to the channel.
+    :raises Exception: ``error``, if nothing can be written.
     """
     trial, suspects, done = _Trial(write), list[EventBatch](), 0
     reason, later = words_of(error), list[EventBatch]()
@@ -64,8 +64,8 @@ def write_apart(write: _Write, batches: Sequence[EventBatch], error: Exception) 
             raise
         reason, open_ones = words_of(failure), {part.sequence for part in suspects}
         later = [*(batch for batch in batches[:done] if batch.sequence in open_ones), *batches[done:]]
-    behind = {batch.sequence for batch in later}
-    refusals = [refusal for refusal in trial.refusals if refusal.batch.sequence not in behind]
+    returned = {batch.sequence for batch in later}
+    refusals = [refusal for refusal in trial.refusals if refusal.batch.sequence not in returned]
     if refusals:
         raise RefusedError.of(refusals, later)
     if later:
@@ -73,10 +73,10 @@ def write_apart(write: _Write, batches: Sequence[EventBatch], error: Exception) 
 
 
 class _Trial:
-    """What a sink writes of events that are tried in parts.
+    """The outcome of writing events in parts.
 
-    :ivar written: whether it has written any.
-    :ivar refusals: events that it refuses, with their batches' numbers.
+    :ivar written: True if any event was written.
+    :ivar refusals: events that the sink refused, with their batches' numbers.
     """
 
     def __init__(self, write: _Write) -> None:
@@ -85,7 +85,7 @@ class _Trial:
         self.refusals: list[Refusal] = []
 
     def failing(self, batch: EventBatch) -> Iterator[EventBatch]:
-        """Write a batch, in parts where it cannot be written whole; the single events that cannot be."""
+        """Write a batch, in parts if necessary. Yield the single events that cannot be written."""
         parts = [batch]
         while parts:
             part = parts.pop()
@@ -97,9 +97,9 @@ class _Trial:
                 yield part
 
     def writes(self, part: EventBatch) -> bool:
-        """Write some events of a batch; whether the sink could, or has refused them.
+        """Write some events of a batch. Return True if the sink wrote or refused them.
 
-        :raises Exception: it could not, for no reason that the events are.
+        :raises Exception: if it failed for another reason than the events.
         """
         try:
             self._write([part.numbered(None)])

@@ -1,6 +1,6 @@
-"""Letters: how a refused event is marked for the dead letters, under the names that a producer's dead letters have.
+"""Mark refused events as dead letters, with the header names of a producer's dead letters.
 
-An event that has a header of such a name keeps it; the mark gets the prefix ``dead_letter_`` then.
+If an event has a header of such a name, it keeps it, and the mark gets the prefix ``dead_letter_``.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from ..events.interfaces import Refusal
 
 _PREFIX = "dead_letter_"
 REASON, _SINK = f"{_PREFIX}reason", f"{_PREFIX}sink"
-#: Characters of a reason.
+#: Most characters of a reason.
 _MOST_REASON = 2000
 
 
 class Letter(NamedTuple):
-    """Refused events, and the marks that they get as dead letters."""
+    """Refused events, and their marks as dead letters."""
 
     batch: EventBatch
     marks: Mapping[str, str]
 
 
 def marks_of(refusal: Refusal, sink: str, clock: Clock) -> dict[str, str]:
-    """The marks of events that a sink refused at this moment."""
+    """Return the marks of events that a sink refused just now."""
     return {
         REASON: shown(refusal.reason)[:_MOST_REASON],
         _SINK: sink,
@@ -39,7 +39,7 @@ def marks_of(refusal: Refusal, sink: str, clock: Clock) -> dict[str, str]:
 
 
 def marked(batch: EventBatch, marks: Mapping[str, str]) -> EventBatch:
-    """Events as dead letters."""
+    """Return the events as dead letters."""
     names = {*batch.shared, *batch.columns}
     again = _SINK in names  # it was a dead letter before
     return batch.with_shared({_free(name, names, again=again): value for name, value in marks.items()}).at(None)

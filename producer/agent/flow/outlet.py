@@ -1,8 +1,8 @@
-"""SourceOutlet: what a source puts goes through its interceptors and its selector, and is committed to its channels.
+"""Pass a source's batches through its interceptors and its selector, and commit them to its channels.
 
-Interceptors and selector see a batch once. The required channels commit it one after the other; where one cannot,
-only that one, and those behind it, are asked again: so as long as the process lives, a batch does not come twice to a
-channel that had it. What happens beyond is told in :mod:`..ledger.ledger`.
+Interceptors and selector see a batch once. The required channels commit it one after the other. If one fails, only that
+one and those after it are retried, so that within one process a channel never gets a batch twice.
+:mod:`..ledger.ledger` describes what happens across processes.
 """
 
 from __future__ import annotations
@@ -26,30 +26,30 @@ from .interception import Interception
 
 _log = get_logger("loghub.agent.source")
 
-#: Seconds between two tries of a batch that a channel did not take, at first and at most.
+#: Seconds between two attempts for a batch that a channel did not take, at first and at most.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.05, 5.0
-#: Seconds that whoever waits for an answer is kept waiting, at most, so that the agent uses no more than it may.
-_ANSWER = 5.0
-#: Seconds between two looks whether the process has memory again.
-_LOOK = 0.05
+#: The longest delay of a sender that waits for an answer, in seconds, to keep to the limit of CPU.
+_LONGEST_ANSWER = 5.0
+#: Seconds between two checks whether memory is available again.
+_POLL_SECONDS = 0.05
 
 
 class MemoryFullError(ChannelError):
-    """The process has as much memory as it may; nothing was put."""
+    """Raised when the process is at its memory limit; nothing was put."""
 
 
 class SourceOutlet:
     """An :class:`~.interfaces.Outlet`.
 
     :param source: the source's name.
-    :param channels: all that the source writes to, by name.
-    :param ledger: the source's.
-    :param pace: says how long to wait behind a batch.
-    :param memory: says whether the process has memory for another one.
-    :param health: is told of channels that cannot take a batch, though they are not full.
+    :param channels: all channels of the source, by name.
+    :param ledger: the source's ledger.
+    :param pace: the limit of CPU; None for no limit.
+    :param memory: the limit of memory; None for no limit.
+    :param health: records failures of channels that are not full.
     """
 
-    def __init__(  # noqa: PLR0917  # what stands between a source and its channels, in that order
+    def __init__(  # noqa: PLR0917  # in the order of a batch's path
         self,
         source: str,
         interceptors: Sequence[Interceptor],
@@ -66,18 +66,17 @@ class SourceOutlet:
         self._health = health or Health(counters, clock)
         self._pace = pace or Pace(None, clock)
         self._memory = memory or Memory(None, clock)
-        self._looking = WaitingRoom(clock, look_again=_LOOK)
+        self._looking = WaitingRoom(clock, look_again=_POLL_SECONDS)
         self._room = WaitingRoom(clock, look_again=1.0)
         self._source, self._selector = source, selector
         self._interception = Interception(source, interceptors, counters, clock)
         self._channels, self._ledger, self._counters, self._clock = channels, ledger, counters, clock
         self._prefix = f"{source}/"
-        #: Where the last batch of each name ends.
+        #: The end of the last batch of each name.
         self._ends: dict[str, int] = {}
         self._repeated, self._of_optional = RateLimitedLog(clock), RateLimitedLog(clock)
 
     def put(self, batch: EventBatch, timeout: float | None = None, *, refuse: bool = True) -> None:
-        """See :class:`~.interfaces.Outlet`, as for those that follow."""
         self._wait_for_memory(timeout)
         try:
             passage = self._passage(batch)
@@ -86,12 +85,12 @@ class SourceOutlet:
             self._note(error)
             raise
         self._end(passage)
-        self._pace.rest(lambda pause: self._room.wait_until(bool, Deadline.after(self._clock, pause)), _ANSWER)
+        self._pace.rest(lambda pause: self._room.wait_until(bool, Deadline.after(self._clock, pause)), _LONGEST_ANSWER)
 
     def put_until(self, batch: EventBatch, stop: Stop) -> bool:
         while not self._has_memory():
-            self._tell(self._no_memory())
-            if stop.wait(_LOOK):
+            self._log_error(self._no_memory())
+            if stop.wait(_POLL_SECONDS):
                 return False
         passage, pause = self._passage(batch), _FIRST_PAUSE
         while True:
@@ -103,7 +102,7 @@ class SourceOutlet:
             except ChannelError as error:
                 if stop.is_set() and isinstance(error, ChannelFullError):
                     return False
-                self._tell(error)
+                self._log_error(error)
             self._counters.add(ChannelWriteFail=1)
             if stop.wait(pause):
                 return False
@@ -111,7 +110,7 @@ class SourceOutlet:
 
     @property
     def short_of_memory(self) -> bool:
-        """Whether a put would wait for memory: who can refuse what it is sent does so before it has read it."""
+        """True if a put would wait for memory. Sources that can refuse a request do so before reading it."""
         return not self._has_memory()
 
     def ends(self, name: str) -> Sequence[int]:
@@ -135,7 +134,7 @@ class SourceOutlet:
         self._ledger.forget(self._prefix + name)
 
     def _from_last(self, position: Position) -> Position:
-        """A position of the source as its channels and its ledger know it, from where the one before it ends."""
+        """Return a position as the channels and the ledger know it, starting at the end of the previous one."""
         name = self._prefix + position.name
         start = self._ends.get(name)
         if start is None:
@@ -143,34 +142,35 @@ class SourceOutlet:
         return Position(name, position.end, position.place, min(start, position.end))
 
     def _has_memory(self) -> bool:
-        """Whether a batch may come in. One may always where channels are empty: to wait would free nothing."""
+        """Return True if a batch may enter. With empty channels it always may, since waiting would free nothing."""
         return not self._memory.is_full() or not any(channel.held for channel in self._channels.values())
 
     def _wait_for_memory(self, timeout: float | None) -> None:
-        """
-        :raises MemoryFullError: there was none in time.
+        """Wait for memory.
+
+        :raises MemoryFullError: if none became available in time.
         """
         if self._has_memory():
             return
         patience = max(each.keep_alive for each in self._channels.values()) if timeout is None else timeout
         if not self._looking.wait_until(self._has_memory, Deadline.after(self._clock, patience)):
             error = self._no_memory()
-            self._tell(error)
+            self._log_error(error)
             self._counters.add(ChannelWriteFail=1)
             raise error
 
     def _no_memory(self) -> MemoryFullError:
-        limit = f"the agent has as much memory as it may, {self._memory.limit} bytes (max_memory_bytes)"
+        limit = f"the agent is at its memory limit of {self._memory.limit} bytes (max_memory_bytes)"
         return MemoryFullError(
-            ", ".join(self._channels), f"{limit}: deliver faster, make channels smaller, or raise it"
+            ", ".join(self._channels), f"{limit}: speed delivery up, make channels smaller, or raise the limit"
         )
 
     def _note(self, error: ChannelError) -> None:
-        """One that is full is no failure: its sink says why it is."""
+        """Record a failure. A full channel is none: its sink reports the reason."""
         if not isinstance(error, ChannelFullError | MemoryFullError):
             self._health.failed(error)
 
-    def _tell(self, error: ChannelError) -> None:
+    def _log_error(self, error: ChannelError) -> None:
         self._note(error)
         more = self._repeated.due_error(error)
         if more is None:
@@ -178,16 +178,16 @@ class SourceOutlet:
         if isinstance(error, ChannelFullError | MemoryFullError):
             _log.warning("source %s waits: %s%s", self._source, error, more)
         else:
-            _log.error("source %s: %s; it is tried again%s", self._source, error, more)
+            _log.error("source %s: %s; retrying%s", self._source, error, more)
 
     def _end(self, passage: _Passage) -> None:
-        """All required channels have a batch."""
+        """Record that all required channels have a batch."""
         if passage.position is not None:
             name, end, *_ = passage.position
             self._ends[name] = max(end, self._ends.get(name, 0))
         self._health.worked()
         if self._repeated.recovered():
-            recoveries.info("source %s goes on", self._source)
+            recoveries.info("source %s continues", self._source)
 
     def _passage(self, batch: EventBatch) -> _Passage:
         self._counters.add(EventReceivedCount=batch.count, AppendBatchReceivedCount=1)
@@ -195,21 +195,21 @@ class SourceOutlet:
         if batch.position is not None:
             batch = batch.at(self._from_last(batch.position))
         with timed(self._counters, "InterceptionMicroseconds", self._clock) if self._interception else nullcontext():
-            batch, told = self._interception.run(batch)
+            batch, callbacks = self._interception.run(batch)
         return _Passage(
-            *(self._source, batch, received, self._selector, self._channels, self._ledger, self._counters, told),
+            *(self._source, batch, received, self._selector, self._channels, self._ledger, self._counters, callbacks),
             repeated=self._of_optional,
         )
 
 
 class _Passage:
-    """One batch on its way into the channels.
+    """One batch on its path into the channels.
 
-    :param told: called once all required channels have it.
-    :ivar _required: what has not been committed yet, by channel.
+    :param callbacks: called once all required channels have the batch.
+    :ivar _required: parts that are not committed yet, by channel.
     """
 
-    def __init__(  # noqa: PLR0917  # the outlet's
+    def __init__(  # noqa: PLR0917  # the outlet's parameters
         self,
         source: str,
         batch: EventBatch,
@@ -218,25 +218,25 @@ class _Passage:
         channels: Mapping[str, BatchChannel],
         ledger: Ledger,
         counters: Counters,
-        told: Sequence[Callable[[], None]],
+        callbacks: Sequence[Callable[[], None]],
         *,
         repeated: RateLimitedLog,
     ) -> None:
         self._repeated = repeated
         self._source, self._received, self.position = source, received, batch.position
-        self._channels, self._ledger, self._counters, self._told = channels, ledger, counters, told
+        self._channels, self._ledger, self._counters, self._callbacks = channels, ledger, counters, callbacks
         routes = selector.select(batch)
         self._dropped = routes.dropped
         self._required = {name: [part] for name, part in self._new_to(routes.required).items()}
         self._optional = self._new_to({n: b for n, b in routes.optional.items() if n not in routes.required})
 
     def commit(self, timeout: float | None, stop: Stop | None = None, *, refuse: bool = False) -> None:
-        """Commit to every channel that does not have it; may be called again after an error.
+        """Commit to every channel that lacks the batch. May be called again after an error.
 
         :param stop: ends a wait for room.
-        :param refuse: see :meth:`~.interfaces.Outlet.put`.
-        :raises ChannelError: a required channel could not.
-        :raises UnfitError: a required channel never can.
+        :param refuse: True if the source can refuse events.
+        :raises ChannelError: if a required channel failed.
+        :raises UnfitError: if a required channel can never take the batch.
         """
         for name, parts in self._required.items():
             while parts:
@@ -249,16 +249,16 @@ class _Passage:
             self._put_optional(name, part)
         if self.position is not None:
             self._ledger.pass_over(self.position)
-        for tell in self._told:
-            tell()
+        for callback in self._callbacks:
+            callback()
         self._counters.add(EventAcceptedCount=self._received, AppendBatchAcceptedCount=1)
         if self._dropped:
             self._counters.add(EventDroppedCount=self._dropped)
 
     def _without_unfit(self, name: str, part: EventBatch, error: Exception, *, refuse: bool) -> Sequence[EventBatch]:
-        """The halves of what a channel can never take; nothing in place of a single event, which is dropped.
+        """Return the halves of a batch that a channel can never take. A single event is dropped.
 
-        :raises Exception: ``error``, if the channel can take it later.
+        :raises Exception: ``error``, if the channel may take it later.
         """
         if not can_never_take(error):
             raise error
@@ -269,11 +269,13 @@ class _Passage:
         self._counters.add(EventDroppedCount=1)
         more = self._repeated.due_error(error)
         if more is not None:
-            _log.error("source %s: 1 event dropped, which %s can never take: %s%s", self._source, name, error, more)
+            _log.error(
+                "source %s: 1 event dropped: channel %s can never take it: %s%s", self._source, name, error, more
+            )
         return ()
 
     def _new_to(self, parts: Mapping[str, EventBatch]) -> dict[str, EventBatch]:
-        """Those that the channels do not have from before."""
+        """Return the parts that the channels do not have yet."""
         at = self.position
         return {n: part for n, part in parts.items() if part.count and not (at and self._ledger.has(n, at))}
 
@@ -285,6 +287,6 @@ class _Passage:
             more = self._repeated.due_error(error)
             if more is not None:
                 _log.warning(
-                    "source %s: %d events are not in the optional %s: %s%s",
+                    "source %s: %d events not put into the optional channel %s: %s%s",
                     *(self._source, part.count, name, error, more),
                 )

@@ -1,4 +1,4 @@
-"""Which of a delivery was refused, for which reasons, and how much of it is done."""
+"""Account for the refused events of a delivery and their reasons."""
 
 from __future__ import annotations
 
@@ -12,31 +12,34 @@ from ..events.interfaces import Refusal
 
 
 class Known(NamedTuple):
-    """Which batches of a delivery were refused, in part at least, and which come behind them."""
+    """The taken batches that were refused, at least in part, and those after them."""
 
     refused: Sequence[EventBatch]
     later: Sequence[EventBatch]
 
-    def left(self, buried: int) -> Sequence[EventBatch]:
-        """Those that are nowhere else, each once; so many of the refused ones are dead letters."""
-        return list({batch.sequence: batch for batch in (*self.refused[buried:], *self.later)}.values())
+    def left(self, done: int) -> Sequence[EventBatch]:
+        """Return the batches that are not stored elsewhere, each once.
+
+        :param done: the number of refused batches that are done, such as dead letters.
+        """
+        return list({batch.sequence: batch for batch in (*self.refused[done:], *self.later)}.values())
 
 
-class Buried(NamedTuple):
-    """How far refusals were put into the dead letters.
+class Progress(NamedTuple):
+    """The progress of putting refusals into the dead letters.
 
-    :ivar done: refusals that need not wait.
+    :ivar done: the number of refusals that need not wait.
     :ivar dead: those of them that are in the dead letters.
-    :ivar why: why the next one must wait; None if all are done.
+    :ivar error: the error because of which the next one waits; None if all are done.
     """
 
     done: int
     dead: Sequence[Refusal]
-    why: Exception | None
+    error: Exception | None
 
 
 def known_of(refused: Sequence[EventBatch], later: Sequence[EventBatch], taken: Sequence[EventBatch]) -> Known | None:
-    """Find the taken batches that were refused, and those that come behind; None if nobody knows which they were."""
+    """Find the taken batches that were refused, and those after them; None if they cannot be matched."""
     taken_as = {batch.sequence: batch for batch in taken}
     if any(batch.sequence not in taken_as for batch in (*refused, *later)):
         return None
@@ -44,7 +47,7 @@ def known_of(refused: Sequence[EventBatch], later: Sequence[EventBatch], taken: 
 
 
 def by_reason(refusals: Sequence[Refusal]) -> Mapping[str, int]:
-    """How many events were refused for each reason."""
+    """Return the number of refused events for each reason."""
     found: Counter[str] = Counter()
     for refusal in refusals:
         found[without_userinfo(refusal.reason)] += refusal.batch.count
@@ -52,10 +55,10 @@ def by_reason(refusals: Sequence[Refusal]) -> Mapping[str, int]:
 
 
 def count_of(refusals: Sequence[Refusal]) -> int:
-    """How many events were refused."""
+    """Return the number of refused events."""
     return events_of(refusal.batch for refusal in refusals)
 
 
 def events_of(batches: Iterable[EventBatch]) -> int:
-    """How many events there are in all batches."""
+    """Return the number of events in all batches."""
     return sum(batch.count for batch in batches)

@@ -1,9 +1,9 @@
-"""SinkRunner: takes batches from a channel, lets a sink processor deliver them, and commits the take after that.
+"""Take batches from a channel, have a sink processor deliver them, and then commit the take.
 
-What fails goes back to the channel, in its place, and is tried again after a pause, which grows as long as nothing at
-all is delivered. Events that a destination refuses permanently go to the sink's dead letters, if it has any with room;
-else they wait (:mod:`.held_back`). Events that no destination could take are dropped and counted where the sink has
-no dead letters. A sink that fails for an event, and does not say for which, is asked part by part (:mod:`.isolation`).
+Batches that fail go back to their place in the channel, and are retried after a pause. The pause grows while nothing is
+delivered. Events that the destination refuses permanently go to the sink's dead letters, if it has any with room, or
+are held back (:mod:`.held_back`). Events that no destination could take are dropped and counted if the sink has no dead
+letters. If a sink fails for an event without naming it, the delivery is written in parts (:mod:`.isolation`).
 """
 
 from __future__ import annotations
@@ -26,33 +26,33 @@ from ..recoveries import recoveries
 from .channel import BatchChannel, can_never_take
 from .delivery import Delivery
 from .health import Health
-from .held_back import Aside
+from .held_back import HeldBack
 from .isolation import is_of_event, write_apart
 from .letters import REASON, Letter, marked, marks_of
-from .refusals import Buried, Known, by_reason, count_of, events_of, known_of
+from .refusals import Known, Progress, by_reason, count_of, events_of, known_of
 
 _log = get_logger("loghub.agent.sink")
 
-#: Seconds: a take looks for its end so often.
-_LOOK = 0.5
-#: Between two tries of what failed, at first and at most: Flume's are 1 and 5.
+#: Seconds between two checks for the stop, while a take waits.
+_POLL_SECONDS = 0.5
+#: Seconds between two attempts, at first and at most. Flume's are 1 and 5.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
-#: A channel that is so full waits for its sink, not the sink for it.
+#: The fill level of a channel from which its sink no longer waits for larger deliveries.
 _FILL = 0.5
 
 
 class SinkRunner:
-    """Serves one sink, or one group.
+    """The delivery loop of one sink or one group.
 
-    :param name: of the sink or group, for messages.
-    :param channel: where the batches lie.
-    :param dead_letters: where refused ones go; None to try them again.
-    :param most_events: of one delivery.
-    :param most_bytes: likewise.
-    :param patience: how long to wait for so much; None not at all.
-    :param hurried: whether nothing more will come.
-    :param health: is told how each delivery ended.
-    :param pace: says how long to wait before the next one.
+    :param name: the name of the sink or group, for messages.
+    :param channel: the channel to take from.
+    :param dead_letters: the channel for refused events; None to retry them.
+    :param most_events: the most events in one delivery.
+    :param most_bytes: the most bytes in one delivery.
+    :param patience: how long to wait for a full delivery; None not to wait.
+    :param hurried: returns True if no more events will come.
+    :param health: records the outcome of each delivery.
+    :param pace: the limit of CPU.
     """
 
     def __init__(
@@ -74,7 +74,7 @@ class SinkRunner:
         self._name, self._channel, self._processor = name, channel, processor
         self._counters, self._dead_letters = counters, dead_letters
         self._repeated, self._clock = RateLimitedLog(clock), clock or SystemClock()
-        self._aside, self._of_aside = Aside(self._clock), RateLimitedLog(clock)
+        self._held_back, self._of_held = HeldBack(self._clock), RateLimitedLog(clock)
         self._of_dropped = RateLimitedLog(clock)
         self._alone: _Alone | None = None
         self._patience, self._hurried = patience, hurried
@@ -84,13 +84,13 @@ class SinkRunner:
         self._pause = _FIRST_PAUSE
 
     def run(self, stop: Stop) -> None:
-        """Deliver until ``stop``; what is on its way then is finished.
+        """Deliver until ``stop``, and finish the delivery in flight.
 
-        :raises ChannelError: the channel fails.
+        :raises ChannelError: if the channel fails.
         """
         try:
             while not stop.is_set():
-                if self.deliver(_LOOK, stop):
+                if self.deliver(_POLL_SECONDS, stop):
                     self._pause = _FIRST_PAUSE
                 else:
                     stop.wait(self._pause)
@@ -101,17 +101,17 @@ class SinkRunner:
             self.give_back()
 
     def give_back(self) -> None:
-        """What waits aside goes back to the channel."""
-        self._aside.give_back()
+        """Return held-back batches to the channel."""
+        self._held_back.give_back()
 
     def deliver(self, timeout: float, stop: Stop | None = None) -> bool:
-        """Take, deliver and commit once; False if it failed. Nothing to take is no failure.
+        """Take, deliver and commit once. Return False if it failed; an empty channel is no failure.
 
-        :param timeout: seconds to wait for something.
-        :param stop: ends the wait, also that for more.
+        :param timeout: seconds to wait for batches.
+        :param stop: ends all waits.
         """
-        if self._aside.is_due() or (self._aside and self._channel.hurried):
-            self._settle()
+        if self._held_back.is_due() or (self._held_back and self._channel.hurried):
+            self._retry_held_back()
         delivery = self._take(timeout, stop)
         if delivery is None:
             self._counters.add(BatchEmptyCount=1)
@@ -128,8 +128,8 @@ class SinkRunner:
             with timed(self._counters, "DeliveryMicroseconds", self._clock):
                 self._write(delivery)
         except RefusedError as error:
-            return self._bury(delivery, error, stop)
-        except Exception as error:  # noqa: BLE001  # a sink of anybody's; nothing is lost, and it is told
+            return self._handle_refusals(delivery, error, stop)
+        except Exception as error:  # noqa: BLE001  # a plugin's sink may raise anything; logged and retried
             self._fail(delivery, error)
             return False
         except BaseException:
@@ -143,15 +143,16 @@ class SinkRunner:
         return True
 
     def _take(self, timeout: float, stop: Stop | None) -> Delivery | None:
-        """Take for one delivery. Behind an event that failed alone something more: whether that can be written says
-        whether the event is to blame.
+        """Take batches for one delivery.
+
+        After an event that failed alone, take a larger delivery. Its outcome shows whether the event is to blame.
         """
         if self._alone is None:
             return self._channel.take(self._most_events, self._most_bytes, timeout, stop)
         return self._channel.take(sys.maxsize, self._most_bytes + self._alone.size + 1, timeout, stop)
 
     def _write(self, delivery: Delivery) -> None:
-        """Have the sink write what was taken; without the events for which it fails, if it says of others."""
+        """Have the sink write the delivery, in parts if an event makes it fail."""
         before, self._alone = self._alone, None
         try:
             if before is not None and delivery.count > 1:
@@ -166,8 +167,10 @@ class SinkRunner:
             write_apart(self._processor.write, delivery.batches, error)
 
     def _collect(self, delivery: Delivery, stop: Stop | None) -> None:
-        """Take more, until it is enough or was long enough. What is there already is always taken: so what failed is
-        taken again as it was, or with more behind it.
+        """Take more until the delivery is full, or its patience ends.
+
+        Batches that are already there are always taken. So a failed delivery is taken again as it was, or with more
+        after it.
         """
         if self._patience is None:
             return
@@ -181,7 +184,7 @@ class SinkRunner:
             ended = stop is not None and stop.is_set()
             if left <= 0 or ended or self._hurried() or self._channel.hurried or self._channel.fill >= _FILL:
                 return
-            if delivery.more(min(left, _LOOK)):
+            if delivery.more(min(left, _POLL_SECONDS)):
                 last = self._clock.monotonic()
 
     def _count(self, delivery: Delivery) -> None:
@@ -189,57 +192,58 @@ class SinkRunner:
         self._counters.add(EventDrainAttemptCount=delivery.count)
         self._counters.add(**{"BatchCompleteCount" if full else "BatchUnderflowCount": 1})
 
-    def _bury(self, delivery: Delivery, error: RefusedError, stop: Stop | None) -> bool:
-        """Put what was refused into the dead letters, or aside; the rest was delivered."""
+    def _handle_refusals(self, delivery: Delivery, error: RefusedError, stop: Stop | None) -> bool:
+        """Put refused events into the dead letters, or hold them back. The rest was delivered."""
         refusals = error.refusals
-        if self._dead_letters is None:  # those that are dropped do not wait behind others
+        if self._dead_letters is None:  # dropped events do not wait after others
             refusals = sorted(refusals, key=lambda refusal: not refusal.undeliverable)
         known = known_of([refusal.batch for refusal in refusals], error.later, delivery.batches)
         may_wait = known is not None and not error.in_order
         try:
-            buried = self._put_all_dead(refusals, 0.0 if may_wait else None, stop)
+            progress = self._put_all_dead(refusals, 0.0 if may_wait else None, stop)
         except BaseException:
             delivery.rollback()
             raise
-        done, waiting = refusals[: buried.done], refusals[buried.done :]
-        may_end = known is not None and may_wait and self._aside.has_room([refusal.batch for refusal in waiting])
-        if buried.why is None or may_end:
-            self._end(delivery, error, known, buried, [self._letter(refusal) for refusal in waiting])
+        done, waiting = refusals[: progress.done], refusals[progress.done :]
+        may_end = known is not None and may_wait and self._held_back.has_room([refusal.batch for refusal in waiting])
+        if progress.error is None or may_end:
+            self._end(delivery, error, known, progress, [self._letter(refusal) for refusal in waiting])
         else:
-            left = delivery.batches if known is None else known.left(buried.done)
+            left = delivery.batches if known is None else known.left(progress.done)
             coming = {batch.sequence for batch in left}
             gone = [refusal for refusal in done if known is not None and refusal.batch.sequence not in coming]
-            self._fail(delivery, buried.why, left, events_of(refusal.batch for refusal in gone), count_of(buried.dead))
-            self._tell_of(gone, [])
+            refused = events_of(refusal.batch for refusal in gone)
+            self._fail(delivery, progress.error, left, refused, count_of(progress.dead))
+            self._log_refusals(gone, [])
             return False
-        self._tell_of(done, buried.dead)
+        self._log_refusals(done, progress.dead)
         return True
 
-    def _put_all_dead(self, refusals: Sequence[Refusal], timeout: float | None, stop: Stop | None) -> Buried:
-        """Put refusals into the dead letters, as far as these take them. Without any, those that no destination could
-        take are done as well.
+    def _put_all_dead(self, refusals: Sequence[Refusal], timeout: float | None, stop: Stop | None) -> Progress:
+        """Put refusals into the dead letters, as far as these take them.
+
+        Without dead letters, events that no destination could take count as done.
         """
         dead = list[Refusal]()
         for number, refusal in enumerate(refusals):
             if self._dead_letters is None:
                 if not refusal.undeliverable:
-                    return Buried(number, dead, RefusedError.of([refusal]))
+                    return Progress(number, dead, RefusedError.of([refusal]))
                 continue
             try:
                 letter = self._letter(refusal)
                 dead += [refusal] * self._put_dead(self._dead_letters, letter, timeout, stop)
-            except Exception as full:  # noqa: BLE001  # whatever keeps them from there, nothing is lost, and it is told
-                return Buried(number, dead, full)
-        return Buried(len(refusals), dead, None)
+            except Exception as full:  # noqa: BLE001  # whatever failed, the events are held back and logged
+                return Progress(number, dead, full)
+        return Progress(len(refusals), dead, None)
 
     def _letter(self, refusal: Refusal) -> Letter:
         return Letter(refusal.batch, marks_of(refusal, self._name, self._clock))
 
     def _put_dead(self, letters: BatchChannel, letter: Letter, timeout: float | None, stop: Stop | None = None) -> bool:
-        """Put refused events into the dead letters; they are dropped if these can never take them. True if they are
-        there.
+        """Put refused events into the dead letters. Return False if they were dropped, since these can never take them.
 
-        :raises ChannelError: the dead letters cannot take them now.
+        :raises ChannelError: if the dead letters cannot take them now.
         """
         batch, marks = letter
         try:
@@ -252,34 +256,43 @@ class SinkRunner:
         return True
 
     def _end(
-        self, delivery: Delivery, error: RefusedError, known: Known | None, buried: Buried, waiting: Sequence[Letter]
+        self,
+        delivery: Delivery,
+        error: RefusedError,
+        known: Known | None,
+        progress: Progress,
+        waiting: Sequence[Letter],
     ) -> None:
-        """End a delivery of which all but what was refused, and what comes behind, was delivered.
+        """End a delivery of which all was delivered except refused events and those after them.
 
-        :param waiting: refused events that the dead letters do not have.
+        :param waiting: refused events that are held back.
         """
         later = error.later if known is None else known.later
-        refused = known._replace(later=()).left(buried.done) if known is not None else ()
+        refused = known._replace(later=()).left(progress.done) if known is not None else ()
         done = delivery.count - events_of(error.batches) - events_of(error.later)
-        self._aside.add(delivery.commit(later, refused, numbered=error.numbered), waiting)
-        self._counters.add(EventDrainSuccessCount=done, EventRefusedCount=count_of(buried.dead))
-        if buried.why is not None:
-            self._have_waiting(buried.why)
-        if buried.why is None or done or buried.done:
+        self._held_back.add(delivery.commit(later, refused, numbered=error.numbered), waiting)
+        self._counters.add(EventDrainSuccessCount=done, EventRefusedCount=count_of(progress.dead))
+        if progress.error is not None:
+            self._log_held_back(progress.error)
+        if progress.error is None or done or progress.done:
             self._health.worked()
 
-    def _tell_of(self, done: Sequence[Refusal], dead: Sequence[Refusal]) -> None:
-        """Log what became of refused events, a line for each reason."""
+    def _log_refusals(self, done: Sequence[Refusal], dead: Sequence[Refusal]) -> None:
+        """Log the outcome of refused events, one line for each reason."""
         if self._dead_letters is None:
             for reason, count in by_reason(done).items():
                 self._count_dropped(count, f"{reason}; the sink has no dead_letters")
         else:
             for reason, count in by_reason(dead).items():
-                self._tell_of_dead(count, self._dead_letters.name, reason)
+                self._log_dead(count, self._dead_letters.name, reason)
 
-    def _tell_of_dead(self, dead: int, letters: str, reason: str) -> None:
+    def _log_dead(self, dead: int, letters: str, reason: str) -> None:
         _log.error(
-            "sink %s: %s refused permanently, and put into %s: %s", self._name, counted(dead, "event"), letters, reason
+            "sink %s: %s refused permanently, and put into channel %s: %s",
+            self._name,
+            counted(dead, "event"),
+            letters,
+            reason,
         )
 
     def _count_dropped(self, dropped: int, reason: str) -> None:
@@ -288,24 +301,24 @@ class SinkRunner:
         if more is not None:
             _log.error("sink %s: %s dropped: %s%s", self._name, counted(dropped, "event"), reason, more)
 
-    def _have_waiting(self, why: Exception) -> None:
+    def _log_held_back(self, why: Exception) -> None:
         self._health.failed(why)
         self._counters.add(EventWriteFail=1)
-        more = self._of_aside.due_error(why)
+        more = self._of_held.due_error(why)
         if more is not None:
             _log.warning(
-                "sink %s: %s refused permanently, and held back while others are delivered: %s%s",
-                *(self._name, counted(len(self._aside), "event"), words_of(why), more),
+                "sink %s: %s refused permanently; held back while others are delivered: %s%s",
+                *(self._name, counted(len(self._held_back), "event"), words_of(why), more),
             )
 
-    def _settle(self) -> None:
-        """Try again what waits aside.
+    def _retry_held_back(self) -> None:
+        """Retry the events that are held back.
 
-        :raises ChannelError: the channel fails.
+        :raises ChannelError: if the channel fails.
         """
         failed: list[Exception] = []
 
-        def go(letters: Sequence[Letter]) -> None:
+        def deliver(letters: Sequence[Letter]) -> None:
             try:
                 self._deliver_refused(letters)
             except Exception as error:
@@ -313,15 +326,15 @@ class SinkRunner:
                 raise
 
         try:
-            self._aside.settle(go)
+            self._held_back.retry(deliver)
         except Exception as error:
             if error not in failed:
                 raise
-            self._have_waiting(error)
+            self._log_held_back(error)
         else:
             self._health.worked()
-            if self._of_aside.recovered():
-                recoveries.info("sink %s: no refused events are held back any more", self._name)
+            if self._of_held.recovered():
+                recoveries.info("sink %s: no held-back events remain", self._name)
 
     def _deliver_refused(self, letters: Sequence[Letter]) -> None:
         parts = [letter.batch for letter in letters]
@@ -337,20 +350,21 @@ class SinkRunner:
                 raise SinkError(words_of(error), parts[number:]) from error
             if is_dead:
                 self._counters.add(EventRefusedCount=letter.batch.count)
-                self._tell_of_dead(letter.batch.count, self._dead_letters.name, letter.marks[REASON])
+                self._log_dead(letter.batch.count, self._dead_letters.name, letter.marks[REASON])
 
     def _fail(
         self,
         delivery: Delivery,
         error: Exception,
         later: Sequence[EventBatch] | None = None,
-        buried: int = 0,
+        refused: int = 0,
         dead: int = 0,
     ) -> None:
-        """
-        :param later: what goes back to the channel; None for what the error says.
-        :param buried: so many events of the rest were refused.
-        :param dead: so many of these are dead letters.
+        """Return failed batches to the channel, and log the failure.
+
+        :param later: the batches to return; None for those that the error names.
+        :param refused: the number of the other events that were refused.
+        :param dead: the number of these that are dead letters.
         """
         if later is None:
             later = left_of(error, delivery.batches)
@@ -359,7 +373,7 @@ class SinkRunner:
         more = self._repeated.due_error(error)
         if more is not None:
             _log.warning(
-                "sink %s: %d events go back to %s: %s%s",
+                "sink %s: %d events returned to channel %s: %s%s",
                 *(self._name, events_of(later), self._channel.name, words_of(error), more),
             )
         done = delivery.count - events_of(later)
@@ -368,17 +382,17 @@ class SinkRunner:
                 delivery.commit(later)
                 self._pause = _FIRST_PAUSE
                 self._health.worked()
-                self._counters.add(EventDrainSuccessCount=done - buried, EventRefusedCount=dead)
+                self._counters.add(EventDrainSuccessCount=done - refused, EventRefusedCount=dead)
             else:
                 delivery.rollback()
         except ChannelClosedError:
-            _log.info("sink %s: %s was closed meanwhile", self._name, self._channel.name)
+            _log.info("sink %s: channel %s was closed meanwhile", self._name, self._channel.name)
 
 
 class _Alone(NamedTuple):
     """An event that was taken alone, and failed.
 
-    :ivar error: why.
+    :ivar error: its error.
     :ivar size: its bytes.
     """
 

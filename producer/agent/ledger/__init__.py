@@ -1,1 +1,1 @@
-"""Read offsets of sources: up to where the channels have what a source read."""
+"""Ledgers of the read offsets that channels have from each source."""

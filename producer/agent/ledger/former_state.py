@@ -1,13 +1,13 @@
-"""Former state: what agents without a ledger have noted of a source, in its directory and in those of its channels.
+"""Read the state of agents before ledgers existed, from the directories of a source and its channels.
 
-A channel's notes had a row for each name. Of a file channel it was one number, ``9``: up to where the channel had it.
-Of one in memory it was ranges, ``4 6-9``, of which the first begins at 0: what was delivered, or was not for it. A file
-channel that shared the source's batches with channels in memory had ``9 0 6-9``: it was given 6 to 9. The source noted
-which channels it had, as JSON::
+A channel's notes had a row for each name. For a file channel the row was one number, ``9``: the channel's committed
+offset. For a memory channel it was ranges, ``4 6-9``, of which the first begins at 0: data that was delivered, or not
+meant for it. A file channel that shared the source's batches with memory channels had ``9 0 6-9``: it was given 6 to 9.
+The source noted its channels, as JSON::
 
     members         {"channels": ["m1", "m2"], "gone": true, "used": ["f", "m1"], "exclusive": true}
 
-Those of ``channels`` are in memory; what those that were gone had in common was noted there, too.
+``channels`` are in memory. The common ranges of removed channels were noted with the source.
 """
 
 from __future__ import annotations
@@ -29,12 +29,13 @@ _Rows = Mapping[str, bytes]
 def read_former(
     source: Path, channels: Path, opened: Mapping[str, FileNotes | None], selection: str, *, exclusive: bool
 ) -> tuple[bytes, dict[str, Lane]] | None:
-    """The rules and the lanes of a source when it was last at work; None if it never was.
+    """Return the rules and the lanes of a source's last run; None if it never ran.
 
-    :param source: its directory.
-    :param channels: the directory below which each channel has its own.
+    :param source: the source's directory.
+    :param channels: the parent directory of the channels' directories.
     :param opened: the source's channels, with the notes of those that keep their events.
-    :param selection: see :func:`~.lanes.rules_of`.
+    :param selection: as for :func:`~.lanes.rules_of`.
+    :param exclusive: True if each batch goes to one channel.
     """
     with closing(FileNotes(str(source / "channels"), source.name)) as own:
         raw, gone = own.read("members"), own.items(PREFIX)
@@ -68,7 +69,7 @@ def _closed(directory: Path, source: str) -> _Rows:
 
 
 def _shared(keeping: Collection[_Rows], forgetting: Collection[_Rows]) -> Lane:
-    """The lane of channels of which each batch went to one."""
+    """Return the common lane of channels of which each batch went to one."""
     lane = dict[str, bytes]()
     for name in {name for rows in (*keeping, *forgetting) for name in rows}:
         kept = [rows[name].partition(b" ") for rows in keeping if name in rows]

@@ -1,4 +1,4 @@
-"""Lanes: of each thing that a source reads, the ranges that a channel need not get again."""
+"""Lanes: the ranges of each name that a channel need not get again."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from typing import Protocol
 from ..events.batch import Position
 from .ranges import Ranges, intersection, parse_ranges
 
-#: What the names of notes that are ranges begin with.
+#: The prefix of the names of notes that hold ranges.
 PREFIX = "position:"
-#: Ranges that are noted for one name, at most: what lies in others may come twice.
+#: The most ranges noted for one name; events of other ranges may be duplicated.
 MOST_NOTED = 1000
 NOTHING = Ranges()
-#: The one lane of channels of which each batch goes to one.
+#: The name of the single lane for all channels of an exclusive selector.
 OF_ALL = ""
 
 
@@ -29,17 +29,19 @@ class Holder(Protocol):
 
     @property
     def name(self) -> str:
-        """Its name."""
+        """The channel's name."""
 
     def make_synced(self, sequence: int) -> None:
         """Wait until all events up to this number are on the disk."""
 
 
 class Lane:
-    """Ranges of one channel, or of all channels of which each batch goes to one.
+    """The ranges of one channel, or of all channels if each batch goes to one of them.
 
-    :ivar due: names whose note is to be written.
-    :ivar unsynced: channels that keep what is safe, with the number of their newest event.
+    :ivar put: the ranges put into the channel, by name.
+    :ivar safe: the ranges that survive a crash, by name.
+    :ivar due: names whose notes are to be written.
+    :ivar unsynced: channels that keep safe ranges, with the number of their newest event.
     """
 
     def __init__(self) -> None:
@@ -58,7 +60,7 @@ class Lane:
             self.due.add(name)
 
     def remove(self, name: str, start: int, end: int) -> None:
-        """Have a range put again."""
+        """Remove a range, so that it is put again."""
         for known in (self.put, self.safe):
             known.setdefault(name, Ranges()).remove(start, end)
         self.due.add(name)
@@ -68,21 +70,22 @@ class Lane:
         return self.put.get(position.name, NOTHING).has(position.start, position.end)
 
     def have_noted(self, name: str, value: bytes) -> None:
-        """Count a note as written; it is due again if it says too little by now."""
+        """Record that a note was written. It stays due if the ranges have changed meanwhile."""
         if name in self.safe and self.safe[name].dump(MOST_NOTED) == value:
             self.due.discard(name)
 
     def forget(self, name: str) -> None:
-        """Drop all that is known of a name."""
+        """Drop all ranges of a name."""
         self.put.pop(name, None)
         self.safe.pop(name, None)
         self.due.discard(name)
 
 
 def rules_of(channels: Iterable[str], selection: str, *, exclusive: bool) -> bytes:
-    """What says which batches a lane gets, as it is noted.
+    """Encode the rules that decide which batches each lane gets, for the notes.
 
-    :param selection: another text where a selector or interceptor is another one.
+    :param selection: a text that differs if the selector or the interceptors differ.
+    :param exclusive: True if each batch goes to one channel.
     """
     names = sorted(channels)
     lanes = [OF_ALL] if exclusive else names
@@ -90,7 +93,7 @@ def rules_of(channels: Iterable[str], selection: str, *, exclusive: bool) -> byt
 
 
 def lanes_of(rules: bytes | None, rows: Mapping[str, bytes]) -> dict[str, Lane]:
-    """The lanes that were noted."""
+    """Decode the noted lanes."""
     lanes = {} if rules is None else {name: Lane() for name in json.loads(rules)["lanes"]}
     for number, lane in enumerate(lanes.values()):
         prefix = f"{PREFIX}{number}:"
@@ -102,13 +105,13 @@ def lanes_of(rules: bytes | None, rows: Mapping[str, bytes]) -> dict[str, Lane]:
 
 
 def count_uneven(lanes: Collection[Lane]) -> int:
-    """Names of which some lanes have more than others."""
+    """Count the names whose ranges differ between lanes."""
     names = {name for lane in lanes for name in lane.put}
     return sum(len({lane.put.get(name, NOTHING).dump(sys.maxsize) for lane in lanes}) > 1 for name in names)
 
 
 def even(former: Collection[Lane], names: Iterable[str]) -> dict[str, Lane]:
-    """Lanes that all have what all former lanes had."""
+    """Return new lanes that all have the common ranges of the former lanes."""
     lanes = {name: Lane() for name in names}
     for lane in lanes.values():
         lane.unsynced = {name: newest for each in former for name, newest in each.unsynced.items()}

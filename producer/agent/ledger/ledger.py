@@ -1,28 +1,29 @@
-"""Ledger: which ranges of the things that a source reads are safe, so that a restart reads again exactly the others.
+"""The ledger of a source: the ranges that are safe, so that a restart reads exactly the others again.
 
-A batch covers a range of a file or partition, which its :class:`~..events.batch.Position` says. It is safe once each
-channel that is to have it has committed it, if that channel keeps its events, or has delivered it, if that channel
-forgets them. A **lane** has two :class:`~.ranges.Ranges` for each name: ``put``, which it need not get
-again while the process lives, and ``safe``, which it need not get after a death either. *Example.* Three batches were
-put into a channel in memory, and two sinks have delivered the first and the last one::
+A batch covers a range of a file or partition, given by its :class:`~..events.batch.Position`. It is safe once each of
+its channels has committed it, if the channel keeps its events, or has delivered it otherwise. A **lane** has two
+:class:`~.ranges.Ranges` for each name. ``put`` need not be put again while the process lives, ``safe`` not after a
+crash either. *Example.* Three batches were put into a memory channel, and two sinks have delivered the first and the
+last one::
 
     put   0 ──────────── 6        safe  0 ── 2    4 ── 6        noted as "2 4-6"
 
-A selector that gives each batch to one channel has one lane for all channels; any other selector has a lane for each
-channel. What all lanes have safely is safe. Notes lie in the directory of the source, a row for each lane and name::
+A selector that gives each batch to one channel has one lane for all channels. Any other selector has a lane for each
+channel. A range is safe once all lanes have it as safe. Notes are in the directory of the source, with a row for each
+lane and name::
 
     rules           {"channels": ["a", "b"], "lanes": ["a", "b"], "selection": "57a0…"}
     setup           {"kind": "TaildirSource", "places": {"a": ["/state/channels/a/events"]}}
     position:0:s/f  40 60-90
 
-* A channel that keeps its events has the range beside the batch, in one commit. Before the batch leaves, the range is
-  noted. A channel that is opened tells which ranges it holds. So no death finds a range in neither place.
-* A channel that forgets has delivered a batch before that is noted, within a second.
-* Before the first batch, the directories of the channels are noted. So a channel of another name in the same directory
-  is the same one, and what waits in a directory that no channel uses any more is known after a death, too.
+* A channel that keeps its events commits the range together with the batch. The range is noted before the batch leaves.
+  A channel reports its ranges when it is opened. So after any crash a range is in the channel or in the notes.
+* Another channel has delivered a batch before the range is noted, within a second.
+* Before the first batch, the directories of the channels are noted. So a channel with a new name in the same directory
+  is recognized. Events in a directory that no channel uses are known after a crash, too.
 
-If channels, selector or interceptors are others at a start, a lane says nothing of the batches that it is to get now.
-Then each lane begins with what all lanes had: the rest is read again, and comes twice to a channel that had it.
+If channels, selector or interceptors have changed at a start, the lanes do not apply to the new configuration. Each
+lane then begins with the common ranges of all lanes. The rest is read again, and is duplicated in channels that had it.
 """
 
 from __future__ import annotations
@@ -40,18 +41,18 @@ from ..events.batch import Position
 from .lanes import MOST_NOTED, NOTHING, OF_ALL, PREFIX, Holder, Lane, count_uneven, even, lanes_of
 
 _RULES, _SETUP = "rules", "setup"
-#: Below the directory of a source.
+#: The directory of the notes, below the source's.
 DIRECTORY = "ledger"
-#: Seconds between two notes of what was delivered.
+#: Seconds between two notes of delivered ranges.
 _NOTE_INTERVAL = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class Setup:
-    """A source's type, and the places of those of its channels that are on the disk.
+    """A source's type, and the directories of its channels on the disk.
 
-    :ivar kind: the name of its class.
-    :ivar places: directories, by channel; the first one is the channel's own, the others have its segments.
+    :ivar kind: the name of the source's class.
+    :ivar places: the directories of each channel: its own first, then those of its segments.
     """
 
     kind: str = ""
@@ -61,44 +62,45 @@ class Setup:
 class Ledger:
     """The ledger of one source.
 
-    :param directory: the source's.
+    :param directory: the source's directory.
     """
 
     def __init__(self, directory: Path, clock: Clock) -> None:
         self._directory, self._clock, self.source = directory / DIRECTORY, clock, directory.name
         self._notes = FileNotes(str(self._directory), self.source)
-        # Of two threads that note the same name the one that knows less would else write last.
-        self._writing = threading.Lock()  # held from what a note is to say until it is written; before _lock
-        self._lock = threading.Lock()  # guards what follows; not held during I/O
-        #: Where batches in channels that forget begin and end, by channel and name.
+        # Else, of two threads that note the same name, the one with older ranges could write last.
+        self._writing = threading.Lock()  # held from reading ranges until their note is written; taken before _lock
+        self._lock = threading.Lock()  # guards the attributes below; not held during I/O
+        #: The ranges of batches in channels that do not keep their events, by channel and name.
         self._held: dict[str, dict[str, set[tuple[int, int]]]] = {}
-        #: Channels and ranges of batches whose commit has not returned.
+        #: Channels and ranges of batches that are being committed.
         self._putting: set[tuple[str, str, int, int]] = set()
-        #: What channels held when they were opened, as long as there are no lanes.
+        #: Batches that channels held when they were opened, until there are lanes.
         self._found: list[tuple[Holder, Position]] = []
         self._rules = self._notes.read(_RULES)
         self._lanes = lanes_of(self._rules, self._notes.items(PREFIX))
         self.setup = Setup(**json.loads(self._notes.read(_SETUP) or b"{}"))
-        #: The noted names of channels, where they differ.
+        #: The noted names of channels that were renamed.
         self._former_names: Mapping[str, str] = {}
         self._has_begun = False
-        #: Whether rules and setup are to be noted; and whether by the next flush, as other ones are noted.
+        #: True if rules and setup are to be noted; True if the next flush must do so, since others are noted.
         self._rules_due = self._must_note = False
         self._next_note = clock.monotonic()
 
     @property
     def is_new(self) -> bool:
-        """True if no start has noted its rules."""
+        """True if no earlier start has noted its rules."""
         return self._rules is None
 
     def differs(self, rules: bytes, setup: Setup) -> bool:
-        """Return True if other rules or another setup are known."""
+        """Return True if other rules or another setup are noted."""
         return (rules, setup) != (self._rules, self.setup)
 
     def know_places(self, places: Mapping[str, list[str]]) -> dict[str, list[str]]:
-        """Take the directories of all channels, before these say what they hold.
+        """Record the directories of all channels, before these report their ranges.
 
-        :returns: those of the source's former channels that no channel uses, with what this process has not counted.
+        :returns: the former channels of the source that no channel uses now, unless this process has counted their
+            events.
         """
         noted = {place[0]: name for name, place in self.setup.places.items()}
         used = {place[0]: name for name, place in places.items()}
@@ -113,9 +115,11 @@ class Ledger:
     ) -> int:
         """Begin with a configuration, before the source and the sinks of its channels.
 
-        :param rules: those of the configuration: see :func:`~.lanes.rules_of`.
-        :param former: rules and lanes of a state that has no ledger.
-        :returns: the number of names of which a range that some channels have is read again, as the rules have changed.
+        :param rules: the configuration's rules, of :func:`~.lanes.rules_of`.
+        :param setup: the configuration's setup; None for an empty one.
+        :param former: the rules and lanes of a state without a ledger; None for none.
+        :returns: the number of names of which a range is read again, though some channels have it, since the rules
+            changed.
         """
         again, setup = 0, setup or Setup()
         with self._writing, self._lock:
@@ -134,7 +138,7 @@ class Ledger:
         return again
 
     def find(self, channel: Holder, position: Position) -> None:
-        """Count a batch that a channel holds when it is opened."""
+        """Count a batch that a channel held when it was opened."""
         with self._lock:
             if self._rules is None:
                 self._found.append((channel, position))
@@ -148,10 +152,10 @@ class Ledger:
         if lane is not None:
             lane.add(position, safe=channel.keeps)
 
-    # -- what a source asks
+    # -- called by sources
 
     def ends(self, name: str) -> list[int]:
-        """Up to where all lanes have it, and where what any lane has beyond begins and ends."""
+        """Return the offset up to which all lanes have the name, and the bounds of ranges beyond it."""
         with self._lock:
             known = [lane.put.get(name, NOTHING) for lane in self._lanes.values()]
             first = min(ranges.first for ranges in known)
@@ -159,12 +163,12 @@ class Ledger:
         return [first, *sorted(number for number in borders if number > first)]
 
     def safe_end(self, name: str) -> int:
-        """Up to where nothing is lost if the process dies now."""
+        """Return the offset up to which a crash loses nothing of the name."""
         with self._lock:
             return min(lane.safe.get(name, NOTHING).first for lane in self._lanes.values())
 
     def names(self) -> set[str]:
-        """All names of which anything is known."""
+        """Return all known names."""
         with self._lock:
             return {name for lane in self._lanes.values() for name in lane.put}
 
@@ -177,7 +181,7 @@ class Ledger:
     def pass_over(self, position: Position) -> None:
         """Count a range as safe in each lane that did not get it.
 
-        :raises ChannelIOError: it cannot be noted that the rules have changed.
+        :raises ChannelIOError: if changed rules cannot be noted.
         """
         self._note_change()
         with self._lock:
@@ -185,7 +189,7 @@ class Ledger:
                 lane.add(position)
 
     def forget(self, name: str) -> None:
-        """Drop all that is known of a name: what had it is gone."""
+        """Drop all ranges of a name whose data is gone."""
         with self._writing:
             with self._lock:
                 for lane in self._lanes.values():
@@ -195,12 +199,12 @@ class Ledger:
             for number in range(len(self._lanes)):
                 self._notes.remove(f"{PREFIX}{number}:{name}")
 
-    # -- what a channel tells
+    # -- called by channels
 
     def putting(self, channel: Holder, position: Position) -> None:
-        """Count a batch that is about to be committed.
+        """Count a batch before it is committed.
 
-        :raises ChannelIOError: it cannot be noted that the rules have changed.
+        :raises ChannelIOError: if changed rules cannot be noted.
         """
         self._note_change()
         with self._lock:
@@ -209,20 +213,20 @@ class Ledger:
                 self._hold(channel, position)
 
     def failed(self, channel: Holder, position: Position) -> None:
-        """Drop a batch that could not be committed."""
+        """Drop a batch whose commit failed."""
         with self._lock:
             self._putting.discard(_range(channel, position))
             self._let_go(channel, position)
 
     def put(self, channel: Holder, position: Position, sequence: int) -> None:
-        """Count a batch that was committed."""
+        """Count a committed batch."""
         with self._lock:
             self._put(channel, position, sequence)
 
     def _put(self, channel: Holder, position: Position, sequence: int) -> None:
         batch, lane = _range(channel, position), self._lane_of(channel.name)
         if batch not in self._putting:
-            return  # its sink came first, or the name was forgotten
+            return  # its sink was faster, or the name was forgotten
         self._putting.discard(batch)
         if lane is not None:
             lane.add(position, safe=channel.keeps)
@@ -231,9 +235,9 @@ class Ledger:
                 lane.unsynced[channel.name] = channel, max(sequence, newest)
 
     def leaving(self, channel: Holder, batches: Iterable[tuple[Position, int]]) -> None:
-        """Note batches of a channel that keeps them, with their numbers: their take is about to be committed.
+        """Note batches, with their numbers, before their take from a channel that keeps its events is committed.
 
-        :raises ChannelIOError: it cannot be noted.
+        :raises ChannelIOError: if they cannot be noted.
         """
         names = set()
         with self._lock:
@@ -243,7 +247,7 @@ class Ledger:
         self._note(channel.name, names)
 
     def left(self, channel: Holder, positions: Iterable[Position]) -> None:
-        """Count batches of a channel that forgets as delivered."""
+        """Count batches of a channel that does not keep its events as delivered."""
         with self._lock:
             self._leave(channel, positions)
             is_due = self._clock.monotonic() >= self._next_note
@@ -263,9 +267,9 @@ class Ledger:
                 lane.add(position, put=False)
 
     def lost(self, channel: Holder, position: Position, *, held: bool) -> bool:
-        """Count a batch that is damaged on the disk; return True if its source reads it again when it begins next.
+        """Count a batch that is damaged on the disk. Return True if its source reads it again at its next start.
 
-        :param held: True if it was known to be in the channel; False if it is found when that is opened.
+        :param held: True if it was counted as in the channel; False if it was found when the channel was opened.
         """
         name, end, _, start = position
         with self._lock:
@@ -274,7 +278,7 @@ class Ledger:
                 self._let_go(channel, position)
             elif lane is None or held or lane.put.get(name, NOTHING).last > end:
                 if lane is not None:
-                    lane.add(position)  # what came behind it may have been delivered
+                    lane.add(position)  # later batches may have been delivered already
                 return False
             for each in self._lanes.values() if lane is None else (lane,):
                 each.remove(name, start, end)
@@ -285,11 +289,11 @@ class Ledger:
     # -- notes
 
     def flush(self) -> None:
-        """Note what is due."""
+        """Write the pending notes."""
         self._note()
 
     def close(self) -> None:
-        """Note what is due, and close the notes."""
+        """Write the pending notes, and close the notes."""
         try:
             self.flush()
         finally:
@@ -301,7 +305,7 @@ class Ledger:
             self.flush()
 
     def _note(self, channel: str | None = None, names: Container[str] = ()) -> None:
-        """Note what is due: of these names of a channel's lane, or all."""
+        """Write the pending notes: of some names in a channel's lane, or all."""
         with self._writing:
             with self._lock:
                 due = self._due(channel, names)
@@ -312,7 +316,7 @@ class Ledger:
             if not due and (rules is None or not self._must_note):
                 return
             for holder, sequence in unsynced:
-                holder.make_synced(sequence)  # or a power cut could take back what the note speaks of
+                holder.make_synced(sequence)  # or a power cut could undo events that the note counts as safe
             rows = [(f"{PREFIX}{each.number}:{each.name}", each.value, -1) for each in due]
             self._directory.mkdir(parents=True, exist_ok=True)
             more = [] if rules is None else [(_RULES, rules, -1), (_SETUP, setup, -1)]
@@ -326,7 +330,7 @@ class Ledger:
                     each.lane.have_noted(each.name, each.value)
 
     def _due(self, channel: str | None, names: Container[str]) -> list[_Due]:
-        """The notes that are due; the caller holds the lock."""
+        """Return the pending notes. The caller holds the lock."""
         is_all = channel is None or self._rules_due
         own = None if channel is None else self._lane_of(channel)
         return [
@@ -338,15 +342,15 @@ class Ledger:
         ]
 
     def _remove_stale(self, lanes: int) -> None:
-        """Remove notes of former lanes, which would speak for a channel that comes back."""
+        """Remove notes of former lanes, which would count for a channel that returns."""
         for row in self._notes.items(PREFIX):
             if int(row.split(":")[1]) >= lanes:
                 self._notes.remove(row)
 
-    # -- lanes; under the lock
+    # -- lanes; the caller holds the lock
 
     def _lane_of(self, channel: str) -> Lane | None:
-        """None for a channel that the source uses no more."""
+        """Return the lane of a channel; None if the source no longer uses it."""
         return self._lanes.get(OF_ALL) or self._lanes.get(channel)
 
     def _hold(self, channel: Holder, position: Position) -> None:
@@ -354,7 +358,7 @@ class Ledger:
         held.add((position.start, position.end))
 
     def _let_go(self, channel: Holder, position: Position) -> bool:
-        """Return False for a batch of which the channel did not know, such as one that was forgotten."""
+        """Drop a range. Return False if the channel did not have it, as after ``forget``."""
         held, pair = self._held.get(channel.name, {}).get(position.name, set()), (position.start, position.end)
         is_known = pair in held
         held.discard(pair)
@@ -362,7 +366,7 @@ class Ledger:
 
 
 class _Due(NamedTuple):
-    """A note that is to be written."""
+    """A note to write."""
 
     number: int
     lane: Lane
@@ -375,10 +379,10 @@ def _range(channel: Holder, position: Position) -> tuple[str, str, int, int]:
 
 
 def copy_ledgers(sources: Path, to: Path) -> None:
-    """Copy what the sources of an agent have noted, also while it runs and has the notes locked.
+    """Copy the notes of an agent's sources, even while the agent runs and has them locked.
 
-    :raises ChannelError: they cannot be read.
-    :raises OSError: likewise, or they cannot be written.
+    :raises ChannelError: if they cannot be read.
+    :raises OSError: if they cannot be read or written.
     """
     for found in sources.glob(f"*/{DIRECTORY}"):
         place = to / found.relative_to(sources)

@@ -1,4 +1,4 @@
-"""Ledgers: those of all sources of an agent, for channels, which have batches of several."""
+"""The ledgers of all sources of an agent, for channels with batches of several sources."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from .ledger import DIRECTORY, Ledger
 
 
 class Ledgers:
-    """The ledgers of an agent, by the names of its sources.
+    """The ledgers of an agent, by source.
 
-    :param state: the directory below which each source has its own.
+    :param state: the parent directory of the sources' directories.
     """
 
     def __init__(self, state: Path, clock: Clock) -> None:
@@ -24,23 +24,23 @@ class Ledgers:
         self._ledgers: dict[str, Ledger] = {}
 
     def of(self, source: str) -> Ledger:
-        """The ledger of a source."""
+        """Return the ledger of a source."""
         if source not in self._ledgers:
             self._ledgers[source] = Ledger(self._state / source, self._clock)
         return self._ledgers[source]
 
     def noted(self) -> list[str]:
-        """Names of all sources that have noted anything, also those that are no longer configured."""
+        """Return the sources that have notes, also those that are no longer configured."""
         return sorted(path.parent.name for path in self._state.glob(f"*/{DIRECTORY}"))
 
     def of_name(self, name: str) -> Ledger:
-        """The ledger of the source that reads under a name, which begins with the source's."""
+        """Return the ledger of the source that a name begins with."""
         return self.of(name.partition("/")[0])
 
     def leaving(self, channel: Holder, batches: Iterable[EventBatch]) -> None:
-        """Note batches whose take is about to be committed.
+        """Note batches before their take is committed.
 
-        :raises ChannelIOError: they cannot be noted.
+        :raises ChannelIOError: if they cannot be noted.
         """
         if channel.keeps:
             for source, some in self._by_source(batches):
@@ -60,12 +60,12 @@ class Ledgers:
         return found.items()
 
     def flush(self) -> None:
-        """Note what is due."""
+        """Write the pending notes."""
         for each in tuple(self._ledgers.values()):
             each.flush()
 
     def close(self) -> None:
-        """Note what is due, and close all notes."""
+        """Write the pending notes, and close all notes."""
         with ExitStack() as ends:
             for each in self._ledgers.values():
                 ends.callback(each.close)

@@ -1,14 +1,14 @@
-"""Origins: under which name a destination knows the numbers of a channel's batches.
+"""Origins identify the numbers of a channel's batches for a destination.
 
-LogHub stores a number only once, for each name. So the same number under the same name has to be the same batch, for
-all time. A channel's numbers alone are not: one that was damaged, that lost its newest events with the machine, or that
-was restored from a copy gives again what it has given. So the numbers that it gives from one opening to the next have a
-name of their own. Which these are is kept in its notes: for each opening the first number, and the name::
+LogHub stores a number only once for each origin. So the same number with the same origin must be the same batch for all
+time. A channel's numbers alone do not ensure that. A channel that was damaged, lost its newest events in a power cut,
+or was restored from a copy assigns numbers again. So the numbers assigned between two openings have an origin of their
+own. The channel's notes have the first number and the origin of each opening::
 
     origin:00000000000000000000   4be1…
     origin:00000000000000001207   90c3…
 
-What it holds when it is opened again keeps its name and number: so what is delivered again is known again.
+A batch in the channel keeps its origin and number across openings, so that a second delivery is recognized.
 """
 
 from __future__ import annotations
@@ -24,46 +24,49 @@ from ...runtime.loggers import get_logger
 _log = get_logger("loghub.agent.channel")
 
 _PREFIX = "origin:"
-#: Of a channel that never held anything.
+#: The first number of a new channel.
 _FIRST_NUMBER = 1
 
 
 class Origins:
-    """See the module.
+    """The origins of a channel's numbers.
 
-    :param rows: first numbers and names, in order; at least one.
+    :param rows: first numbers and origins, in order; at least one.
     """
 
     def __init__(self, rows: Sequence[tuple[int, str]]) -> None:
         self._firsts, self._names = [first for first, _ in rows], [name for _, name in rows]
 
     def of(self, sequence: int) -> str:
-        """The name of a number."""
+        """Return the origin of a number."""
         return self._names[max(0, bisect_right(self._firsts, sequence) - 1)]
 
 
 def new_origins() -> Origins:
-    """Those of a channel that forgets. What it has spilled has numbers of its own, which are lower, and come later."""
+    """Create origins for a channel that does not keep its events.
+
+    Spilled events have lower numbers than those in memory, and are delivered later.
+    """
     return Origins([(first, secrets.token_hex(16)) for first in (0, MEMORY_NUMBERS)])
 
 
 def kept_origins(channel: str, notes: Notes, lowest: int, following: int, before: str) -> Origins:
-    """Those of a channel that is opened; what they are from now on is noted.
+    """Read the origins of a channel that is opened, and note a new one.
 
-    :param channel: its name, for messages.
+    :param channel: the channel's name, for messages.
     :param lowest: the lowest number in the channel.
-    :param following: the one that is given next.
-    :param before: the name of numbers of which no opening is noted.
-    :raises ChannelIOError: they cannot be noted.
+    :param following: the next number to be assigned.
+    :param before: the origin of numbers older than the first noted opening.
+    :raises ChannelIOError: if the new origin cannot be noted.
     """
     noted = {int(name.removeprefix(_PREFIX)): value.decode() for name, value in notes.items(_PREFIX).items()}
     if not noted and following > _FIRST_NUMBER:
         _log.error(
-            "channel %s: its notes are missing: what its sinks were delivering at the last end may be stored twice",
+            "channel %s: its notes are missing: batches in flight at its last end may be stored twice",
             channel,
         )
     rows = sorted({0: before, **noted}.items())
-    # Those of numbers that will be given again go, and those that nobody asks for any more.
+    # Drop origins of numbers that will be assigned again, and of numbers no longer in the channel.
     known = [row for row, after in zip(rows, [*rows[1:], (following, "")], strict=True) if lowest < after[0]]
     known = [row for row in known if row[0] < following]
     new = following, secrets.token_hex(16)

@@ -1,10 +1,10 @@
-"""Ranges: which stretches of what is read somebody has, as pairs of numbers: behind the first, up to the second.
+"""Sets of ranges of offsets, as pairs: after the first number, up to the second.
 
-*Example.* Up to 4, and what lies behind 6 up to 9::
+*Example.* Up to 4, and from 6 to 9::
 
     [(0, 4), (6, 9)]
 
-In a note that is ``4 6-9``; where nothing begins at 0, as in ``[(6, 9)]``, it is ``0 6-9``.
+In a note that is ``4 6-9``. A set without a range at 0, such as ``[(6, 9)]``, is ``0 6-9``.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from functools import reduce
 
 
 class Ranges:
-    """See the module: sorted, disjoint, and no two that touch."""
+    """A set of ranges: sorted, disjoint, and not adjacent."""
 
     __slots__ = ("_ends", "_starts")
 
@@ -28,32 +28,32 @@ class Ranges:
 
     @property
     def first(self) -> int:
-        """Up to where it has all from 0 on."""
+        """The offset up to which the set has everything from 0 on."""
         return self._ends[0] if self._starts and self._starts[0] <= 0 else 0
 
     @property
     def borders(self) -> list[int]:
-        """Where what it has begins and ends behind :attr:`first`, in order."""
+        """The bounds of ranges after :attr:`first`, in order."""
         return sorted({number for pair in self for number in pair if number > self.first})
 
     @property
     def last(self) -> int:
-        """Where it ends; 0 if it has nothing."""
+        """The end of the last range; 0 for an empty set."""
         return self._ends[-1] if self._ends else 0
 
     def has(self, start: int, end: int) -> bool:
-        """Return True if it has all of that stretch; an empty one is nothing."""
+        """Return True if the set covers the whole range. An empty range is always covered."""
         at = bisect_left(self._ends, end)
         return start >= end or (at < len(self._ends) and self._starts[at] <= start)
 
     def copy(self) -> Ranges:
-        """One with the same stretches."""
+        """Return a copy."""
         other = Ranges()
         other._starts, other._ends = self._starts.copy(), self._ends.copy()
         return other
 
     def add(self, start: int, end: int) -> None:
-        """It has that stretch as well; an empty one is nothing."""
+        """Add a range. An empty range changes nothing."""
         if start >= end:
             return
         low, high = bisect_left(self._ends, start), bisect_right(self._starts, end)
@@ -62,7 +62,7 @@ class Ranges:
         self._starts[low:high], self._ends[low:high] = [start], [end]
 
     def remove(self, start: int, end: int) -> None:
-        """It no longer has anything of that stretch."""
+        """Remove a range."""
         low, high = bisect_right(self._ends, start), bisect_left(self._starts, end)
         if start >= end or low >= high:
             return
@@ -72,21 +72,21 @@ class Ranges:
         self._ends[low:high] = [pair[1] for pair in (*left, *right)]
 
     def dump(self, most: int) -> bytes:
-        """As it is noted.
+        """Encode the set for a note.
 
-        :param most: stretches that are noted, at most, beside the first.
+        :param most: the most ranges to encode, besides the first.
         """
         others = [pair for pair in self if pair[1] > self.first][:most]
         return " ".join([str(self.first), *(f"{start}-{end}" for start, end in others)]).encode()
 
 
 def intersection(all_ranges: Iterable[Ranges]) -> Ranges:
-    """What all have, of at least one; none of them itself."""
+    """Return the intersection of at least one set, as a new set."""
     return reduce(_common, all_ranges).copy()
 
 
 def _common(one: Ranges, other: Ranges) -> Ranges:
-    """What is in both: the one without what the other lacks."""
+    """Return the intersection of two sets."""
     common, place = one.copy(), 0
     for start, end in other:
         common.remove(place, start)
@@ -97,9 +97,9 @@ def _common(one: Ranges, other: Ranges) -> Ranges:
 
 
 def parse_ranges(raw: bytes) -> Ranges:
-    """What was noted.
+    """Decode a note.
 
-    :raises ValueError: it is no such note.
+    :raises ValueError: if it is not a note of ranges.
     """
     first, *others = raw.decode().split()
     ranges = Ranges()

@@ -1,4 +1,4 @@
-"""What an agent does, for those who look: Prometheus, Flume's JSON, health, and a page."""
+"""Serve an agent's figures: Prometheus metrics, Flume's JSON, health, and a page."""
 
 from .server import DEFAULT_PORT, MonitoringError, MonitoringServer, address_of
 

@@ -1,6 +1,6 @@
-"""All figures of an agent at one moment; what is served is made of these.
+"""Collect all figures of an agent for the monitoring.
 
-Counters have Flume's names, and all of Flume's are there, also those that nothing of ours counts.
+Counters have Flume's names. All of Flume's counters exist, even those that are never counted here.
 """
 
 from __future__ import annotations
@@ -60,16 +60,16 @@ SINK_COUNTERS = (
     "ChannelReadFail",
     "DeliveryMicroseconds",
 )
-#: These go down as well.
+#: Values that may also fall.
 GAUGES = frozenset({"CertificateExpiryTimestampSeconds", "OpenConnectionCount", "UnreadableCount"})
 
-_WELL = (State.RUNNING, State.FINISHED)
+_WORKING = (State.RUNNING, State.FINISHED)
 _NO_STATE = "in a group"
 _STARTED = time.time()
 
 
 def figures(agent: Agent) -> dict[str, Any]:
-    """What JSON can hold."""
+    """Return all figures, as values that JSON can encode."""
     reasons = not_ready(agent)
     return {
         "agent": agent.config.name,
@@ -88,25 +88,25 @@ def figures(agent: Agent) -> dict[str, Any]:
 
 
 def not_ready(agent: Agent) -> list[str]:
-    """Why the agent does not do what it should; empty if it does."""
+    """Return the reasons why the agent is not ready; empty if it is."""
     reasons = [f"channel {name} is closed" for name, each in dict(agent.channels).items() if not each.stats().open]
     reasons += [f"channel {name} is not open" for name in agent.blueprint.channels if name not in agent.channels]
     for kind, parts in (("source", agent.sources), ("sink", agent.sinks)):
         reasons += [
-            f"{kind} {name} is {part.state.value}" for name, part in dict(parts).items() if part.state not in _WELL
+            f"{kind} {name} is {part.state.value}" for name, part in dict(parts).items() if part.state not in _WORKING
         ]
     reasons += [f"sink {name} {trouble}" for name in agent.sinks if (trouble := agent.trouble(name))]
     reasons += [f"source {name} {trouble}" for name in agent.sources if (trouble := agent.trouble_of_source(name))]
     expected = len(agent.blueprint.sources) + len(agent.blueprint.sinks)
     if len(agent.sources) + len(agent.sinks) < expected:
-        reasons.append("not all components have begun")
+        reasons.append("not all components have started")
     return reasons
 
 
 def notes(agent: Agent) -> list[str]:
-    """What somebody has to see to, though the agent does what it should."""
+    """Return conditions to attend to although the agent is ready."""
     trouble = agent.reloads.trouble
-    return [] if trouble is None else [f"the configuration that runs is not that of the file: {trouble}"]
+    return [] if trouble is None else [f"the file's configuration is not running: {trouble}"]
 
 
 def _source(agent: Agent, name: str) -> dict[str, Any]:
@@ -126,7 +126,7 @@ def _source(agent: Agent, name: str) -> dict[str, Any]:
 
 
 def _sinks(agent: Agent, part: SinkPart) -> list[dict[str, Any]]:
-    """The sinks of a group, and the group itself; or the one sink."""
+    """Return the rows of a group and its sinks, or of a single sink."""
     running = agent.sinks.get(part.name)
     state = State.NEW.value if running is None else running.state.value
     group = agent.config.groups.get(part.name)
@@ -188,7 +188,7 @@ def _process() -> dict[str, float]:
 
 def _resident() -> int:
     try:
-        with open("/proc/self/statm", encoding="ascii") as file:  # noqa: PTH123  # no file of anybody's
+        with open("/proc/self/statm", encoding="ascii") as file:  # noqa: PTH123  # not a user's file
             return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except OSError:  # no Linux
+    except OSError:  # not on Linux
         return 0

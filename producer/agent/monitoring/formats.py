@@ -1,4 +1,4 @@
-"""The figures in the forms that others read: Prometheus' text, and the JSON of Flume's monitoring."""
+"""Format the figures as Prometheus text, and as the JSON of Flume's monitoring."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ _Labels = Mapping[str, str]
 
 
 def flume_json(figures: Mapping[str, Any]) -> dict[str, dict[str, str]]:
-    """As Flume's ``/metrics``: a table for each component, whose values are texts."""
+    """Return the JSON of Flume's ``/metrics``: a table for each component, whose values are texts."""
     started = str(int(figures["started"] * 1000))
     found: dict[str, dict[str, str]] = {}
     for known, rows in (("SOURCE", "sources"), ("CHANNEL", "channels"), ("SINK", "sinks")):
@@ -47,23 +47,23 @@ def _of_channel(row: Mapping[str, Any]) -> dict[str, str]:
 
 
 def prometheus(figures: Mapping[str, Any]) -> str:
-    """The text format, version 0.0.4."""
+    """Return Prometheus' text format, version 0.0.4."""
     series = _Series()
     agent = {"agent": figures["agent"]}
-    series.add("ready", "gauge", "Whether all components do what they should.", agent, int(figures["ready"]))
+    series.add("ready", "gauge", "1 if all components work, else 0.", agent, int(figures["ready"]))
     config = figures["config"]
-    text = "Whether what the file says is what runs."
+    text = "1 if the file's configuration is running, else 0."
     series.add("config_last_reload_successful", "gauge", text, agent, int(config["trouble"] is None))
-    text = "When the configuration that runs was read, seconds since 1970."
+    text = "Time at which the running configuration was read, seconds since 1970."
     series.add("config_last_reload_success_timestamp_seconds", "gauge", text, agent, config["succeeded"])
     for kind in ("source", "sink"):
         for row in figures[f"{kind}s"]:
             labels = {**agent, kind: row["name"], "type": row["type"]}
-            # A group's own have another name: its members have counted the same events.
+            # A group's own counters have another name, since its members have counted the same events.
             named = {**agent, "sink_group": row["name"], "type": row["type"]} if row.get("is_group") else labels
             _counters(series, "sink_group" if row.get("is_group") else kind, named, row["counters"])
             if row.get("group") is None:
-                help_text = f"Whether the {kind} works, or has nothing left to do."
+                help_text = f"1 if the {kind} works, or has nothing left to do, else 0."
                 works = row["state"] in ("running", "finished") and row.get("delivers", True)
                 series.add(f"{kind}_up", "gauge", help_text, labels, int(works))
     for row in figures["sources"]:
@@ -77,7 +77,9 @@ def prometheus(figures: Mapping[str, Any]) -> str:
     series.plain(
         "process_resident_memory_bytes", "gauge", "Memory of the process, bytes.", {}, process["resident_bytes"]
     )
-    series.plain("process_start_time_seconds", "gauge", "When it began, seconds since 1970.", {}, figures["started"])
+    series.plain(
+        "process_start_time_seconds", "gauge", "Start time of the process, seconds since 1970.", {}, figures["started"]
+    )
     return series.text()
 
 
@@ -85,13 +87,13 @@ def _channel(series: _Series, labels: _Labels, row: Mapping[str, Any]) -> None:
     _counters(series, "channel", labels, row["counters"])
     oldest = row["oldest_seconds"]
     for name, text, value in (
-        ("up", "Whether the channel is open.", int(row["open"])),
-        ("events", "Events that wait for delivery.", row["events"]),
-        ("bytes", "Bytes of the events that wait, with headers.", row["bytes"]),
-        ("oldest_seconds", "Age of the oldest event that waits, seconds; 0 if there is none.", oldest or 0.0),
-        ("fill_ratio", "How full it is, 0 to 1, by its nearest limit.", row["fill"]),
-        ("capacity_events", "Events that it may hold; 0 for no limit.", row["capacity"] or 0),
-        ("capacity_bytes", "Bytes that it may hold; 0 for no limit.", row["byte_capacity"] or 0),
+        ("up", "1 if the channel is open, else 0.", int(row["open"])),
+        ("events", "Events waiting for delivery.", row["events"]),
+        ("bytes", "Bytes of the waiting events, with headers.", row["bytes"]),
+        ("oldest_seconds", "Age of the oldest waiting event, seconds; 0 if there is none.", oldest or 0.0),
+        ("fill_ratio", "Fill level from 0 to 1, by the nearest limit.", row["fill"]),
+        ("capacity_events", "Most events in the channel; 0 for no limit.", row["capacity"] or 0),
+        ("capacity_bytes", "Most bytes in the channel; 0 for no limit.", row["byte_capacity"] or 0),
     ):
         series.add(f"channel_{name}", "gauge", text, labels, value)
 
@@ -99,7 +101,7 @@ def _channel(series: _Series, labels: _Labels, row: Mapping[str, Any]) -> None:
 def _lag(series: _Series, labels: _Labels, lag: Mapping[str, float | None] | None) -> None:
     for name, value in (lag or {}).items():
         if value is not None:
-            text = f"What the source has not read yet, {name}."
+            text = f"Lag of the source behind its input, {name}."
             series.add(f"source_lag_{name}", "gauge", text, labels, value)
 
 
@@ -117,24 +119,24 @@ def _counters(series: _Series, kind: str, labels: _Labels, counters: Mapping[str
 
 
 class _Series:
-    """Samples, those of one name together, as the format wants them."""
+    """Samples, grouped by name as the format requires."""
 
     def __init__(self) -> None:
         self._heads: dict[str, str] = {}
         self._samples: defaultdict[str, list[str]] = defaultdict(list)
 
     def add(self, name: str, kind: str, help_text: str, labels: _Labels, value: float) -> None:
-        """A sample of ours."""
+        """Add a sample with the agent's prefix."""
         self.plain(f"{_PREFIX}_{name}", kind, help_text, labels, value)
 
     def plain(self, name: str, kind: str, help_text: str, labels: _Labels, value: float) -> None:
-        """A sample under a name that others have, too."""
+        """Add a sample whose name is common to all programs."""
         self._heads[name] = f"# HELP {name} {help_text}\n# TYPE {name} {kind}\n"
-        told = ",".join(_labels(labels))
-        self._samples[name].append(f"{name}{{{told}}} {value}\n" if told else f"{name} {value}\n")
+        text = ",".join(_labels(labels))
+        self._samples[name].append(f"{name}{{{text}}} {value}\n" if text else f"{name} {value}\n")
 
     def text(self) -> str:
-        """All of it."""
+        """Return the whole text."""
         return "".join(head + "".join(self._samples[name]) for name, head in self._heads.items())
 
 

@@ -1,61 +1,61 @@
-"""What each counter counts, in what unit."""
+"""Help texts of the counters, with their units."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 
-_NOT = "Flume's; nothing here counts it."
+_NOT = "A counter of Flume's; always 0 here."
 
-#: By Flume's names, and by ours that are made likewise.
+#: By Flume's names, and by names of our own in their style.
 HELPS: Mapping[str, str] = {
     "CertificateExpiryTimestampSeconds": "When the component's own certificate expires, seconds since 1970.",
     # sources
-    "EventReceivedCount": "Events that came to the source.",
-    "EventAcceptedCount": "Events that all required channels have, or that were dropped on purpose.",
-    "EventDroppedCount": "Events dropped by interceptors or the selector on purpose, or as they can never be written.",
+    "EventReceivedCount": "Events that the source received.",
+    "EventAcceptedCount": "Events committed by all required channels, or dropped on purpose.",
+    "EventDroppedCount": "Events dropped by interceptors or the selector, or since they can never be written.",
     "AppendReceivedCount": _NOT,
     "AppendAcceptedCount": _NOT,
-    "AppendBatchReceivedCount": "Batches that came to the source.",
-    "AppendBatchAcceptedCount": "Batches that all required channels have.",
-    "OpenConnectionCount": "Connections that are open now.",
-    "UnreadableCount": "Files and directories that are there now and cannot be read.",
+    "AppendBatchReceivedCount": "Batches that the source received.",
+    "AppendBatchAcceptedCount": "Batches committed by all required channels.",
+    "OpenConnectionCount": "Open connections.",
+    "UnreadableCount": "Existing files and directories that cannot be read.",
     "EventReadFail": "Failures to read: files, messages or requests, not events.",
     "SkippedNulCount": "Bytes of NULs at the beginning of lines that were skipped, such as copytruncate leaves.",
-    "ChannelWriteFail": "Failures of a required channel to take a batch: tries, not events.",
-    "OptionalChannelWriteFail": "Failures of an optional channel to take a batch: tries, not events.",
+    "ChannelWriteFail": "Failures of a required channel to take a batch: attempts, not events.",
+    "OptionalChannelWriteFail": "Failures of an optional channel to take a batch: attempts, not events.",
     "OptionalChannelEventFailCount": "Events that an optional channel did not take.",
     "GenericProcessingFail": "Unexpected failures, such as those of interceptors: batches or connections.",
-    "ConnectionRefusedCount": "Connections that were refused: too many, or a wrong key.",
-    "ConnectionFailedCount": "Connections that broke, or that could not be made.",
-    "InterceptionMicroseconds": "Time that interceptors have taken, in seconds.",
-    "RestartCount": "Times that the component failed and is run again.",
+    "ConnectionRefusedCount": "Connections refused: too many, or a wrong key.",
+    "ConnectionFailedCount": "Connections that broke, or could not be established.",
+    "InterceptionMicroseconds": "Time spent in interceptors, seconds.",
+    "RestartCount": "Restarts of the component after failures.",
     # channels
-    "EventPutAttemptCount": "Events that were to be put; those of a put that was tried again count again.",
-    "EventPutSuccessCount": "Events that were put.",
+    "EventPutAttemptCount": "Events of attempted puts; retried events count again.",
+    "EventPutSuccessCount": "Events put into the channel.",
     "EventPutErrorCount": "Commits of puts that failed: batches, not events.",
-    "EventTakeAttemptCount": "Times that a sink asked for events.",
-    "EventTakeSuccessCount": "Events that were delivered and have left.",
-    "EventTakeErrorCount": "Takes that failed, and batches that could not be read: not events.",
+    "EventTakeAttemptCount": "Takes attempted by sinks.",
+    "EventTakeSuccessCount": "Events delivered and removed from the channel.",
+    "EventTakeErrorCount": "Failed takes, and batches that could not be read: not events.",
     "CheckpointWriteErrorCount": "Checkpoints that could not be written.",
     "CheckpointBackupWriteErrorCount": "Second copies of checkpoints that could not be written.",
-    "EventLostCount": "Events that are lost: damaged on the disk, or datagrams where an interceptor failed.",
-    "BatchLostCount": "Batches that are damaged on the disk and lost, those included whose events cannot be counted.",
+    "EventLostCount": "Events lost: damaged on the disk, or datagrams for which an interceptor failed.",
+    "BatchLostCount": "Batches damaged on the disk and lost, including those whose events cannot be counted.",
     # sinks
-    "EventDrainAttemptCount": "Events that were to be delivered; those of a delivery that was tried again count again.",
-    "EventDrainSuccessCount": "Events that were delivered.",
-    "DeliveryMicroseconds": "Time that deliveries have taken, also those that failed, in seconds.",
-    "EventRefusedCount": "Events that the destination has refused permanently.",
-    "EventWriteFail": "Deliveries that failed: tries, not events.",
+    "EventDrainAttemptCount": "Events of attempted deliveries; retried events count again.",
+    "EventDrainSuccessCount": "Events delivered.",
+    "DeliveryMicroseconds": "Time spent in deliveries, failed ones included, seconds.",
+    "EventRefusedCount": "Events that the destination refused permanently.",
+    "EventWriteFail": "Failed deliveries: attempts, not events.",
     "ChannelReadFail": _NOT,
-    "BatchEmptyCount": "Times that the channel had nothing.",
-    "BatchUnderflowCount": "Deliveries of less than the most events and bytes of one.",
-    "BatchCompleteCount": "Deliveries of the most events or bytes of one.",
-    "ConnectionCreatedCount": "Connections that were made.",
-    "ConnectionClosedCount": "Connections that were closed.",
-    "ObjectCount": "Objects that were made.",
+    "BatchEmptyCount": "Takes that found no events in the channel.",
+    "BatchUnderflowCount": "Deliveries below both limits of a delivery, in events and bytes.",
+    "BatchCompleteCount": "Deliveries that reached a limit of a delivery, in events or bytes.",
+    "ConnectionCreatedCount": "Connections established.",
+    "ConnectionClosedCount": "Connections closed.",
+    "ObjectCount": "Objects written.",
 }
 
 
 def help_of(name: str) -> str:
-    """For a counter; what is not known here is a plug-in's."""
+    """Return the help text of a counter. Unknown counters are a plugin's."""
     return HELPS.get(name, f"{name}, as the component counts it.")

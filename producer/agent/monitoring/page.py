@@ -1,6 +1,6 @@
-"""The page: the agent drawn as boxes and arrows, with rates that are taken from ``/status.json`` every two seconds.
+"""Render the page: the agent as boxes and arrows, with rates computed from ``/status.json`` every two seconds.
 
-One text without anything from elsewhere. What it shows at first stands in it: it says something without scripts, too.
+The page loads no other file. Its first figures are in the HTML, so that it is useful without scripts, too.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from typing import Any
 
 
 def page(figures: Mapping[str, Any], nonce: str) -> str:
-    """The HTML.
+    """Return the HTML.
 
-    :param nonce: what allows its own script and style.
+    :param nonce: the nonce that allows the page's own script and style.
     """
     rows = "".join(
         f'<tr data-row="{kind}.{html.escape(name)}"><td>{kind}</td>'
@@ -33,7 +33,7 @@ def page(figures: Mapping[str, Any], nonce: str) -> str:
         # In a script only "<" could end it.
         "FIGURES": json.dumps(figures).replace("<", "\\u003c"),
     }
-    text = files(__package__).joinpath("page.html").read_text(encoding="utf-8")  # it may be in a zip file
+    text = files(__package__).joinpath("page.html").read_text(encoding="utf-8")  # the package may be in a zip file
     for name, value in values.items():
         text = text.replace(f"@{name}@", value)
     return text

@@ -1,18 +1,18 @@
-"""MonitoringServer: a small HTTP server for one agent.
+"""A small HTTP server with the figures of one agent.
 
 ::
 
     /                 a page that draws the agent with its rates
-    /metrics          Prometheus; Flume's JSON for who accepts application/json
+    /metrics          Prometheus; Flume's JSON for clients that accept application/json
     /metrics.json     Flume's JSON
     /status.json      all figures, for programs
     /health/live      200 as long as the process answers
-    /health/ready     200 if all components do what they should; else 503, and why not. A file that cannot be taken up
-                      is a note: all agents that have it would be taken out of service at once
+    /health/ready     200 if all components work; else 503, with the reasons. An invalid configuration file is only
+                      a note, or all agents that share it would be taken out of service at once
 
-It only reads. While it listens on this machine alone, it answers no page of another site. So many bytes of a request,
-so many seconds for it, for its answer, and for that to be taken; so many connections at once, of which the oldest makes
-room: no peer holds up another one, and none the agent.
+The server changes nothing. While it listens on loopback only, it refuses requests from pages of other sites. The bytes
+of a request, the seconds for a request and for its answer, and the connections are limited. A new connection replaces
+the oldest one if there are too many. So no client blocks another one, or the agent.
 """
 
 from __future__ import annotations
@@ -45,25 +45,25 @@ _log = get_logger("loghub.agent.monitoring")
 
 DEFAULT_PORT = 9180
 _LOOPBACK = "127.0.0.1"
-#: Connections at once.
+#: Most connections at once.
 _MOST_CONNECTIONS = 32
-#: Bytes of a request with its headers.
+#: Most bytes of a request with its headers.
 _MOST_BYTES = 16 << 10
-#: Seconds for a request, for an answer, and for the rest of it to be taken.
+#: Seconds for a request, for an answer, and for the client to read the rest of it.
 _PATIENCE = 5.0
 _READ = 1 << 14
-#: Characters of what is wrong with a request that a peer is told.
-_MOST_TOLD = 200
+#: Most characters of a fault or a site in an answer.
+_MOST_SHOWN = 200
 
 
 class MonitoringError(ProducerError):
-    """It cannot listen there."""
+    """Raised when the server cannot listen."""
 
 
 def address_of(text: str) -> tuple[str, int]:
-    """The host and the port of ``host:port``, ``[host]:port``, ``:port`` or ``port``: of this machine, if none is said.
+    """Parse ``host:port``, ``[host]:port``, ``:port`` or ``port``. Without a host, it is loopback.
 
-    :raises ValueError: it is none of these.
+    :raises ValueError: if the text has none of these forms.
     """
     host, _, port = text.rpartition(":")
     if not port.isascii() or not port.isdecimal() or int(port) > 65535:
@@ -81,11 +81,11 @@ class _Answer:
 
 @dataclass(frozen=True, slots=True)
 class _Request:
-    """What a peer asks for.
+    """A client's request.
 
-    :ivar site: the site of another machine whose page asks, or the Host of such a site; empty otherwise.
-    :ivar fault: why it is no request; empty if it is one.
-    :ivar status: the answer's status then.
+    :ivar site: the foreign site whose page sent the request, or that its Host header names; empty otherwise.
+    :ivar fault: why the request is invalid; empty if it is valid.
+    :ivar status: the status to answer a fault with.
     """
 
     method: str = ""
@@ -97,14 +97,14 @@ class _Request:
 
 
 async def _request(http: ServerConnection, reader: asyncio.StreamReader) -> _Request | None:
-    """The request of a connection; None if the peer went away before it said anything."""
+    """Read the request of a connection; None if the client left before it sent anything."""
     import h11
 
     try:
         while (event := http.next_event()) is h11.NEED_DATA:
             http.receive_data(await reader.read(_READ))
     except h11.RemoteProtocolError as error:
-        return _Request(fault=str(error)[:_MOST_TOLD], status=error.error_status_hint)
+        return _Request(fault=str(error)[:_MOST_SHOWN], status=error.error_status_hint)
     if not isinstance(event, h11.Request):
         return None
     headers = {name.decode("ascii"): value.decode("latin-1") for name, value in event.headers}
@@ -113,11 +113,11 @@ async def _request(http: ServerConnection, reader: asyncio.StreamReader) -> _Req
 
 
 class MonitoringServer:
-    """See the module; serves until :meth:`close`, on a thread of its own.
+    """An HTTP server for one agent, on a thread of its own, until :meth:`close`.
 
-    :param host: where to listen.
-    :param port: 0 for a free one.
-    :raises MonitoringError: it cannot listen there.
+    :param host: the address to listen on.
+    :param port: the port; 0 for a free one.
+    :raises MonitoringError: if it cannot listen there, or h11 is not installed.
     """
 
     def __init__(self, agent: Agent, host: str = _LOOPBACK, port: int = DEFAULT_PORT) -> None:
@@ -130,11 +130,11 @@ class MonitoringServer:
         self._thread = threading.Thread(target=self._run, name="producer-agent-monitoring", daemon=True)
         self._thread.start()
         try:
-            # There, because this thread may run a loop of its own.
+            # On the server's thread, since this one may run a loop of its own.
             self.port = asyncio.run_coroutine_threadsafe(self._listen(host, port), self._loop).result()
         except OSError as error:
             self.close()
-            # What asyncio says of it names the address again.
+            # asyncio's text repeats the address.
             number = error.errno or 0
             why = os.strerror(number) if number > 0 else error.strerror or error
             raise MonitoringError(f"monitoring cannot listen on {host}:{port}: {why}") from error
@@ -142,16 +142,16 @@ class MonitoringServer:
 
     @property
     def _is_of_this_machine(self) -> bool:
-        """True if no other machine can reach it."""
+        """True if the server listens on loopback only."""
         return self._server is not None and all(is_loopback(each.getsockname()[0]) for each in self._server.sockets)
 
     @property
     def url(self) -> str:
-        """Of the page."""
+        """The URL of the page."""
         return f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}/"
 
     def close(self) -> None:
-        """Listen no more. Calling it again does nothing."""
+        """Stop the server. A second call does nothing."""
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
@@ -187,12 +187,12 @@ class MonitoringServer:
                 _log.debug("a connection was ended")
             finally:
                 if writer.transport.get_write_buffer_size():
-                    writer.transport.abort()  # closed, it would wait for ever for a peer that does not read
+                    writer.transport.abort()  # a plain close would wait for ever for a client that does not read
                 writer.close()
 
     @contextlib.contextmanager
     def _entered(self) -> Iterator[None]:
-        """This connection is one of those that are served; the oldest goes where they are too many."""
+        """Register a connection. If there are too many, the oldest one is cancelled."""
         task = asyncio.current_task()
         assert task is not None  # noqa: S101  # asyncio's streams serve each connection by one
         if len(self._serving) >= _MOST_CONNECTIONS:
@@ -225,19 +225,21 @@ class MonitoringServer:
 
     def _answer_to(self, request: _Request) -> _Answer:
         if request.fault:
-            return _Answer(request.status, "text/plain", f"This is no request of HTTP/1: {request.fault}.\n")
+            return _Answer(request.status, "text/plain", f"Invalid HTTP/1 request: {request.fault}.\n")
         if request.method not in ("GET", "HEAD"):
-            return _Answer(405, "text/plain", "Only GET and HEAD.\n", {"Allow": "GET, HEAD"})
+            return _Answer(405, "text/plain", "The method must be GET or HEAD.\n", {"Allow": "GET, HEAD"})
         if request.site and self._is_of_this_machine:
-            site = one_line(request.site[:_MOST_TOLD])
-            return _Answer(
-                403, "text/plain", f"This is for this machine only, 127.0.0.1 or localhost, not for {site}.\n"
-            )
+            site = one_line(request.site[:_MOST_SHOWN])
+            return _Answer(403, "text/plain", f"Only 127.0.0.1 and localhost may be used here, not {site}.\n")
         path = request.target.partition("?")[0]
         if path == "/metrics" and "application/json" in request.accept:
             path = "/metrics.json"
         make = self._pages().get(path)
-        return _Answer(404, "text/plain", f"There are {', '.join(self._pages())}.\n") if make is None else make()
+        return (
+            _Answer(404, "text/plain", f"No such page. The pages are {', '.join(self._pages())}.\n")
+            if make is None
+            else make()
+        )
 
     def _pages(self) -> Mapping[str, Callable[[], _Answer]]:
         return {
@@ -251,8 +253,8 @@ class MonitoringServer:
 
     def _ready(self) -> _Answer:
         reasons, noted = not_ready(self._agent), notes(self._agent)
-        told = {"ready": not reasons, "reasons": reasons} | ({"notes": noted} if noted else {})
-        return _json(told, 503 if reasons else 200)
+        status = {"ready": not reasons, "reasons": reasons} | ({"notes": noted} if noted else {})
+        return _json(status, 503 if reasons else 200)
 
     def _page(self) -> _Answer:
         nonce = secrets.token_urlsafe(16)

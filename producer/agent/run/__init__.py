@@ -1,1 +1,1 @@
-"""A running agent: built from its configuration, supervised, reloaded, stopped."""
+"""Build an agent from its configuration, supervise, reload and stop it."""

@@ -1,14 +1,13 @@
-"""Agent: sources, channels and sinks of one configuration, at work.
+"""Run the sources, channels and sinks of one configuration.
 
-They start in the order channels, sinks, sources, and end in the reverse one under one deadline: first no source reads
-any more; then the sinks deliver what lies in channels that forget; then all is closed.
+They start in the order channels, sinks, sources, and end in the reverse order under one deadline: sources stop reading,
+sinks deliver the events of channels that do not keep them, and everything is closed.
 
-With another configuration only what differs ends and begins, in the same orders, and all other components go on. A
-channel that is the same keeps its events. One that forgets its events when it is closed is not closed before its sinks
-have delivered them: if they cannot, nothing is changed. Whatever fails before the new components begin, the former
-ones are started again.
+A reload ends and starts only the components that differ, in the same orders. The others continue. An unchanged channel
+keeps its events. A channel that does not keep its events is closed only after its sinks have delivered them. If they
+cannot, nothing is changed. If anything fails before the new components start, the former ones are started again.
 
-The file is long since these two orders are of one piece.
+The file is long because start, reload and stop share these orders.
 """
 
 from __future__ import annotations
@@ -40,32 +39,32 @@ from ..ledger.lanes import Lane
 from ..ledger.ledgers import Ledgers
 from .blueprint import Blueprint, Part, SinkPart, SourcePart, draw, places_of
 from .changes import Changes, compare
-from .former_channels import Beginning, told_left, undelivered
+from .former_channels import Beginning, undelivered, waiting_text
 from .reload_status import Reloads
 from .supervisor import State, Supervised
 
 _log = get_logger("loghub.agent")
 _T = TypeVar("_T")
-#: Of the time for an end the sinks have so much to deliver; the rest is for them to end.
+#: Share of the stop timeout in which sinks deliver; the rest is for them to end.
 _SHARE = 0.9
-#: Of the rest, those that deliver at that moment have so much; and so many seconds at most.
+#: Share of that rest, and seconds at most, for deliveries in flight.
 _LAST_SHARE, _LAST_SECONDS = 0.8, 10.0
-#: Seconds that sinks always have to end.
+#: Seconds that sinks always get to end.
 _GRACE = 0.5
 
 
 class ChannelStartError(ProducerError):
-    """A channel cannot be opened."""
+    """Raised when a channel cannot be opened."""
 
 
 class ReloadError(ProducerError):
-    """Another configuration cannot take effect while the agent runs; nothing was changed."""
+    """Raised when a configuration cannot take effect while the agent runs; nothing was changed."""
 
 
 class UndeliveredError(ReloadError):
-    """A channel would lose events that its sinks have not delivered.
+    """Raised when a reload would lose events that the sinks have not delivered.
 
-    :ivar is_over: whether they have, and it is worth another try.
+    :ivar is_over: returns True once they are delivered, so that another attempt makes sense.
     """
 
     def __init__(self, message: str, is_over: Callable[[], bool]) -> None:
@@ -74,14 +73,14 @@ class UndeliveredError(ReloadError):
 
 
 class Agent:
-    """See the module.
+    """An agent with the components of one configuration.
 
-    :param config: checked at once.
-    :param changed: is told of each change of a component's state, on any thread.
-    :ivar remaining: after :meth:`stop`, how many events lie in each channel that keeps them.
-    :ivar undelivered: how many wait in directories of former channels, which no channel uses, in words.
-    :ivar reloads: whether it runs what its file says; for who reads that.
-    :raises AgentConfigError: with all that is wrong with it.
+    :param config: the configuration, checked at once.
+    :param changed: called after each change of a component's state, on any thread.
+    :ivar remaining: after :meth:`stop`, the number of events in each channel that keeps them.
+    :ivar undelivered: descriptions of the events in directories that no channel uses, by directory.
+    :ivar reloads: the state of reloads, updated by the thread that watches the file.
+    :raises AgentConfigError: if the configuration is invalid, with all problems.
     """
 
     def __init__(
@@ -108,18 +107,18 @@ class Agent:
 
     @property
     def clock(self) -> Clock:
-        """What it waits by."""
+        """The agent's clock."""
         return self._clock
 
     @property
     def config(self) -> AgentConfig:
-        """What it was made of."""
+        """The present configuration."""
         return self.blueprint.config
 
     def start(self) -> None:
-        """Open the channels, and begin.
+        """Open the channels, and start the components.
 
-        :raises ChannelStartError: a channel cannot be opened; nothing has begun.
+        :raises ChannelStartError: if a channel cannot be opened; nothing was started.
         """
         blueprint = self.blueprint
         with ExitStack() as undo:
@@ -133,15 +132,17 @@ class Agent:
         self._begin(blueprint, blueprint.sinks, blueprint.sources)
         self.undelivered = undelivered(blueprint, former)
         for directory, waits in self.undelivered.items():
-            _log.warning("agent %s: %s", self.config.name, told_left(directory, waits))
+            _log.warning("agent %s: %s", self.config.name, waiting_text(directory, waits))
 
     def reload(self, config: AgentConfig) -> Changes:
-        """Go on with another configuration: end and begin what differs.
+        """Apply another configuration: end and start the components that differ.
 
-        :returns: what that was.
-        :raises AgentConfigError: something is wrong with it, and nothing was changed; as for the next ones.
-        :raises ChannelStartError: a channel cannot be opened.
-        :raises ReloadError: it cannot be done while the agent runs.
+        If it raises, nothing was changed.
+
+        :returns: the changes.
+        :raises AgentConfigError: if the configuration is invalid.
+        :raises ChannelStartError: if a channel cannot be opened.
+        :raises ReloadError: if it cannot be applied while the agent runs.
         """
         new = draw(config)
         self._check_the_agent_stays(config)
@@ -166,7 +167,7 @@ class Agent:
         return changes
 
     def listens(self) -> bool:
-        """Return True once each source that listens does; one that failed is tried again, and is not waited for."""
+        """Return True once all listening sources listen. A failed one is not waited for."""
         return all(self._is_listening(name, source) for name, source in list(self.sources.items()))
 
     def _is_listening(self, name: str, source: Supervised) -> bool:
@@ -177,46 +178,48 @@ class Agent:
         return reading is not None and (listening is None or listening.is_set())
 
     def finished(self) -> bool:
-        """Whether every source has nothing left to do."""
+        """Return True if no source has anything left to read."""
         return all(source.state is State.FINISHED for source in self.sources.values())
 
     def wait(self, timeout: float | None = None) -> bool:
-        """Wait until every source has nothing left to do; False if that is not so in time."""
+        """Wait until no source has anything left to read. Return False on a timeout."""
         return self._changes.wait_until(self.finished, Deadline.after(self._clock, timeout))
 
     def delivered(self) -> bool:
-        """Whether no event waits for a sink."""
+        """Return True if no event waits for a sink."""
         return not any(channel.held for name, channel in self.channels.items() if self._is_served(name))
 
     def lag(self, source: str) -> Lag | None:
-        """How far a source is behind; None if it does not run, or cannot tell."""
+        """Return the lag of a source; None if it does not run, or cannot tell."""
         tell: Callable[[], Lag] | None = getattr(self._reading.get(source), "lag", None)
         return None if tell is None else tell()
 
     def trouble(self, sink: str) -> str | None:
-        """What keeps a sink, or a group, from delivering for a while; None if nothing does."""
+        """Describe what has kept a sink or group from delivering for a while; None if nothing has."""
         health = self._health.get(sink)
         return None if health is None else health.trouble()
 
     def trouble_of_source(self, source: str) -> str | None:
-        """What keeps a source from putting for a while, though its channels are not full; None if nothing does."""
+        """Describe what has kept a source from putting for a while, other than full channels; None if nothing has."""
         health = self._putting.get(source)
         return None if health is None else health.trouble()
 
     def stop(self, timeout: float | None = None) -> bool:
-        """End in order; False if something had not ended in time.
+        """Stop in order. Return False if a component did not end in time, or events were lost.
 
-        :param timeout: seconds; None is the configuration's ``stop_timeout``.
+        :param timeout: seconds for everything; None for the configuration's ``stop_timeout``.
         """
         timeout = self.config.stop_timeout if timeout is None else timeout
         deadline, delivered = (Deadline.after(self._clock, each) for each in (timeout, _SHARE * timeout))
         late, forgetting = _end(self.sources, deadline), self._forgetting(self.channels)
         served = [channel for channel in forgetting if self._is_served(channel.name)]
         names = {channel.name for channel in served}
-        self._tell_sinks([part.name for part in self.blueprint.sinks.values() if part.channel not in names], deadline)
+        self._ask_sinks_to_end(
+            [part.name for part in self.blueprint.sinks.values() if part.channel not in names], deadline
+        )
         _wait_until_empty(served, delivered)
         late += self._end_sinks(self.sinks, deadline)
-        lost = [channel.name for channel in forgetting if channel.held and not _forgets_well(channel)]
+        lost = [channel.name for channel in forgetting if channel.held and not _discard_undelivered(channel)]
         kept = (channel for channel in self.channels.values() if channel not in forgetting or channel.spills)
         self.remaining = {channel.name: channel.held for channel in kept if channel.held}
         for channel in self.channels.values():
@@ -224,8 +227,8 @@ class Agent:
         _close(self._ledgers)
         return not (late or lost)
 
-    def _tell_sinks(self, names: Collection[str], deadline: Deadline) -> None:
-        """They are to end: what they deliver at this moment is finished, or given up in time."""
+    def _ask_sinks_to_end(self, names: Collection[str], deadline: Deadline) -> None:
+        """Ask sinks to end. Deliveries in flight are completed, or abandoned in time."""
         left = _LAST_SHARE * (deadline.remaining(self._clock) or 0.0)
         for sink in _chosen(self.sinks, names).values():
             sink.stop()
@@ -233,29 +236,29 @@ class Agent:
             give_up(processor, Deadline.after(self._clock, min(left, _LAST_SECONDS)))
 
     def _end_sinks(self, names: Collection[str], deadline: Deadline) -> list[str]:
-        """Who has not ended in time."""
-        self._tell_sinks(names, deadline)
+        """Stop sinks, and return the names of those that have not ended in time."""
+        self._ask_sinks_to_end(names, deadline)
         soonest = self._clock.monotonic() + _GRACE
         latest = deadline.at if deadline.at is None else max(deadline.at, soonest)
         return _end(_chosen(self.sinks, names), Deadline(latest))
 
-    # -- what a reload does
+    # -- steps of a reload
 
     def _replace(self, new: Blueprint, changes: Changes, undo: ExitStack) -> dict[str, BatchChannel]:
-        """End what ends, and open what was closed anew.
+        """End components, and open channels that were closed for a change.
 
-        :param undo: what is to be done should this fail.
+        :param undo: receives the steps that restore the former state.
         """
         deadline = Deadline.after(self._clock, self.config.stop_timeout)
         _end(_chosen(self.sources, changes.sources_ended), deadline)
         self._empty(changes.channels_ended, deadline)
-        # Those first that may put dead letters there meanwhile: these are to be delivered as well.
-        burying = {name for name in changes.sinks_ended if self._buries_in(name) in changes.channels_ended}
-        late_ones = self._end_sinks(burying, deadline)
-        if burying:
+        # First the sinks whose dead letters go to these channels: the letters are to be delivered as well.
+        letter_sinks = {name for name in changes.sinks_ended if self._dead_letters_of(name) in changes.channels_ended}
+        late_ones = self._end_sinks(letter_sinks, deadline)
+        if letter_sinks:
             self._empty(changes.channels_ended, deadline)
-        for sink in late_ones + self._end_sinks(changes.sinks_ended - burying, deadline):
-            # It still has events, and gives them back, or delivers them, when it ends: the order is lost.
+        for sink in late_ones + self._end_sinks(changes.sinks_ended - letter_sinks, deadline):
+            # It still has events, and returns or delivers them when it ends, out of order.
             self.channels[self.blueprint.sinks[sink].channel].origins = None
         state, used = self.config.state, [place[0] for place in places_of(new.channels, self.config.state).values()]
         former = places_of(self.blueprint.channels, state)
@@ -266,33 +269,33 @@ class Agent:
             left = former.get(name)
             if left is not None and channel.held:
                 self.undelivered[left[0]] = counted(channel.held, "event")
-                _log.warning("agent %s: %s", self.config.name, told_left(left[0], self.undelivered[left[0]]))
+                _log.warning("agent %s: %s", self.config.name, waiting_text(left[0], self.undelivered[left[0]]))
             _close(channel)
         undo.callback(self._reopen, changes.channels_ended)
         late = changes.channels_begun & changes.channels_ended
         return self._open({name: new.channels[name] for name in late})
 
     def _empty(self, names: Collection[str], deadline: Deadline) -> None:
-        """Let what would be forgotten be delivered.
+        """Have the sinks deliver the events that closing the channels would lose.
 
-        :raises ReloadError: it is not in time, or never.
+        :raises ReloadError: if they are not delivered in time, or no sink takes them.
         """
         forgetting = self._forgetting(_chosen(self.channels, names))
         _wait_until_empty([channel for channel in forgetting if self._is_served(channel.name)], deadline)
         for channel in forgetting:
             served = self._is_served(channel.name)
             if held := channel.held:
-                told = f"channel {channel.name} holds {counted(held, 'event')} that would be lost"
+                what = f"channel {channel.name} holds {counted(held, 'event')} that would be lost"
                 if not served:
-                    raise ReloadError(f"{told}: no sink takes from it; give it one, or leave it as it is")
-                text = f"{told}: its sinks did not deliver them in {self.config.stop_timeout:g} s"
-                raise UndeliveredError(f"{text}; it is tried again once they have", _delivers(channel, held))
+                    raise ReloadError(f"{what}: no sink takes from it; add one, or leave the channel unchanged")
+                text = f"{what}: its sinks did not deliver them in {self.config.stop_timeout:g} s"
+                raise UndeliveredError(f"{text}; the reload is retried once they have", _delivers(channel, held))
 
     def _reopen(self, names: Collection[str]) -> None:
         self.channels = self.channels | self._open(_chosen(self.blueprint.channels, names))
 
     def _resume(self) -> None:
-        """Begin again what was told to end."""
+        """Start the components again that were asked to end."""
         sinks, sources = (
             [name for name, part in parts.items() if part.stopping and part.state is not State.FINISHED]
             for parts in (self.sinks, self.sources)
@@ -316,14 +319,15 @@ class Agent:
         for key in ("name", "state"):
             old, new = getattr(self.config, key), getattr(config, key)
             if old != new:
-                message = f"was {str(old)!r} at the start, and is {str(new)!r} now: start again"
+                message = f"cannot change from {str(old)!r} to {str(new)!r} while the agent runs: restart it"
                 raise ReloadError(str(Problem("agent", key, message, config.lines.get(key))))
 
     # -- components
 
     def _open_ledgers(self, sources: Iterable[str]) -> None:
-        """
-        :raises ChannelStartError: one cannot be read.
+        """Open the ledgers of sources.
+
+        :raises ChannelStartError: if one cannot be read.
         """
         for name in sources:
             try:
@@ -332,9 +336,9 @@ class Agent:
                 raise ChannelStartError(f"source {name} cannot read its ledger: {error}") from error
 
     def _open(self, parts: Mapping[str, Part]) -> dict[str, BatchChannel]:
-        """All or none.
+        """Open all channels, or none.
 
-        :raises ChannelStartError: one cannot be opened.
+        :raises ChannelStartError: if one cannot be opened.
         """
         opened: dict[str, BatchChannel] = {}
         with ExitStack() as undo:
@@ -350,10 +354,10 @@ class Agent:
     def _begin(self, blueprint: Blueprint, sinks: Collection[str], sources: Collection[str]) -> None:
         takers = [sink.channel for sink in blueprint.sinks.values()]
         for name, channel in self.channels.items():
-            if takers.count(name) != 1:  # what is taken by several is not delivered in the order of its numbers
+            if takers.count(name) != 1:  # several takers deliver out of order
                 channel.origins = None
             channel.losses.begin(self._ledgers, self._read_again)
-        # They are known before they run: whoever has one begin anew does so by its name.
+        # Registered before they run: a restart finds them by name.
         begun = {name: self._sink(part) for name, part in blueprint.sinks.items() if name in sinks}
         self.sinks = self.sinks | begun
         _start(begun)
@@ -362,16 +366,16 @@ class Agent:
         _start(begun)
 
     def _begin_ledgers(self, blueprint: Blueprint, sources: Collection[str]) -> list[str]:
-        """Have ledgers know what their channels hold, and the configuration of sources that are to begin.
+        """Tell the ledgers what their channels hold, and the configuration of sources about to start.
 
         :returns: directories of former channels that no channel uses.
-        :raises ChannelIOError: former notes cannot be read.
+        :raises ChannelIOError: if earlier notes cannot be read.
         """
         beginning = Beginning(self._ledgers, blueprint, sources)
         for channel in self.channels.values():
             channel.attach(self._ledgers)
         beginning.begin(self._former_state)
-        for line in beginning.told:
+        for line in beginning.warnings:
             _log.warning("agent %s: %s", self.config.name, line)
         return beginning.former
 
@@ -386,15 +390,15 @@ class Agent:
         return read_former(*places, notes, selection, exclusive=part.selector.kind.exclusive)
 
     def _read_again(self, names: Iterable[str]) -> None:
-        """Have sources begin anew: a channel has lost what they have read under these names."""
+        """Restart the sources of these names, since a channel has lost their events."""
         for source in _chosen(self.sources, set(map(_source_of, names))).values():
             source.again()
 
     def _forgetting(self, channels: Mapping[str, BatchChannel]) -> list[BatchChannel]:
         return [channel for channel in channels.values() if not channel.keeps]
 
-    def _buries_in(self, sink: str) -> str | None:
-        """The channel of its dead letters."""
+    def _dead_letters_of(self, sink: str) -> str | None:
+        """Return the channel of a sink's dead letters; None if it has none."""
         return self.blueprint.sinks[sink].dead_letters
 
     def _is_served(self, channel: str) -> bool:
@@ -430,9 +434,9 @@ class Agent:
         return self._supervise("sink", part.name, run, context)
 
     def _make_sinks(self, part: SinkPart) -> dict[str, Sink]:
-        """By name; of a group those, too, that cannot be made now.
+        """Build the sinks of a part. In a group, sinks that cannot be built now are included.
 
-        :raises Exception: none can.
+        :raises Exception: if none can be built.
         """
         contexts = {each.name: self._context("sinks", each.name) for each in part.sinks}
         if part.name in contexts:
@@ -469,9 +473,11 @@ class Agent:
         def run(stop: Stop) -> None:
             interceptors = [each.make(self._within(context, each.name)) for each in part.interceptors]
             selector = part.selector.make(context, channels)
-            told = self._ledgers.of(name), context.counters, self._clock, self._pace
+            shared = self._ledgers.of(name), context.counters, self._clock, self._pace
             health = self._putting_of(context)
-            outlet = SourceOutlet(*(name, interceptors, selector, channels, *told), memory=self._memory, health=health)
+            outlet = SourceOutlet(
+                *(name, interceptors, selector, channels, *shared), memory=self._memory, health=health
+            )
             source: Source = part.source.make(context)
             self._reading[name] = source
             source.run(outlet, stop)
@@ -479,9 +485,9 @@ class Agent:
         return self._supervise("source", name, run, context)
 
     def _supervise(self, kind: str, name: str, run: Callable[[Stop], None], context: Context) -> Supervised:
-        return Supervised(kind, name, run, context.counters, self._clock, self._tell)
+        return Supervised(kind, name, run, context.counters, self._clock, self._notify)
 
-    def _tell(self) -> None:
+    def _notify(self) -> None:
         self._changes.wake_all()
         self._changed()
 
@@ -491,7 +497,7 @@ class Agent:
         return Context(self.config.name, name, state, counters, self._clock)
 
     def _within(self, source: Context, interceptor: str) -> Context:
-        """An interceptor counts with its source: that is what the monitoring shows."""
+        """Return the context of an interceptor, which shares its source's counters for the monitoring."""
         state = Path(self.config.state) / "interceptors" / source.name / interceptor
         return replace(source, name=interceptor, state=state)
 
@@ -506,7 +512,7 @@ def _start(parts: Mapping[str, Supervised]) -> None:
 
 
 def _end(parts: Mapping[str, Supervised], deadline: Deadline) -> list[str]:
-    """Who has not ended in time."""
+    """Stop components, and return the names of those that have not ended in time."""
     for part in parts.values():
         part.stop()
     late = [part for part in parts.values() if not part.join(deadline)]
@@ -516,14 +522,14 @@ def _end(parts: Mapping[str, Supervised], deadline: Deadline) -> list[str]:
 
 
 def _wait_until_empty(channels: Sequence[BatchChannel], deadline: Deadline) -> None:
-    """All at once: what is refused of one may be a dead letter in another, which was empty before."""
+    """Wait for all channels together: a sink may put dead letters into a channel that was empty before."""
     while any(channel.held for channel in channels):
         if not all(channel.wait_until_empty(deadline) for channel in channels):
             return
 
 
 def _patience(sinks: Iterable[Sink]) -> Patience | None:
-    """Of several sinks the shortest; none if one of them has none."""
+    """Return the shortest patience of the sinks; None if one of them has none."""
     found: list[Patience | None] = [getattr(sink, "patience", None) for sink in sinks]
     known = [each for each in found if each is not None]
     if len(known) < len(found):
@@ -531,8 +537,11 @@ def _patience(sinks: Iterable[Sink]) -> Patience | None:
     return Patience(min(each.seconds for each in known), min(each.idle for each in known))
 
 
-def _forgets_well(channel: BatchChannel) -> bool:
-    """Say what a channel had not delivered, and forgets; whether all of it is read again."""
+def _discard_undelivered(channel: BatchChannel) -> bool:
+    """Drop and report the undelivered events of a channel that does not keep them.
+
+    Return True if their sources read all of them again.
+    """
     count, lost = channel.held, channel.discard()
     count -= channel.held if channel.spills else 0
     if lost:
@@ -545,8 +554,9 @@ def _forgets_well(channel: BatchChannel) -> bool:
 
 
 def _delivers(channel: BatchChannel, count: int) -> Callable[[], bool]:
-    """Asks whether a channel has nothing, or so many events have left it from now on: with sources at work it is hardly
-    ever seen empty.
+    """Return a test whether the channel is empty, or as many events have left it since.
+
+    With running sources a channel is hardly ever seen empty.
     """
     then = channel.counters.get("EventTakeSuccessCount")
     return lambda: not channel.held or channel.counters.get("EventTakeSuccessCount") - then >= count

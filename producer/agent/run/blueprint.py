@@ -1,4 +1,4 @@
-"""What a configuration comes to: for each component its class and its options, all checked before anything starts."""
+"""Check a configuration as a whole, and resolve each component's class and options before anything starts."""
 
 from __future__ import annotations
 
@@ -19,18 +19,18 @@ from ..config.registry import BUILT_IN, class_of, plugged_in
 from ..flow.channels import EVENTS
 
 _MIB = 1 << 20
-#: What dies with the process of channels that keep not all of their events on the disk.
+#: The events that a crash loses in channels that do not keep all events on the disk.
 _FORGETTING = {
-    "memory": "what was refused is lost if the agent dies",
-    "spillable": "what was refused and is in its memory, not on the disk, is lost if the agent dies",
+    "memory": "a crash of the agent loses the dead letters",
+    "spillable": "a crash of the agent loses the dead letters in its memory",
 }
 
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """A component to be made.
+    """A component to be built.
 
-    :ivar name: its own.
+    :ivar name: its name.
     :ivar kind: its class.
     :ivar options: an instance of the class's ``Options``.
     """
@@ -40,13 +40,13 @@ class Part:
     options: Any
 
     def make(self, *arguments: Any) -> Any:
-        """The component."""
+        """Build the component."""
         return self.kind(self.options, *arguments)
 
 
 @dataclass(frozen=True, slots=True)
 class SourcePart:
-    """A source, and what stands behind it."""
+    """A source with its interceptors, selector and channels."""
 
     source: Part
     channels: tuple[str, ...]
@@ -55,13 +55,13 @@ class SourcePart:
 
 
 def selection_of(part: SourcePart) -> str:
-    """What decides to which channels an event goes, in short: options may have secrets."""
+    """Return a hash of the rules that select the channels of an event. A hash, since options may have secrets."""
     rules = [(each.kind.__qualname__, each.options) for each in (*part.interceptors, part.selector)]
     return hashlib.sha256(repr(rules).encode()).hexdigest()
 
 
 def places_of(channels: Mapping[str, Part], state: Path) -> dict[str, list[str]]:
-    """The directories of channels on the disk, by name; the first one is the channel's own."""
+    """Return the directories of the channels on the disk: a channel's own first, then those of its segments."""
     found = {}
     for name, part in channels.items():
         if hasattr(part.options, "directory"):
@@ -72,9 +72,9 @@ def places_of(channels: Mapping[str, Part], state: Path) -> dict[str, list[str]]
 
 @dataclass(frozen=True, slots=True)
 class SinkPart:
-    """One sink, or a group of sinks with its processor: whoever takes from a channel.
+    """One sink, or a group of sinks with its processor, that takes from a channel.
 
-    :ivar name: of the sink or the group.
+    :ivar name: the name of the sink or the group.
     """
 
     name: str
@@ -88,7 +88,7 @@ class SinkPart:
 class Blueprint:
     """All components of an agent, by name.
 
-    :ivar notes: what is allowed, and perhaps not meant.
+    :ivar notes: hints about valid settings that may be unintended.
     """
 
     config: AgentConfig
@@ -99,9 +99,9 @@ class Blueprint:
 
 
 def draw(config: AgentConfig) -> Blueprint:
-    """Check a configuration whole.
+    """Check a configuration as a whole.
 
-    :raises AgentConfigError: with all that is wrong.
+    :raises AgentConfigError: if it is invalid, with all problems.
     """
     drawer = _Drawer(config)
     blueprint = drawer.draw()
@@ -111,23 +111,23 @@ def draw(config: AgentConfig) -> Blueprint:
 
 
 def problems_of(config: AgentConfig) -> list[Problem]:
-    """What is wrong with a configuration whose references, ``${env:X}``, are not resolved."""
+    """Return the problems of a configuration whose references, ``${env:X}``, are not resolved."""
     drawer = _Drawer(config)
     drawer.draw()
     return [problem for problem in drawer.in_order() if "${" not in problem.message]
 
 
 class _Drawer:
-    """Collects what is wrong, and goes on."""
+    """Builds a blueprint, collecting problems on the way."""
 
     def __init__(self, config: AgentConfig) -> None:
         self._config = config
         self.problems: list[Problem] = list(config.problems)
         self._notes: list[str] = []
-        self._told = {_name(problem) for problem in config.problems}
+        self._reported = {_name(problem) for problem in config.problems}
 
     def in_order(self) -> list[Problem]:
-        """As they stand in the file."""
+        """Return the problems in the order of the file, without secrets."""
         problems = [replace(each, message=hide(each.message, self._config.hidden)) for each in self.problems]
         return sorted(problems, key=lambda problem: problem.line or math.inf)
 
@@ -135,7 +135,9 @@ class _Drawer:
         config = self._config
         for kind in ("sources", "channels", "sinks"):
             if not getattr(config, kind):
-                self.problems.append(Problem(kind, "", "there are none: an agent has at least one of each"))
+                self.problems.append(
+                    Problem(kind, "", "has no component: an agent needs at least one source, channel and sink")
+                )
         channels = {name: self._part("channels", f"channels.{name}", part) for name, part in config.channels.items()}
         sources = {name: self._source(source) for name, source in config.sources.items()}
         sinks = {part.name: part for part in self._sink_parts()}
@@ -148,7 +150,7 @@ class _Drawer:
     def _source(self, source: SourceConfig) -> SourcePart:
         where = f"sources.{source.name}"
         if not source.channels:
-            self._wrong(source, where, "channels", "names no channel")
+            self._wrong(source, where, "channels", "must name at least one channel")
         for channel in source.channels:
             self._must_be_channel(source, where, "channels", channel)
         return SourcePart(
@@ -174,15 +176,15 @@ class _Drawer:
     def _group(self, group: GroupConfig, parts: Mapping[str, Part], grouped: dict[str, str]) -> SinkPart:
         where, sinks = f"groups.{group.name}", self._config.sinks
         if group.name in sinks:
-            self._wrong(group, where, "", "a sink has this name too")
+            self._wrong(group, where, "", "is also the name of a sink: use another name")
         if not group.sinks:
-            self._wrong(group, where, "sinks", "names no sink")
+            self._wrong(group, where, "sinks", "must name at least one sink")
         known = [name for name in group.sinks if name in sinks]
         for name in group.sinks:
             if name not in sinks:
                 self._wrong(group, where, "sinks", f"there is no sink {name!r}{nearest(name, sinks)}")
             elif grouped.setdefault(name, group.name) != group.name:
-                self._wrong(group, where, "sinks", f"sink {name!r} is in group {grouped[name]!r} too")
+                self._wrong(group, where, "sinks", f"sink {name!r} is also in group {grouped[name]!r}")
         channels = list(dict.fromkeys(channel for name in known if (channel := sinks[name].channel)))
         if len(channels) > 1:
             self._wrong(
@@ -199,41 +201,46 @@ class _Drawer:
     def _check_sink(self, sink: SinkConfig) -> None:
         where = f"sinks.{sink.name}"
         if not sink.channel:
-            self._wrong(sink, where, "channel", "is missing: the channel that the sink takes from")
+            self._wrong(sink, where, "channel", "is missing: name the channel to take from")
         else:
             self._must_be_channel(sink, where, "channel", sink.channel)
         if sink.dead_letters is not None:
             self._must_be_channel(sink, where, "dead_letters", sink.dead_letters)
             if sink.dead_letters == sink.channel:
-                self._wrong(sink, where, "dead_letters", f"is the channel {sink.channel!r} that it takes from")
+                self._wrong(sink, where, "dead_letters", f"must not be {sink.channel!r}, which the sink takes from")
 
     def _check_channels_are_served(self) -> None:
-        """A channel that nobody takes from fills, unless it holds dead letters."""
+        """Refuse a channel without a sink, which would fill, unless it holds dead letters."""
         config = self._config
         served = {sink.channel for sink in config.sinks.values()}
         letters = {sink.dead_letters for sink in config.sinks.values()}
         fed = {channel for source in config.sources.values() for channel in source.channels}
-        # Whoever names a channel that there is not, or none, may mean this one.
+        # A component with a wrong channel may mean this one.
         sinks = self._are_in_doubt("sinks", config.sinks, "channel")
         sources = self._are_in_doubt("sources", config.sources, "channels")
         for name, channel in config.channels.items():
             if name not in served | letters and not sinks:
-                message = "no sink takes from it: it would fill, and hold its sources up"
+                message = "no sink takes from it: it would fill, and block its sources"
                 self._wrong(channel, f"channels.{name}", "", message)
             elif name not in served and name in letters:
                 message = (
-                    "no sink takes from it: what is refused stays in it, and once it is full in its sink's channel"
+                    "no sink takes from it: refused events stay in it, and once it is full, in their sink's channel"
                 )
                 self._notes.append(str(placed(Problem(f"channels.{name}", "", message), channel)))
             elif name in served and name not in fed | letters and not sources:
-                if "directory" in channel.options:  # that of a former channel, perhaps
-                    message = "no source writes to it: its sink delivers what is in it, and nothing else"
+                if "directory" in channel.options:  # perhaps to empty a former channel
+                    message = "no source writes to it: its sink delivers only the events already in it"
                     self._notes.append(str(placed(Problem(f"channels.{name}", "", message), channel)))
                 else:
-                    self._wrong(channel, f"channels.{name}", "", "no source writes to it")
+                    self._wrong(
+                        channel,
+                        f"channels.{name}",
+                        "",
+                        "no source writes to it: name it in a source's channels, or remove it",
+                    )
 
     def _check_dead_letters(self) -> None:
-        """They come to an end, and last as long as what they were taken from."""
+        """Check that dead letters do not run in circles, and note those that a crash loses."""
         config, circle = self._config, set[str]()
         for sink in config.sinks.values():
             where, letters, channel = f"sinks.{sink.name}", sink.dead_letters, sink.channel
@@ -242,14 +249,14 @@ class _Drawer:
             beyond = self._reached(letters)
             if channel in beyond and channel not in circle:
                 circle |= beyond
-                message = f"leads back to {channel!r}: what all sinks on the way refuse would go round for ever"
+                message = f"leads back to {channel!r}: events that all these sinks refuse would circulate for ever"
                 self._wrong(sink, where, "dead_letters", message)
             if (lost := _FORGETTING.get(config.channels[letters].type)) is not None:
-                message = f"{letters!r} is no file channel: {lost}"
+                message = f"{letters!r} is not a file channel: {lost}"
                 self._notes.append(str(placed(Problem(where, "dead_letters", message), sink)))
 
     def _reached(self, channel: str) -> set[str]:
-        """The channels to which what lies in this one may come as a dead letter, and itself."""
+        """Return a channel and all channels that its events may reach as dead letters."""
         found, left = {channel}, [channel]
         while left:
             one = left.pop()
@@ -260,7 +267,7 @@ class _Drawer:
         return found
 
     def _check_shared(self, sources: Mapping[str, SourcePart], channels: Mapping[str, Part]) -> None:
-        """A port and a directory belong to one component."""
+        """Check that no port and no directory belongs to two components."""
         config = self._config
         owners: dict[object, str] = {}
         for name, part in sources.items():
@@ -280,7 +287,7 @@ class _Drawer:
     def _check_memory(
         self, channels: Mapping[str, Part], sources: Mapping[str, SourcePart], sinks: Mapping[str, SinkPart]
     ) -> None:
-        """What components hold at most is within the agent's bound."""
+        """Check that the components' limits fit into the agent's memory limit."""
         config = self._config
         limit = config.limits.max_memory_bytes
         if limit is None:
@@ -293,38 +300,38 @@ class _Drawer:
         if total > limit:
             listed = ", ".join(f"{where} {size / _MIB:.0f}" for where, size in held)
             least = f"must be at least {-(-total // _MIB)}m, got {limit / _MIB:.0f}m"
-            message = f"{least}; so much may be needed, in MiB: {listed}"
+            message = f"{least}; the components may need, in MiB: {listed}"
             line = config.lines.get("max_memory_bytes")
             self.problems.append(Problem("agent", "max_memory_bytes", message, line))
 
     def _check_owner(
-        self, owners: dict[object, str], place: object, component: ComponentConfig, where: str, key: str, told: str
+        self, owners: dict[object, str], place: object, component: ComponentConfig, where: str, key: str, shown: str
     ) -> None:
         owner = owners.setdefault(place, where)
         if owner != where:
-            self._wrong(component, where, key, f"{told} is that of {owner}, too")
+            self._wrong(component, where, key, f"{shown} is already used by {owner}")
 
     def _are_in_doubt(self, kind: str, components: Mapping[str, ComponentConfig], key: str) -> bool:
-        """Whether it was said of one of them that its channels are wrong."""
+        """Return True if a problem was found with the channels of one of them."""
         wrong = {_name(problem) for problem in self.problems}
         return any(
             _name(placed(Problem(f"{kind}.{each.name}", key, ""), each)) in wrong for each in components.values()
         )
 
     def _part(self, kind: str, where: str, component: ComponentConfig, names: Sequence[str] | None = None) -> Part:
-        """A component; one that cannot be made, of which nobody will make use, if something is wrong with it.
+        """Build a part. After a problem the part is empty, and is not used.
 
-        :param names: of the channels of a selector, or the sinks of a processor, which its class may check.
+        :param names: the names for the class to check: of a selector's channels, or a processor's sinks.
         """
         none = Part(component.name, None, None)
         if not component.type:
-            return none  # whoever read the file has said so
+            return none  # reported when the file was read
         try:
             cls = class_of(kind, component.type)
             self._check_packages(component, where, cls)
             if component.type in BUILT_IN[kind] and component.type in plugged_in(kind):
                 package = plugged_in(kind)[component.type].value
-                note = f"{component.type} is the built-in one; the plugin {package} has the same name, and is not used"
+                note = f"{component.type} is the built-in type; the plugin {package} of the same name is ignored"
                 self._notes.append(str(placed(Problem(where, "type", note), component)))
             given = component.options, where, component.lines, component.beside
             options = read_options(cls.Options, *given, flume=bool(component.keys))
@@ -336,7 +343,7 @@ class _Drawer:
             return Part(component.name, cls, options)
         except AgentConfigError as error:
             found = [placed(problem, component) for problem in error.problems]
-            self.problems += [problem for problem in found if _name(problem) not in self._told]
+            self.problems += [problem for problem in found if _name(problem) not in self._reported]
         except LookupError as error:
             self._wrong(component, where, "type", error.args[0])
         except ImportError as error:
@@ -345,7 +352,7 @@ class _Drawer:
         return none
 
     def _check_packages(self, component: ComponentConfig, where: str, cls: Any) -> None:
-        """What a class imports only when it works: by its package's name, and the extra that has it."""
+        """Check the packages that a class imports only when it runs."""
         for package, extra in getattr(cls, "needs", {}).items():
             if not _is_installed(package):
                 message = f"type {component.type!r} needs the Python package {package}: {how_to_install(extra)}"
@@ -357,12 +364,12 @@ class _Drawer:
 
     def _wrong(self, component: ComponentConfig, where: str, key: str, message: str) -> None:
         problem = placed(Problem(where, key, message), component)
-        if _name(problem) not in self._told:  # whoever read the file has said what is wrong with it
+        if _name(problem) not in self._reported:  # reported when the file was read
             self.problems.append(problem)
 
 
 def _most_held(part: Part) -> int:
-    """Bytes that a component holds at most, as its options say."""
+    """Return the most bytes that a component holds, by its options."""
     holds: Callable[[], int] | None = getattr(part.options, "holds", None)
     return COMPONENT_BYTES if holds is None else holds()
 
@@ -370,7 +377,7 @@ def _most_held(part: Part) -> int:
 def _is_installed(package: str) -> bool:
     try:
         return importlib.util.find_spec(package) is not None
-    except ModuleNotFoundError:  # not even the package that it is in
+    except ModuleNotFoundError:  # its parent package is missing as well
         return False
 
 
@@ -379,7 +386,7 @@ def _name(problem: Problem) -> str:
 
 
 def placed(problem: Problem, component: ComponentConfig) -> Problem:
-    """With the line of the key, of what the key is in, or of the component; under the names that the file has."""
+    """Return the problem with the line and the name of its key in the file, or of the nearest enclosing one."""
     head, dot, rest = problem.key.partition(".")
     key = f"{component.keys.get(head, head)}{dot}{rest}" if head else ""
     places = (component.lines.get(each) for each in (key, problem.key, head, ""))

@@ -1,4 +1,4 @@
-"""What differs between two configurations of an agent: which components end, and which begin."""
+"""Compare two configurations of an agent: which components end, and which start."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from .blueprint import Blueprint, SinkPart, SourcePart
 
 @dataclass(frozen=True, slots=True)
 class Changes:
-    """By name. A component that changed ends and begins; so does one whose channel does.
+    """The names of components that end or start. A changed component does both, as does one whose channel changed.
 
-    :ivar channels_ended: those that are closed: removed or changed.
-    :ivar channels_begun: those that are opened: changed or new.
-    :ivar sinks_ended: likewise, sinks and groups.
-    :ivar sinks_begun: likewise.
-    :ivar sources_ended: likewise.
-    :ivar sources_begun: likewise.
+    :ivar channels_ended: channels that are closed: removed or changed ones.
+    :ivar channels_begun: channels that are opened: changed or new ones.
+    :ivar sinks_ended: sinks and groups that end.
+    :ivar sinks_begun: sinks and groups that start.
+    :ivar sources_ended: sources that end.
+    :ivar sources_begun: sources that start.
     """
 
     channels_ended: frozenset[str]
@@ -38,8 +38,8 @@ class Changes:
             "changed": begun & ended,
             "removed": ended - begun,
         }
-        told = [f"{word}: {', '.join(sorted(names))}" for word, names in parts.items() if names]
-        return "; ".join(told) or "no component has changed"
+        texts = [f"{word}: {', '.join(sorted(names))}" for word, names in parts.items() if names]
+        return "; ".join(texts) or "no component has changed"
 
     def _ended(self) -> tuple[frozenset[str], ...]:
         return self.sources_ended, self.channels_ended, self.sinks_ended
@@ -54,7 +54,7 @@ class Changes:
 
 
 def compare(old: Blueprint, new: Blueprint) -> Changes:
-    """What becomes of the one to be the other."""
+    """Return the changes from the old configuration to the new one."""
     channels = _differing(old.channels, new.channels)
     sinks = _differing(old.sinks, new.sinks)
     sources = _differing(old.sources, new.sources)

@@ -1,7 +1,7 @@
-"""Whether what a configuration sends to, or reads from, answers from this machine.
+"""Check whether the peers of a configuration answer from this machine.
 
-A LogHub is asked as ``producer check`` asks: one signed request, which changes nothing. Of another peer only a
-connection is opened: whether it takes the events, and the credentials, is known when it gets some.
+A LogHub is asked as by ``producer check``: one signed request, which changes nothing. For other peers only a connection
+is opened. It shows neither whether they accept events, nor whether the credentials are valid.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ _PORTS = {"http": 80, "https": 443}
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """What a component sends to, or reads from.
+    """A remote peer of a component.
 
     :ivar where: the component, as in messages.
-    :ivar ask: returns a sentence when called with a number of seconds, or raises :class:`ProducerError`.
+    :ivar ask: asks the peer within the given seconds, and returns a sentence or raises :class:`ProducerError`.
     """
 
     where: str
@@ -38,7 +38,7 @@ class Peer:
 
 
 def peers(blueprint: Blueprint) -> Iterator[Peer]:
-    """All that can be asked."""
+    """Yield all peers that can be asked."""
     for where, component, options in components(blueprint):
         if isinstance(options, LogstoreOptions):
             yield Peer(f"{where} ({component.type})", partial(_ask_loghub, options))
@@ -64,13 +64,13 @@ def _connect(host: str, port: int, timeout: float) -> str:
             socket.create_connection((host, port), timeout).close()
         except OSError as error:
             raise TargetError("endpoint", f"{host}:{port} does not answer: {error.strerror or error}") from error
-        return f"{host}:{port} takes connections; what it does with events was not asked"
+        return f"{host}:{port} accepts connections; whether it accepts events was not checked"
 
     return in_time(connect, timeout, "agent-check")
 
 
 def _addresses(where: str, options: Any) -> Iterator[tuple[str, int]]:
-    """The hosts and ports of a peer; of a source, whose host is where it listens, only those of brokers."""
+    """Yield a peer's hosts and ports. Of a source only brokers, since its other hosts are those it listens on."""
     servers = getattr(options, "bootstrap_servers", None)
     if servers is not None:
         for server in servers.split(","):
@@ -88,7 +88,7 @@ def _addresses(where: str, options: Any) -> Iterator[tuple[str, int]]:
 
 
 def answer(peer: Peer, timeout: float) -> tuple[str, bool]:
-    """Ask a peer; what it said, and True if that is wrong."""
+    """Ask a peer. Return its answer, and True if that is a failure."""
     try:
         return f"{peer.where}: {peer.ask(timeout)}", False
     except ProducerError as error:

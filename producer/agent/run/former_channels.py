@@ -1,8 +1,8 @@
-"""Changes of a configuration: what sources read again for them, and what waits in channels that are not configured.
+"""Report what a changed configuration has sources read again, and events in channels that are not configured.
 
-A start and ``check`` ask the same ledgers, ``check`` copies of them: what a ledger notes, what the channels hold, and
-what waits in directories that a source's channels had when it last ran and that no channel uses. The latter counts as
-read: it waits there for a channel with that directory, whether the agent ended in order or died.
+A start uses the ledgers; ``check`` uses copies of them. Both compare the ledgers' notes with the channels' events, and
+with the events in directories that a source's channels used in its last run and no channel uses now. Those count as
+read. They wait for a channel with that directory, whether the agent stopped or crashed.
 """
 
 from __future__ import annotations
@@ -26,28 +26,28 @@ from ..ledger.ledger import Setup, copy_ledgers
 from ..ledger.ledgers import Ledgers
 from .blueprint import Blueprint, SourcePart, places_of, selection_of
 
-#: Batches that are counted at a start, at most: the others take too long to look at.
+#: Most batches counted at a start, since counting takes time.
 _MOST_COUNTED = 1000
 _WAITS = (
-    "no channel uses {1}, and {0} in it are not delivered: to have them delivered configure a channel with"
-    " directory = {1!r} and a sink (the same channel under a new name, if it has got one), or print them with:"
+    "no channel uses {1}, and {0} in it are not delivered: to deliver them, configure a channel with"
+    " directory = {1!r} and a sink (or the renamed channel with that directory), or print them with:"
     " producer channel export {2}"
 )
 _UNEVEN = (
-    "source {}: its channels, selector or interceptors have changed, and of {} not all channels have what others have:"
-    " that is read again, and comes twice to these"
+    "source {}: its channels, selector or interceptors have changed, and its channels differ in {}:"
+    " the difference is read again, and is duplicated in the channels that have it"
 )
 _RENAMED = (
-    "source {0} is new, and source {1}, of the same type, is no longer configured: what {1} has read and {0} finds is"
-    " read again, and comes twice; a source goes on only under its own name: to have that, name it {1}"
+    "source {0} is new, and source {1}, of the same type, is no longer configured: {0} reads the data of {1} again,"
+    " which duplicates it; if you renamed the source, name it {1} again"
 )
-_UNKNOWN = "source {}: what channel {} holds in {} cannot be read ({}), and is read again"
+_UNKNOWN = "source {}: the events of channel {} in {} cannot be read ({}); the source reads them again"
 
 
 class Beginning:
-    """The beginning of the ledgers of sources with a configuration.
+    """The start of sources' ledgers with a configuration.
 
-    :ivar told: a line for each thing that is read again for a change.
+    :ivar warnings: a line for each range that is read again because of a change.
     :ivar former: directories of former channels that no channel uses.
     """
 
@@ -55,7 +55,7 @@ class Beginning:
         self._ledgers, self._blueprint = ledgers, blueprint
         self._parts = {name: blueprint.sources[name] for name in sources}
         self._places = places_of(blueprint.channels, blueprint.config.state)
-        self.told = list(self._renamed())
+        self.warnings = list(self._renamed())
         self.former = list[str]()
         for name in sources:
             former = ledgers.of(name).know_places(self._places)
@@ -64,16 +64,16 @@ class Beginning:
                 self._find_former(name, channel, place)
 
     def begin(self, former_of: Callable[[SourcePart, str], Any] = lambda _part, _selection: None) -> None:
-        """Begin: all channels have said what they hold.
+        """Start the ledgers, once all channels have reported their events.
 
-        :param former_of: reads the rules and lanes of a state that has no ledger.
+        :param former_of: reads the rules and lanes of a state without a ledger.
         """
         for name, part in self._parts.items():
             ledger, (rules, setup) = self._ledgers.of(name), self._wanted(part)
             former = former_of(part, selection_of(part)) if ledger.is_new else None
             again = ledger.begin(rules, setup, former)
             if again:
-                self.told.append(_UNEVEN.format(name, counted(again, "file or partition", "files or partitions")))
+                self.warnings.append(_UNEVEN.format(name, counted(again, "file or partition", "files or partitions")))
 
     def changes(self) -> bool:
         """Return True if the ledgers know another configuration."""
@@ -86,14 +86,14 @@ class Beginning:
 
     def _find_former(self, source: str, channel: str, place: list[str]) -> None:
         if not Path(place[0]).is_dir():
-            return  # what waited there is read again, once
+            return  # its events are read again, once
         ledger = self._ledgers.of(source)
         try:
             for position in Counted(look_at_events(place[0], data_directories=place[1:]), join=True).found:
                 if position.name.startswith(f"{source}/"):
                     ledger.find(_Waiting(channel), position)
         except (ProducerError, OSError) as error:
-            self.told.append(_UNKNOWN.format(source, channel, place[0], error))
+            self.warnings.append(_UNKNOWN.format(source, channel, place[0], error))
 
     def _renamed(self) -> Iterator[str]:
         new = {name: part for name, part in self._parts.items() if self._ledgers.of(name).is_new}
@@ -105,7 +105,7 @@ class Beginning:
 
 
 class _Waiting:
-    """A channel of which only the directory is looked at, as a ledger sees it."""
+    """A directory of events without an open channel, as a ledger sees it."""
 
     keeps = True
 
@@ -116,32 +116,32 @@ class _Waiting:
         """Do nothing: no process writes there."""
 
 
-def told(blueprint: Blueprint) -> list[str]:
-    """What a start would read again for a change of the configuration, and events that no sink takes."""
+def start_warnings(blueprint: Blueprint) -> list[str]:
+    """Return warnings of what a start would read again because of a change, and of events that no sink takes."""
     with TemporaryDirectory() as place, closing(Ledgers(Path(place), SystemClock())) as ledgers:
-        with suppress(ChannelError, OSError):  # the start says so
+        with suppress(ChannelError, OSError):  # the start reports it
             copy_ledgers(blueprint.config.state / "sources", Path(place))
         beginning = Beginning(ledgers, blueprint, blueprint.sources)
         if beginning.changes():
             _find_held(ledgers, blueprint)
         beginning.begin()
     left = undelivered(blueprint, beginning.former)
-    return [*beginning.told, *(told_left(directory, waits) for directory, waits in left.items())]
+    return [*beginning.warnings, *(waiting_text(directory, waits) for directory, waits in left.items())]
 
 
 def _find_held(ledgers: Ledgers, blueprint: Blueprint) -> None:
-    """Have the ledgers know what channels hold that are not open."""
+    """Report the events of channels that are not open to the ledgers."""
     for name, (own, *data) in places_of(blueprint.channels, blueprint.config.state).items():
-        with suppress(ProducerError, OSError):  # the start says so, or makes it
+        with suppress(ProducerError, OSError):  # the start reports it, or creates the channel
             events = look_at_events(own, data_directories=data, keys=blueprint.channels[name].options.keys())
             for position in Counted(events, join=True).found:
                 ledgers.of_name(position.name).find(_Waiting(name), position)
 
 
 def undelivered(blueprint: Blueprint, former: Iterable[str]) -> dict[str, str]:
-    """How many events wait in directories that no channel uses, in words.
+    """Describe the events in directories that no channel uses, by directory.
 
-    :param former: such directories outside of the agent's state.
+    :param former: further such directories, outside of the agent's state.
     """
     channels, state = blueprint.channels, blueprint.config.state
     places = [Path(path) for paths in places_of(channels, state).values() for path in paths]
@@ -151,13 +151,13 @@ def undelivered(blueprint: Blueprint, former: Iterable[str]) -> dict[str, str]:
     return {directory: waits for directory, waits in waiting.items() if waits is not None}
 
 
-def told_left(directory: str, waits: str) -> str:
-    """Say that events wait in a directory that no channel uses."""
+def waiting_text(directory: str, waits: str) -> str:
+    """Return the warning about events in a directory that no channel uses."""
     return _WAITS.format(waits, directory, shlex.quote(directory))
 
 
 def _waiting(events: Path) -> str | None:
-    """How many events wait there, in words; None for none."""
+    """Describe the number of events in a directory; None if there are none."""
     try:
         counts = [count_of(event) for event in islice(look_at_events(str(events)), _MOST_COUNTED + 1)]
     except (ProducerError, OSError) as error:

@@ -1,7 +1,7 @@
-"""What a configuration names on this machine, and is not there: certificates, commands, directories.
+"""Find resources of a configuration that this machine lacks: certificates, commands, directories.
 
-Only ``check`` looks for it: what is not there yet may come before a component needs it, and one that misses it fails,
-says so, and is run again.
+Only ``check`` does so. A resource may appear before its component needs it. A component without it fails, logs it, and
+is restarted.
 """
 
 from __future__ import annotations
@@ -15,9 +15,9 @@ from .blueprint import Blueprint, placed
 
 
 def missing(blueprint: Blueprint) -> list[Problem]:
-    """What is not there, each with its line.
+    """Return the missing resources as problems, with their lines.
 
-    Options of which something may be missing have a method ``missing``, which yields a :class:`ConfigError` for each.
+    Options that name resources have a method ``missing``, which yields a :class:`ConfigError` for each missing one.
     """
     found = []
     for where, component, options in components(blueprint):
@@ -28,7 +28,7 @@ def missing(blueprint: Blueprint) -> list[Problem]:
 
 
 def components(blueprint: Blueprint) -> Iterable[tuple[str, ComponentConfig, Any]]:
-    """Every component, by its name in messages, with its options."""
+    """Yield every component's name in messages, configuration and options."""
     config = blueprint.config
     for name, source in blueprint.sources.items():
         yield f"sources.{name}", config.sources[name], source.source.options

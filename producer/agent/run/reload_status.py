@@ -1,4 +1,4 @@
-"""Reloads: whether an agent runs what its file says."""
+"""Track whether an agent runs the configuration in its file."""
 
 from __future__ import annotations
 
@@ -8,21 +8,21 @@ from dataclasses import dataclass, field
 
 @dataclass(slots=True)
 class Reloads:
-    """Written by whoever reads the file, asked on any thread.
+    """The state of reloads, written by the thread that watches the file, and read by any thread.
 
-    :ivar trouble: why the agent does not run what its file says, and would not start with it; None if it does.
-    :ivar succeeded: when the configuration that runs was read, seconds since the epoch.
+    :ivar trouble: why the agent does not run the file's configuration, and would not start with it; None if it runs it.
+    :ivar succeeded: the time at which the present configuration was read, seconds since the epoch.
     """
 
     trouble: str | None = None
     succeeded: float = field(default_factory=time.time)
 
     def failed(self, trouble: str) -> None:
-        """The file says something that does not run."""
+        """Record that the file's configuration cannot run."""
         self.trouble = trouble
 
     def worked(self) -> bool:
-        """What the file says runs; whether it did not before."""
-        mended, self.trouble = self.trouble is not None, None
+        """Record that the file's configuration runs. Return True if it did not before."""
+        recovered, self.trouble = self.trouble is not None, None
         self.succeeded = time.time()
-        return mended
+        return recovered

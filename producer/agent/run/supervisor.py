@@ -1,6 +1,6 @@
-"""Supervised: a component on a thread of its own; when it fails, it is made anew and run again, after a pause.
+"""Supervise a component on a thread of its own, and restart it after a pause when it fails.
 
-The pause grows from one second to a minute, and is short again once the component has worked for a minute.
+The pause grows from one second to a minute, and is reset once the component has run for a minute.
 """
 
 from __future__ import annotations
@@ -25,11 +25,11 @@ _WORKED = 60.0
 
 
 class State(enum.Enum):
-    """What a component does."""
+    """The state of a component."""
 
     NEW = "new"
     RUNNING = "running"
-    #: It failed, and will be run again.
+    #: It failed, and will be restarted.
     WAITING = "waiting"
     #: It had nothing left to do.
     FINISHED = "finished"
@@ -37,11 +37,11 @@ class State(enum.Enum):
 
 
 class Supervised:
-    """See the module.
+    """A component that is restarted when it fails.
 
     :param kind: ``source`` or ``sink``, for messages.
-    :param run: makes the component, and runs it until the ``Stop`` that it is given.
-    :param changed: is told of each change of state.
+    :param run: builds the component, and runs it until its ``Stop`` is set.
+    :param changed: called after each change of state.
     """
 
     def __init__(
@@ -56,34 +56,33 @@ class Supervised:
         self.kind, self.name = kind, name
         self._run, self._counters, self._clock, self._changed = run, counters, clock, changed
         self._stop = Stop(clock)
-        self._run_stop = Stop(clock)  # of the run that is at work
-        self._again: Stop | None = None  # of the run behind which there is another one at once
+        self._run_stop = Stop(clock)  # of the present run
+        self._again: Stop | None = None  # of a run that another one follows at once
         self._room = WaitingRoom(clock, look_again=1.0)
         self.state = State.NEW
         self._repeated = RateLimitedLog(clock)
         self._thread = threading.Thread(target=self._live, name=f"producer-agent-{name}", daemon=True)
 
     def start(self) -> None:
-        """Begin."""
         self._thread.start()
 
     def stop(self) -> None:
-        """Tell it to end."""
+        """Ask the component to end."""
         self._stop.set()
         self._run_stop.set()
 
     def again(self) -> None:
-        """End what runs, and run it anew at once."""
+        """End the present run, and start another one at once."""
         run = self._again = self._run_stop
         run.set()
 
     @property
     def stopping(self) -> bool:
-        """Whether it was told to end."""
+        """True if the component was asked to end."""
         return self._stop.is_set()
 
     def join(self, deadline: Deadline) -> bool:
-        """Wait for its end; False if it has not ended in time."""
+        """Wait for the end. Return False on a timeout."""
         return self._room.wait_until(lambda: self.state in (State.FINISHED, State.STOPPED), deadline)
 
     def _live(self) -> None:
@@ -97,14 +96,14 @@ class Supervised:
                         continue
                     break
                 pause = FIRST_PAUSE if self._clock.monotonic() - begun > _WORKED else pause
-                self._tell(failure, pause)
+                self._log_failure(failure, pause)
                 self._stop.wait(pause)
                 pause = min(2 * pause, LONGEST_PAUSE)
         finally:
             self._become(State.STOPPED if self._stop.is_set() else State.FINISHED)
 
     def _work(self) -> BaseException | None:
-        """Run it once; None if it came to its end."""
+        """Run the component once. Return its error; None if it ended normally."""
         self._run_stop = Stop(self._clock)
         if self._stop.is_set():
             return None
@@ -112,22 +111,22 @@ class Supervised:
         try:
             self._run(self._run_stop)
             return None
-        except BaseException as error:  # noqa: BLE001  # also of who calls sys.exit: this is no main thread
+        except BaseException as error:  # noqa: BLE001  # sys.exit included, since this is not the main thread
             self._counters.last_error = f"{type(error).__name__}: {words_of(error)}"
             self._counters.add(RestartCount=1)
             self._become(State.WAITING)
             return error
 
-    def _tell(self, error: BaseException, pause: float) -> None:
-        """Of an error with words of ours where it was raised says nothing."""
+    def _log_failure(self, error: BaseException, pause: float) -> None:
+        """Log a failure, with a traceback unless the error is a documented one."""
         more = self._repeated.due_error(error)
         if more is None:
             return
         trace, masked = _trace_of(error), ""
-        if trace != without_userinfo(trace):  # its text in place of the error itself, which would show a password
+        if trace != without_userinfo(trace):  # the text replaces the traceback, which would show a password
             masked = f"\n{without_userinfo(trace)}"
         _log.error(
-            "%s %s failed, and is restarted in %.0f s: %s: %s%s%s",
+            "%s %s failed; restart in %.0f s: %s: %s%s%s",
             *(self.kind, self.name, pause, type(error).__name__, words_of(error), more, masked),
             exc_info=error if trace and not masked else None,
         )
@@ -139,7 +138,7 @@ class Supervised:
 
 
 def _trace_of(error: BaseException) -> str:
-    """Its lines; empty for an error with words of ours."""
+    """Return the traceback; empty for a documented error."""
     if isinstance(error, ProducerError | OSError):
         return ""
     return "".join(traceback.format_exception(error)).rstrip()

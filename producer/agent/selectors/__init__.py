@@ -1,1 +1,1 @@
-"""Selectors: which channels get which events."""
+"""Selectors choose the channels for each event."""

@@ -1,7 +1,4 @@
-"""Each batch to one channel: in turn, at random, or to the emptiest; one that is full or broken is passed over.
-
-Flume's ``load_balancing`` knows no health: there a full channel fails the batch.
-"""
+"""Select one channel for each batch."""
 
 from __future__ import annotations
 
@@ -17,9 +14,11 @@ from ..flow.channel import BatchChannel
 
 
 class LoadBalancingSelector:
-    """See the module.
+    """Sends each batch to one channel: in turn, at random, or to the emptiest. Full or failed channels are skipped.
 
-    :param channels: the source's.
+    Flume's ``load_balancing`` ignores the state of channels: there a full channel fails the batch.
+
+    :param channels: the source's channels.
     """
 
     @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +31,6 @@ class LoadBalancingSelector:
 
         @staticmethod
         def translate_flume(texts: Mapping[str, str]) -> dict[str, str]:
-            """Flume's own names are in capitals."""
             return in_small_letters(texts, "policy")
 
     exclusive = True
@@ -42,7 +40,6 @@ class LoadBalancingSelector:
         self._last = -1
 
     def select(self, batch: EventBatch) -> Routes:
-        """See :class:`~..interfaces.Selector`."""
         names = self._in_order()
         chosen = next((name for name in names if self._channels[name].has_room(batch.count)), names[0])
         self._last = list(self._channels).index(chosen)
@@ -51,7 +48,7 @@ class LoadBalancingSelector:
     def _in_order(self) -> Sequence[str]:
         names = list(self._channels)
         if self._policy == "random":
-            return random.sample(names, len(names))  # no secret
+            return random.sample(names, len(names))  # not security-relevant
         if self._policy == "least_full":
             return sorted(names, key=lambda name: self._channels[name].fill)
         first = (self._last + 1) % len(names)

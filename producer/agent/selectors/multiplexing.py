@@ -1,8 +1,4 @@
-"""By the value of a header.
-
-An event whose value stands in no mapping, is blank or missing goes to the default channels; without any, it goes
-nowhere, and is counted. Source: Flume's ``MultiplexingChannelSelector``.
-"""
+"""Select channels by the value of a header."""
 
 from __future__ import annotations
 
@@ -18,10 +14,13 @@ from ..flow.channel import BatchChannel
 
 
 class MultiplexingSelector:
-    """See the module.
+    """Sends each event to the channels that are mapped to its value of a header.
 
-    :param channels: the source's.
-    :raises AgentConfigError: a channel that is not the source's, or a value without channels.
+    Events with another value, a blank one or none go to the default channels. Without any, they are dropped and
+    counted. Adapted from Flume's ``MultiplexingChannelSelector``.
+
+    :param channels: the source's channels.
+    :raises AgentConfigError: if a channel is not the source's, or a value has no channels.
     """
 
     @dataclass(frozen=True, slots=True, kw_only=True)
@@ -32,7 +31,7 @@ class MultiplexingSelector:
         mapping: Mapping[str, tuple[str, ...]] = option({}, doc="the channels of each value")
         default: tuple[str, ...] = option((), doc="the channels of all other events")
         optional: Mapping[str, tuple[str, ...]] = option(
-            {}, doc="further channels of each value, whose failures do not hold the source up"
+            {}, doc="further channels of each value, whose failures do not block the source"
         )
 
     exclusive = False
@@ -42,7 +41,6 @@ class MultiplexingSelector:
         self.check(options, f"sources.{context.name}.selector", channels)
 
     def select(self, batch: EventBatch) -> Routes:
-        """See :class:`~..interfaces.Selector`."""
         values = batch.values(self._options.header)
         required, optional = self._destinations(values)
         chosen = set().union(*required.values(), *optional.values())
@@ -50,7 +48,7 @@ class MultiplexingSelector:
         return Routes(_parts(batch, values, required), _parts(batch, values, optional), dropped)
 
     def _destinations(self, values: Sequence[str | None]) -> tuple[_Destinations, _Destinations]:
-        """For each channel the values whose events it gets."""
+        """Return the values whose events each channel gets."""
         options = self._options
         required: _Destinations = defaultdict(set)
         optional: _Destinations = defaultdict(set)
@@ -66,9 +64,9 @@ class MultiplexingSelector:
 
     @staticmethod
     def check(options: Options, where: str, channels: Collection[str]) -> None:
-        """Whether the options fit the source's channels.
+        """Check the options against the source's channels.
 
-        :raises AgentConfigError: they do not.
+        :raises AgentConfigError: if they do not fit.
         """
         lists = {f"mapping.{value}": names for value, names in options.mapping.items()}
         lists |= {f"optional.{value}": names for value, names in options.optional.items()}
@@ -90,14 +88,14 @@ class MultiplexingSelector:
 
     @staticmethod
     def notes(options: Options, given: Collection[str]) -> list[str]:
-        """What whoever starts it should know.
+        """Return hints for the operator.
 
         :param given: the options that are set.
         """
         if "default" in given:
             return []
-        text = "has no default: events with another {!r} go to no channel, and are counted (EventDroppedCount);"
-        return [f'{text.format(options.header)} "default = []" says that this is wanted']
+        text = "has no default: events with another {!r} are dropped, and counted (EventDroppedCount);"
+        return [f'{text.format(options.header)} set "default = []" if this is intended']
 
 
 _Destinations = dict[str, set[str | None]]

@@ -1,4 +1,4 @@
-"""Every event to all channels; the default."""
+"""Select all channels for each event."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from ..flow.channel import BatchChannel
 
 
 class ReplicatingSelector:
-    """See the module.
+    """Sends every event to all channels. This is the default selector.
 
-    :param channels: the source's.
+    :param channels: the source's channels.
     """
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Options:
         """Flume's ``selector.*``."""
 
-        optional: tuple[str, ...] = option((), doc="channels whose failures do not hold the source up")
+        optional: tuple[str, ...] = option((), doc="channels whose failures do not block the source")
 
     exclusive = False
 
@@ -32,9 +32,9 @@ class ReplicatingSelector:
 
     @staticmethod
     def check(options: Options, where: str, channels: Collection[str]) -> None:
-        """Whether the options fit the source's channels.
+        """Check the options against the source's channels.
 
-        :raises AgentConfigError: they do not.
+        :raises AgentConfigError: if they do not fit.
         """
         problems = [
             Problem(where, "optional", f"the source has no channel {name!r}{nearest(name, channels)}")
@@ -45,5 +45,4 @@ class ReplicatingSelector:
             raise AgentConfigError(problems)
 
     def select(self, batch: EventBatch) -> Routes:
-        """See :class:`~..interfaces.Selector`."""
         return Routes(dict.fromkeys(self._required, batch), dict.fromkeys(self._optional, batch))

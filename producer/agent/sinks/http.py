@@ -37,7 +37,7 @@ from ...sinks.http.transport import Answer, Transport
 from ..config.options import missing_file
 from ..events.batch import EventBatch
 from ..events.interfaces import Context, RefusedError, SinkError
-from ..flow.held_back import ASIDE_BYTES
+from ..flow.held_back import HELD_BYTES
 from ..protocols.batches import CONTENT_TYPE
 from ..protocols.proxies import PROXY, proxies_of
 from ..protocols.tls_files import RenewedTls, load_authorities, load_own, out_of_time
@@ -116,7 +116,7 @@ class HttpSink:
 
         def holds(self) -> int:
             """Return the most bytes held: a delivery, its encoded events, one request, and refused events."""
-            return 4 * self.most_bytes + ASIDE_BYTES
+            return 4 * self.most_bytes + HELD_BYTES
 
         @staticmethod
         def translate_flume(texts: Mapping[str, str]) -> dict[str, str]:

@@ -47,7 +47,7 @@ from ...runtime.clock import Deadline
 from ...spark.failure_reason import blames_rows, reason_of
 from ..events.batch import EventBatch, Headers
 from ..events.interfaces import Context, Refusal, RefusedError, SinkError
-from ..flow.held_back import ASIDE_BYTES
+from ..flow.held_back import HELD_BYTES
 from ..protocols.loghub import LogstoreOptions
 from ..protocols.proxies import proxies_of
 from .loghub_pieces import MOST_PIECES, PIECE_BYTES, Pieces
@@ -99,7 +99,7 @@ class LogHubSink:
 
         def holds(self) -> int:
             """Return the most bytes that the sink holds."""
-            return self._sending() + self.batch_bytes + ASIDE_BYTES
+            return self._sending() + self.batch_bytes + HELD_BYTES
 
         def config(self, name: str) -> ProducerConfig:
             """Return the producer's configuration.

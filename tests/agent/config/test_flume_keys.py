@@ -1,4 +1,4 @@
-"""The keys of Flume's user guide, each with the value that the guide has for it, or one as it may be."""
+"""The keys of Flume's user guide, each with the guide's value or another valid one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ include-protocols = TLSv1.2
 exclude-cipher-suites = A
 include-cipher-suites = B
 """
-#: By kind and type, what runs.
+#: Keys that are accepted, by kind and type.
 _KEYS = {
     "sources avro": "bind = 0.0.0.0\nport = 1\nthreads = 4\ncompression-type = none\nipFilter = false\n"
     f"ipFilterRules = deny:ip:*\nmaxIoWorkers = 2\n{_TLS}",
@@ -83,7 +83,7 @@ _KEYS = {
     "acceptHeader = text/plain\ndefaultBackoff = true\ndefaultRollback = true\ndefaultIncrementMetrics = false\n"
     "backoff.503 = false\nrollback.2XX = false\nincrementMetrics.200 = true",
 }
-#: What has to be there.
+#: The required keys of each type.
 _LEAST = {
     "sources avro": "bind = ::\nport = 1",
     "sources thrift": "bind = ::\nport = 1",
@@ -94,14 +94,17 @@ _LEAST = {
     "sinks avro": "hostname = h\nport = 1",
     "sinks org.apache.flume.sink.kafka.KafkaSink": "kafka.bootstrap.servers = b:1",
 }
-#: What does not run as it is, with the key that is told, and what it says.
+#: Keys that are refused, and words of the message.
 _TOLD = {
     "sources avro": [("ipFilter = true", "bind"), ("ssl = true", "PEM"), ("keystore = /k\nssl = true", "PEM")],
-    "sources thrift": [("kerberos = true", "no Kerberos"), ("truststore = /t\nssl = true", "client_authorities")],
+    "sources thrift": [
+        ("kerberos = true", "Kerberos is not supported"),
+        ("truststore = /t\nssl = true", "client_authorities"),
+    ],
     "sources syslogtcp": [("clientHostnameHeader = h", "clientIPHeader")],
     "sources http": [
         ("handler = org.example.MyHandler", "must be one of json"),
-        ("handler.nickname = x", "handler of one's own"),
+        ("handler.nickname = x", "custom handlers"),
         ("enableSSL = true", "PEM"),
         ("SslContextFactory.x = y\nssl = true", "PEM"),
     ],
@@ -111,7 +114,7 @@ _TOLD = {
         ("kafka.consumer.no.such.thing = z", "No such configuration property"),
     ],
     "sinks hdfs": [
-        ("hdfs.kerberosPrincipal = p", "HDFS's own client"),
+        ("hdfs.kerberosPrincipal = p", "HDFS client"),
         ("hdfs.fileType = SequenceFile", "must be DataStream or CompressedStream"),
     ],
     "sinks avro": [("truststore = /t\nssl = true", "authorities")],
@@ -120,7 +123,7 @@ _TOLD = {
 
 
 def _file(kind: str, name: str, keys: str) -> str:
-    """An agent with one component of a type."""
+    """Return an agent with one component of a type."""
     source = "a1.sources.r1.type = seq\n" if kind != "sources" else ""
     sink = "a1.sinks.k1.type = null\n" if kind != "sinks" else ""
     where = "a1.sources.r1" if kind == "sources" else "a1.sinks.k1"
@@ -133,7 +136,7 @@ def _file(kind: str, name: str, keys: str) -> str:
 
 @pytest.mark.parametrize("named", _KEYS)
 def test_each_key_of_flumes_guide_is_understood(named, tmp_path):
-    """With the guide's value a file is well, and so is what is made of it."""
+    """With the guide's value a file is valid, and so is its conversion."""
     kind, name = named.split()
     text = _file(kind, name, _KEYS[named])
     draw(parse_flume(text))
@@ -144,7 +147,7 @@ def test_each_key_of_flumes_guide_is_understood(named, tmp_path):
 
 @pytest.mark.parametrize(("named", "lines", "words"), [(n, *each) for n, told in _TOLD.items() for each in told])
 def test_a_key_that_something_else_stands_for_is_told_with_what_to_write(named, lines, words):
-    """Once, under its own name: nobody who relies on a key store or a filter learns later that there is none."""
+    """An unsupported key, such as a key store or a filter, is reported once, with what to write instead."""
     kind, name = named.split()
     key = lines.split()[0]
     with pytest.raises(AgentConfigError) as caught:
@@ -155,19 +158,19 @@ def test_a_key_that_something_else_stands_for_is_told_with_what_to_write(named, 
 
 
 def _last(key):
-    """A key without its component."""
+    """Return a key without its component."""
     return key.removeprefix("a1.sources.r1.").removeprefix("a1.sinks.k1.")
 
 
 @pytest.mark.parametrize("milliseconds", ["500", "0"])
 def test_a_file_that_flume_closes_sooner_is_closed_after_a_second(milliseconds):
-    """The shortest time here: a last line without its end is waited for so long."""
+    """An idle time below one second becomes one second, the wait for the end of a last line."""
     keys = f"filegroups = g\nfilegroups.g = /x/.*\nidleTimeout = {milliseconds}"
     assert draw(parse_flume(_file("sources", "TAILDIR", keys))).sources["r1"].source.options.idle_timeout == 1.0
 
 
 def test_keys_of_older_versions_are_understood():
-    """Kafka's of Flume 1.6, unless the newer ones stand there, too."""
+    """Kafka keys of Flume 1.6 count unless the newer ones are given, too."""
     sink = "brokerList = b:1\ntopic = t\nbatchSize = 7\nrequiredAcks = -1\nflumeBatchSize = 8"
     config = parse_flume(_file("sinks", "org.apache.flume.sink.kafka.KafkaSink", sink))
     assert config.sinks["k1"].options == {
@@ -197,7 +200,7 @@ _GROUP += "a1.sinkgroups.g1.sinks = k1 k2\na1.sinkgroups.g1.processor.type = loa
     ],
 )
 def test_words_count_in_capitals_as_they_do_for_flume(lines, options):
-    """Its own code has the names of policies so."""
+    """Names of policies in capitals are accepted, as in Flume."""
     config = parse_flume(_file("sinks", "null", "") + lines)
     draw(config)
     source, groups = config.sources["r1"], list(config.groups.values())
@@ -207,7 +210,7 @@ def test_words_count_in_capitals_as_they_do_for_flume(lines, options):
 
 @pytest.mark.parametrize(("sink", "key"), [("file_roll", "sink.serializer"), ("hdfs", "serializer")])
 def test_a_serializer_may_be_named_by_its_class(sink, key):
-    """As Flume's factory lets it be."""
+    """A serializer may be named by its class, as in Flume."""
     name = "org.apache.flume.serialization.BodyTextEventSerializer$Builder"
     least = {"file_roll": "sink.directory = /x", "hdfs": _LEAST["sinks hdfs"]}[sink]
     config = parse_flume(_file("sinks", sink, f"{least}\n{key} = {name}"))
@@ -218,14 +221,14 @@ def test_a_serializer_may_be_named_by_its_class(sink, key):
 @pytest.mark.parametrize(
     ("name", "words"),
     [
-        ("org.example.MySource", "classes of Java do not run here"),
+        ("org.example.MySource", "Java classes do not run here"),
         ("org.apache.flume.source.avroLegacy.AvroLegacySource", "use http"),
         ("org.apache.flume.source.thriftLegacy.ThriftLegacySource", "use http"),
         ("execc", "did you mean 'exec'?"),
     ],
 )
 def test_a_type_that_is_not_here_is_told_with_what_to_do(name, words):
-    """Somebody's own class, one of Flume's, and one that is misspelt."""
+    """Custom classes, unsupported types of Flume and misspelt types are refused with advice."""
     with pytest.raises(AgentConfigError, match="no such type") as caught:
         draw(parse_flume(_file("sources", name, "")))
     assert words in str(caught.value)

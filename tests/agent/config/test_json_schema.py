@@ -1,4 +1,4 @@
-"""The JSON Schema of an agent's file: editors find with it what the agent would refuse for its form."""
+"""The JSON Schema of an agent's file refuses what the agent would refuse for its form."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def schema() -> dict[str, Any]:
 
 
 def wrong(schema: dict[str, Any], text: str) -> str:
-    """All that the schema refuses, as text; empty if it refuses nothing."""
+    """Return all errors of the schema as text; empty if it is valid."""
     errors = list(jsonschema.Draft202012Validator(schema).iter_errors(tomllib.loads(text)))
     return "\n".join(str(each) for error in errors for each in [error.message, *(error.context or [])])
 
@@ -58,7 +58,7 @@ def test_every_example_is_valid(schema: dict[str, Any], path: Path) -> None:
     ],
 )
 def test_a_mistake_is_refused(schema: dict[str, Any], old: str, new: str, told: str) -> None:
-    """A misspelt name, a missing option, a value out of range: the schema names it, as the agent does."""
+    """A misspelt name, a missing option or a value out of range is reported by its name, as by the agent."""
     assert old in NGINX
     assert told in wrong(schema, NGINX.replace(old, new, 1))
 
@@ -75,13 +75,13 @@ def test_a_mistake_is_refused(schema: dict[str, Any], old: str, new: str, told: 
     ],
 )
 def test_what_the_agent_takes_as_text_is_valid(schema: dict[str, Any], old: str, new: str) -> None:
-    """References, numbers in quotes and sizes with a unit are no mistakes."""
+    """References, numbers in quotes and sizes with a unit are valid."""
     assert old in NGINX
     assert wrong(schema, NGINX.replace(old, new, 1)) == ""
 
 
 def test_every_key_of_every_table_is_in_it(schema: dict[str, Any]) -> None:
-    """All keys of ``[agent]``, and all options of all types, with what they mean."""
+    """The schema has all keys of ``[agent]`` and all options of all types, with descriptions."""
     assert set(schema["properties"]["agent"]["properties"]) == set(options_of(AgentOptions))
     for kind, types in BUILT_IN.items():
         for name in types:

@@ -1,4 +1,4 @@
-"""Limits of a whole agent."""
+"""Limits of memory and CPU of a whole agent."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def _text(limits: str, state: Path = Path("unused"), source: str = "stress", opt
 
 
 class _Used:
-    """Seconds of CPU, as a test says."""
+    """CPU time in seconds, set by a test."""
 
     def __init__(self) -> None:
         self.seconds = 0.0
@@ -62,7 +62,7 @@ class _Used:
 
 
 def test_a_pause_brings_the_process_back_to_its_share() -> None:
-    """What was used beyond the share has to be waited for, a second at most at once; what was not used is not saved."""
+    """CPU use beyond the share is followed by pauses of at most a second; unused time is not saved."""
     clock, used = ManualClock(), _Used()
     pace = Pace(0.5, clock, used)
     clock.advance(100)
@@ -78,7 +78,7 @@ def test_a_pause_brings_the_process_back_to_its_share() -> None:
 
 
 def test_a_batch_that_took_far_more_than_a_pause_is_made_up_for() -> None:
-    """As many pauses as it takes, a minute of them at most: where others use all of the share, one still goes on."""
+    """A costly batch is followed by several pauses, of a minute in all at most."""
     clock, used, paused = ManualClock(), _Used(), list[float]()
     pace = Pace(0.05, clock, used)
 
@@ -103,7 +103,7 @@ def test_a_batch_that_took_far_more_than_a_pause_is_made_up_for() -> None:
 
 
 def test_a_source_rests_behind_each_batch(tmp_path: Path) -> None:
-    """Whichever way it puts; whoever waits for an answer is kept for some seconds at most."""
+    """A source rests after each batch; a sender that waits for an answer is delayed by some seconds at most."""
     asked = list[float]()
 
     class Asked(Pace):
@@ -125,12 +125,12 @@ def test_a_source_rests_behind_each_batch(tmp_path: Path) -> None:
 def test_a_sink_rests_behind_each_delivery_unless_somebody_waits_for_all(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hurried: bool, waited: list[float]
 ) -> None:
-    """The agent that ends has so much time: what its channels in memory hold goes out without pauses."""
+    """A sink rests after each delivery, but not while the agent waits for channels to become empty."""
     stop, waits = Stop(ManualClock()), list[float]()
     monkeypatch.setattr(stop, "wait", waits.append)
 
     class Asked(Pace):
-        def rest(self, wait: Callable[[float], object], most: float = 60.0) -> None:  # its signature
+        def rest(self, wait: Callable[[float], object], most: float = 60.0) -> None:  # the signature of rest
             assert bool(wait(5.0)) is hurried
             stop.set()
 
@@ -143,7 +143,7 @@ def test_a_sink_rests_behind_each_delivery_unless_somebody_waits_for_all(
 
 
 def test_an_agent_stays_within_its_share_of_the_processors(tmp_path: Path) -> None:
-    """Its source would use a whole one; both ends pause."""
+    """An agent whose source would use a whole processor stays within its share, since both ends pause."""
     agent = Agent(parse_toml(_text("max_cpu = 0.2", tmp_path, options="batch_size = 1000\nsize = 5000")))
     agent.start()
     try:
@@ -159,7 +159,7 @@ def test_an_agent_stays_within_its_share_of_the_processors(tmp_path: Path) -> No
 
 @pytest.mark.parametrize(("limit", "well"), [("88m", True), ("87m", False)])
 def test_memory_that_is_not_enough_is_told_before_anything_starts(limit: str, well: bool) -> None:
-    """With what each component may hold, and the line of the bound."""
+    """A memory limit below the components' needs is refused, with each component's need and the limit's line."""
     config = parse_toml(_text(f'max_memory_bytes = "{limit}"'))
     if well:
         draw(config)
@@ -168,13 +168,13 @@ def test_memory_that_is_not_enough_is_told_before_anything_starts(limit: str, we
         draw(config)
     (problem,) = raised.value.problems
     assert str(problem) == (
-        "line 5: agent.max_memory_bytes: must be at least 88m, got 87m; so much may be needed, in MiB: the process 40,"
-        " channels.queue 32, sources.numbers 8, sinks.none 8"
+        "line 5: agent.max_memory_bytes: must be at least 88m, got 87m; the components may need, in MiB: the process"
+        " 40, channels.queue 32, sources.numbers 8, sinks.none 8"
     )
 
 
 def test_what_a_source_lets_strangers_take_counts() -> None:
-    """The bound of all requests together."""
+    """A source's limit for the requests of all senders counts as its need."""
     text = _text('max_memory_bytes = "100m"', source="http", options="port = 0")
     with pytest.raises(AgentConfigError, match=r"sources\.numbers 128"):
         draw(parse_toml(text))
@@ -182,19 +182,19 @@ def test_what_a_source_lets_strangers_take_counts() -> None:
 
 @pytest.mark.parametrize("wrong", ["max_cpu = 0", 'max_cpu = "half"', 'max_memory_bytes = "much"'])
 def test_a_limit_that_is_none_is_a_problem_with_its_line(wrong: str) -> None:
-    """As those of components."""
+    """An invalid limit is a problem with its line."""
     with pytest.raises(AgentConfigError, match=f"line 5: agent.{wrong.split(maxsplit=1)[0]}: must be"):
         draw(parse_toml(_text(wrong)))
 
 
 def test_limits_are_written_as_they_are_read() -> None:
-    """By ``convert``."""
+    """``convert`` writes limits as they were read."""
     config = parse_toml(_text('max_memory_bytes = "88m"\nmax_cpu = 0.5'))
     assert parse_toml(write_toml(config)).limits == config.limits
 
 
 def test_what_the_process_has_is_looked_at() -> None:
-    """Nine tenths of the bound are full; looks are not more frequent than they need be."""
+    """At nine tenths of its limit the memory is full; it is not measured more often than necessary."""
     clock, used = ManualClock(), [90]
     memory = Memory(100, clock, lambda: used[0])
     assert not memory.is_full()
@@ -208,7 +208,7 @@ def test_what_the_process_has_is_looked_at() -> None:
 
 @pytest.mark.parametrize(("limit", "left"), [(400, 40), (88, 16), (60, 10), (44, 4.4)])
 def test_what_is_on_its_way_has_room_below_the_bound(limit: int, left: float) -> None:
-    """In MiB: a tenth, or 16, or half of what the process does not need alone."""
+    """A tenth of the limit, 16 MiB, or half of what the bare process leaves, is reserved for data in flight."""
     used = [0.0]
     for more, full in ((-0.01, False), (0.01, True)):
         used[0] = (limit - left + more) * (1 << 20)
@@ -216,7 +216,7 @@ def test_what_is_on_its_way_has_room_below_the_bound(limit: int, left: float) ->
 
 
 def test_memory_that_is_free_is_given_back_before_sources_wait() -> None:
-    """The C library keeps what was freed; it is told to let go of it once a second at most."""
+    """Before sources wait, memory that the C library keeps is returned to the system, once a second at most."""
     clock, used, given = ManualClock(), [95], list[int]()
 
     def give_back() -> None:
@@ -235,7 +235,7 @@ def test_memory_that_is_free_is_given_back_before_sources_wait() -> None:
 
 
 def test_a_request_is_refused_before_it_is_read_while_there_is_no_memory() -> None:
-    """A body takes many times its size when it is taken apart: 503 as soon as its head is there."""
+    """Without memory a request gets 503 once its head arrived, since decoding a body takes many times its size."""
     with serving("http", retry_after=7) as served, served.connect() as peer:
         served.outlet.short_of_memory = True  # type: ignore[attr-defined]
         peer.sendall(b"POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1000000\r\n\r\n")
@@ -245,7 +245,7 @@ def test_a_request_is_refused_before_it_is_read_while_there_is_no_memory() -> No
 
 
 def _outlet(channel: BatchChannel, used: list[int], state: Path) -> SourceOutlet:
-    """Of a process that may have 100 bytes; each look is a new one."""
+    """Return the outlet of a process with a limit of 100 bytes; each check uses the next of ``used``."""
     channels, clock = {"c": channel}, SystemClock()
     selector = ReplicatingSelector(ReplicatingSelector.Options(), Context("a", "s", state), channels)
     memory = Memory(100, ManualClock(), lambda: used[0])
@@ -256,13 +256,13 @@ def _outlet(channel: BatchChannel, used: list[int], state: Path) -> SourceOutlet
 
 
 def test_nothing_is_let_in_while_the_process_has_too_much(tmp_path: Path) -> None:
-    """Who can wait does, until there is memory again; another one is told so, as of a channel that is full."""
+    """At its memory limit the process delays sources that can wait, and raises to others, as a full channel does."""
     used, batch = [10], EventBatch.of_lines(b"a\n")
     with opened(memory_channel(tmp_path)) as channel:
         outlet = _outlet(channel, used, tmp_path)
         outlet.put(batch)
         used[0] = 95
-        with pytest.raises(MemoryFullError, match=r"as much memory as it may, 100 bytes \(max_memory_bytes\)"):
+        with pytest.raises(MemoryFullError, match=r"at its memory limit of 100 bytes \(max_memory_bytes\)"):
             outlet.put(batch, 0.01)
         stop = Stop()
         stop.set()
@@ -275,24 +275,24 @@ def test_nothing_is_let_in_while_the_process_has_too_much(tmp_path: Path) -> Non
 
 
 def test_a_channel_that_is_empty_takes_a_batch_whatever_the_process_has(tmp_path: Path) -> None:
-    """To wait would free nothing: what Python keeps for later does not hold the agent up for ever."""
+    """An empty channel takes a batch at any memory use, since waiting would free nothing."""
     with opened(memory_channel(tmp_path)) as channel:
         assert _outlet(channel, [95], tmp_path).put_until(EventBatch.of_lines(b"a\n"), Stop())
         assert taken(channel) == [b"a"]
 
 
 def test_an_agent_stays_within_its_memory(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Small events need several times their bytes, and nobody takes them: the sources wait before the bound."""
+    """Sources wait before the process exceeds its limit, although small events need several times their bytes."""
     gc.collect()
-    limits.give_back()  # what tests before have left would be given back later, and be room for more events than come
+    limits.give_back()  # or memory of earlier tests would become free later, and hold more events than this test puts
     room = 12 << 20  # for the agent itself and what it imports, and then for events
-    limit = max(int((resident() + room) / (1 - limits._ON_ITS_WAY)), resident() + room + limits._LEAST_ON_ITS_WAY)
+    limit = max(int((resident() + room) / (1 - limits._IN_FLIGHT)), resident() + room + limits._LEAST_IN_FLIGHT)
     text = _text(f"max_memory_bytes = {limit}", tmp_path, options="size = 20")
     dead = text.replace('type = "null"', 'type = "http"\nendpoint = "http://127.0.0.1:9/x"')
     agent = Agent(parse_toml(dead))
     agent.start()
     try:
-        eventually(lambda: "as much memory as it may" in caplog.text, "the source to wait", 120)
+        eventually(lambda: "at its memory limit" in caplog.text, "the source to wait", 120)
         assert agent.counters["sources.numbers"].get("EventAcceptedCount") > 100
         assert resident() <= limit
     finally:

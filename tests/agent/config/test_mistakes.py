@@ -1,4 +1,4 @@
-"""Mistakes that people make in configurations, each with the one sentence that says what to do."""
+"""Common mistakes in configurations, each with the one sentence that says what to do."""
 
 from __future__ import annotations
 
@@ -80,7 +80,7 @@ def told(text: str, *, flume: bool = False) -> list[str]:
         (
             'byte_capacity = "64m"',
             'checkpointDir = "/x"',
-            "line 13: channels.q.checkpointDir: is what Flume calls it; here it is 'directory'",
+            "line 13: channels.q.checkpointDir: is Flume's name; here the option is 'directory'",
         ),
         (
             "[sources.access]",
@@ -90,7 +90,7 @@ def told(text: str, *, flume: bool = False) -> list[str]:
         (
             '[agent]\nname = "web"',
             'name = "web"\n[agent]',
-            "line 1: name: stands outside of a table; it goes under [agent]",
+            "line 1: name: is outside of a table: write it under [agent]",
         ),
         (
             'paths = ["/var/log/*.log"]',
@@ -105,7 +105,7 @@ def told(text: str, *, flume: bool = False) -> list[str]:
         (
             'byte_capacity = "64m"',
             'capacity = "${env:NO_SUCH}"',
-            "line 13: channels.q.capacity: the environment has no NO_SUCH",
+            "line 13: channels.q.capacity: the environment variable NO_SUCH is not set",
         ),
         ('"64m"', '"64MB"', f"line 13: channels.q.byte_capacity: {BYTES}, got '64MB'"),
         (
@@ -113,8 +113,7 @@ def told(text: str, *, flume: bool = False) -> list[str]:
             'capacity = "10k"',
             (
                 "line 13: channels.q.capacity: must be a whole number, at least 1, got '10k'; write it without a"
-                " unit: events; empty for no limit but"
-                " that of the bytes"
+                " unit: the most events; empty to limit bytes only"
             ),
         ),
         (
@@ -127,8 +126,7 @@ def told(text: str, *, flume: bool = False) -> list[str]:
             'keep_alive = "3s"',
             (
                 "line 13: channels.q.keep_alive: must be a number, at least 0, got '3s'; write it without a unit:"
-                " seconds that a put"
-                " waits for room"
+                " seconds that a put waits for room"
             ),
         ),
         ('"demo-secret"', '"${SECRET}"', f"line 21: sinks.lh.access_key_secret: {SHELL}"),
@@ -146,29 +144,33 @@ def told(text: str, *, flume: bool = False) -> list[str]:
                 " subpattern at position 1"
             ),
         ),
-        ('"web"', '"web', "line 2: a text has no quote at its end"),
+        ('"web"', '"web', "line 2: a text has no closing quote"),
         ("name = ", "name: ", "line 2: a key and its value have '=' between them, not ':'"),
-        ('name = "web"', 'name = "web"\nname = "b"', "line 3: name is there already: a key stands once in a table"),
+        (
+            'name = "web"',
+            'name = "web"\nname = "b"',
+            "line 3: name is already defined: a key may occur once in a table",
+        ),
         (
             "[sinks.lh]",
             '[channels.q]\ntype = "memory"\n[sinks.lh]',
-            "line 14: [channels.q] is there already: the first time in line 11",
+            "line 14: [channels.q] is already defined, in line 11",
         ),
         (
             '"/var/log/*.log"',
             '"/var/log/\\d.log"',
-            "line 6: unescaped '\\' in a string; in single quotes, such as '\\d+', a backslash is one",
+            "line 6: unescaped '\\' in a string; in single quotes, such as '\\d+', a backslash stands for itself",
         ),
         ('channel = "q"', 'channel = ["q"]', "line 16: sinks.lh.channel: must be text, got ['q']"),
     ],
 )
 def test_a_mistake_in_toml_is_told_once_and_says_what_to_do(right: str, wrong: str, sentence: str) -> None:
-    """One mistake is one sentence, with its line and what is to stand there; nothing that only follows from it."""
+    """Each mistake in TOML gives one sentence with its line and the correction, and no follow-up errors."""
     assert told(TOML.replace(right, wrong, 1)) == [sentence]
 
 
 def test_a_port_alone_and_a_byte_order_mark_are_understood() -> None:
-    """Where to listen may be a number, and what some editors put before a text is none of it."""
+    """A port may be given alone as a number, and a byte order mark is ignored."""
     config = parse_toml("\ufeff" + TOML.replace('"127.0.0.1:9180"', "9180"))
     assert draw(config).config.monitoring == "9180"
 
@@ -204,9 +206,7 @@ def test_a_port_alone_and_a_byte_order_mark_are_understood() -> None:
             "c1.type = file\na1.channels.c1.capacity = 10k",
             (
                 "line 9: a1.channels.c1.capacity: must be a whole number, at least 1, got '10k'; write it without a"
-                " unit: events; empty for no"
-                " limit but"
-                " that of the bytes"
+                " unit: the most events; empty to limit bytes only"
             ),
         ),
         (
@@ -222,7 +222,7 @@ def test_a_port_alone_and_a_byte_order_mark_are_understood() -> None:
         (
             "k1.type = logger",
             "k1.type = logger\na1.sinks.k1.maxBytesToLog = ${env:NO_SUCH}",
-            "line 10: a1.sinks.k1.maxBytesToLog: the environment has no NO_SUCH",
+            "line 10: a1.sinks.k1.maxBytesToLog: the environment variable NO_SUCH is not set",
         ),
         (
             "k1.type = logger",
@@ -233,17 +233,16 @@ def test_a_port_alone_and_a_byte_order_mark_are_understood() -> None:
             "k1.type = logger",
             "k1.type = org.apache.flume.sink.hbase2.HBase2Sink",
             (
-                "line 9: a1.sinks.k1.type: no such type 'org.apache.flume.sink.hbase2.HBase2Sink', though Flume"
-                " has it; use"
-                " kafka or objects, or a plugin"
+                "line 9: a1.sinks.k1.type: no such type 'org.apache.flume.sink.hbase2.HBase2Sink': it exists in Flume"
+                " only; use kafka or objects, or a plugin"
             ),
         ),
         (
             "c1.type = file",
             "c1.type = jdbc",
             (
-                "line 8: a1.channels.c1.type: no such type 'jdbc', though Flume has it; use file, which survives"
-                " a death,"
+                "line 8: a1.channels.c1.type: no such type 'jdbc': it exists in Flume only; use file, which survives"
+                " a crash,"
                 " too"
             ),
         ),
@@ -255,12 +254,12 @@ def test_a_port_alone_and_a_byte_order_mark_are_understood() -> None:
     ],
 )
 def test_a_mistake_in_flumes_file_is_told_once_under_the_files_own_names(right: str, wrong: str, sentence: str) -> None:
-    """What stands in the file is named as it stands there, also where it has another name in ours."""
+    """A mistake in Flume's file is reported once, under the file's own names."""
     assert told(FLUME.replace(right, wrong, 1), flume=True) == [sentence]
 
 
 def test_a_file_of_the_other_kind_is_told_to_go_the_other_way(tmp_path: Path) -> None:
-    """Flume's given as ours, and ours given as Flume's; and a file in another encoding, with the line."""
+    """A TOML file given as Flume's, or the reverse, and a file in another encoding are refused with advice."""
     path = tmp_path / "file"
     path.write_text(f"# an agent\n{FLUME}")
     with pytest.raises(
@@ -268,10 +267,10 @@ def test_a_file_of_the_other_kind_is_told_to_go_the_other_way(tmp_path: Path) ->
     ):
         read_toml(path)
     path.write_text(TOML)
-    with pytest.raises(AgentConfigError, match=r"line 1: this looks like our TOML.*: give it with --config"):
+    with pytest.raises(AgentConfigError, match=r"line 1: this is the agent's TOML.*: use --config"):
         read_properties(path)
     path.write_bytes(TOML.replace('"web"', '"wéb"').encode("latin-1"))
-    with pytest.raises(AgentConfigError, match="line 2: byte 0xe9 is no UTF-8: save the file as UTF-8"):
+    with pytest.raises(AgentConfigError, match="line 2: byte 0xe9 is not UTF-8: save the file as UTF-8"):
         read_toml(path)
 
 
@@ -291,7 +290,7 @@ channels = ["q"]
         (
             "[channels.q]",
             '[sources.b]\ntype = "http"\nport = 5140\nchannels = ["q"]\n[channels.q]',
-            "line 17: sources.b.port: port 5140 is that of sources.a, too",
+            "line 17: sources.b.port: port 5140 is already used by sources.a",
         ),
         (
             "port = 5140",
@@ -309,27 +308,27 @@ channels = ["q"]
     ],
 )
 def test_what_two_components_cannot_share_is_told(right: str, wrong: str, sentence: str | None) -> None:
-    """A port and a directory belong to one of them; an address is one."""
+    """Two components may share neither a port of one address nor a directory."""
     text = SECOND.replace(right, wrong, 1)
     if sentence is None:
         text = text.replace('channels = ["q"]', 'channels = ["q", "z"]')
         path = Path("loghub-agent/channels/q/events").absolute()
-        sentence = f"line 20: channels.z.directory: {path} is that of channels.q, too"
+        sentence = f"line 20: channels.z.directory: {path} is already used by channels.q"
     assert told(text) == [sentence]
 
 
 def test_two_sources_on_one_spool_directory_are_told(tmp_path: Path) -> None:
-    """Each file would come from one of them, and the other one would fail; by whatever path they name it."""
+    """Two sources on one spool directory are refused, by whatever path they name it."""
     (tmp_path / "other").symlink_to(tmp_path)
     source = '[sources.{}]\ntype = "spooldir"\nspool_directory = "{}"\nchannels = ["q"]\n'
     text = SECOND.replace(
         "[channels.q]", f"{source.format('s', tmp_path)}{source.format('t', tmp_path / 'other')}[channels.q]"
     )
-    assert told(text) == [f"line 21: sources.t.spool_directory: {tmp_path / 'other'} is that of sources.s, too"]
+    assert told(text) == [f"line 21: sources.t.spool_directory: {tmp_path / 'other'} is already used by sources.s"]
 
 
 def test_what_may_be_meant_is_a_note(tmp_path: Path) -> None:
-    """A glob that no file matches yet, and dead letters that nobody takes."""
+    """A glob that matches no file yet, and dead letters without a sink, give notes."""
     text = TOML.replace("/var/log/*.log", f"{tmp_path}/*.log").replace(
         'channel = "q"', 'channel = "q"\ndead_letters = "d"'
     )
@@ -337,38 +336,38 @@ def test_what_may_be_meant_is_a_note(tmp_path: Path) -> None:
     assert notes == (
         f"line 4: sources.access: no file matches {tmp_path}/*.log yet",
         (
-            "line 23: channels.d: no sink takes from it: what is refused stays in it, and once it is full in its "
+            "line 23: channels.d: no sink takes from it: refused events stay in it, and once it is full, in their "
             "sink's channel"
         ),
-        "line 17: sinks.lh.dead_letters: 'd' is no file channel: what was refused is lost if the agent dies",
+        "line 17: sinks.lh.dead_letters: 'd' is not a file channel: a crash of the agent loses the dead letters",
     )
     (tmp_path / "a.log").touch()
     assert len(draw(parse_toml(text + '[channels.d]\ntype = "file"\n')).notes) == 1
 
 
 def test_dead_letters_in_a_spillable_channel_are_lost_as_far_as_they_are_in_memory() -> None:
-    """The note does not say that all of them are."""
+    """The note about a spillable channel says that only the dead letters in its memory are lost."""
     text = TOML.replace('channel = "q"', 'channel = "q"\ndead_letters = "d"')
     notes = draw(parse_toml(text + '[channels.d]\ntype = "spillable"\n')).notes
     assert notes[-1] == (
-        "line 17: sinks.lh.dead_letters: 'd' is no file channel: what was refused and is in its memory, not on the"
-        " disk, is lost if the agent dies"
+        "line 17: sinks.lh.dead_letters: 'd' is not a file channel: a crash of the agent loses the dead letters in its"
+        " memory"
     )
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le"])
 def test_a_file_in_utf_16_is_told(encoding: str, tmp_path: Path) -> None:
-    """As an editor of Windows may save it: not with names of agents that a terminal cannot show."""
+    """A file in UTF-16 is refused with the advice to save it as UTF-8."""
     path = tmp_path / "agent.properties"
     path.write_bytes(FLUME.encode(encoding))
     with pytest.raises(AgentConfigError) as caught:
         read_properties(path, "a1")
     (problem,) = caught.value.problems
-    assert str(problem) == "line 1: has a NUL, which no text has: if this is UTF-16, save it as UTF-8"
+    assert str(problem) == "line 1: contains a NUL character: if the file is UTF-16, save it as UTF-8"
 
 
 def _burying(*ways: str) -> str:
-    """A sink for each of ``ways``, such as ``ab``: it takes from ``a``, and buries in ``b``."""
+    """Return a sink for each of ``ways``; ``ab`` takes from channel ``a`` with dead letters in ``b``."""
     names = sorted(set("".join(ways)) | {"a"})
     sinks = [
         f'[sinks.{way}]\ntype = "http"\nendpoint = "http://h/"\nchannel = "{way[0]}"\ndead_letters = "{way[1]}"\n'
@@ -379,22 +378,24 @@ def _burying(*ways: str) -> str:
 
 
 def test_dead_letters_that_go_round_are_told_once() -> None:
-    """What two sinks refuse, each into the channel of the other, would go to and fro without a pause."""
+    """Sinks whose dead letters go to each other's channels are refused, with one message."""
     assert draw(parse_toml(_burying("ab", "bc"))).sinks.keys() == {"ab", "bc"}
     for ways in (("ab", "ba"), ("ab", "bc", "ca")):
-        sentence = "leads back to 'a': what all sinks on the way refuse would go round for ever"
+        sentence = "leads back to 'a': events that all these sinks refuse would circulate for ever"
         assert [line.partition(": ")[2] for line in told(_burying(*ways))] == [f"sinks.ab.dead_letters: {sentence}"]
 
 
 def test_sinks_of_a_group_with_dead_letters_of_their_own_are_told() -> None:
-    """Of two channels one would get nothing."""
+    """The sinks of a group must share their dead letters."""
     group = '[groups.g]\ntype = "failover"\nsinks = ["ab", "ac"]\n'
     message = "the sinks of a group share their dead letters; these have b, c"
     assert [line.partition(": ")[2] for line in told(_burying("ab", "ac") + group)] == [f"groups.g.sinks: {message}"]
 
 
 def test_a_plugin_that_cannot_be_loaded_is_a_problem(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its entry point is told, by check and by explain; one with the name of a built-in type is not used, and told."""
+    """A plugin that fails to load is reported by check and explain; one with a built-in type's name is ignored with a
+    note.
+    """
     points = {name: EntryPoint(name, "no_such_module:Sink", "group") for name in ("broken", "null")}
     monkeypatch.setattr(registry, "_installed", cache(lambda: {"sinks": points}))
     reason = "broken of no_such_module:Sink cannot be loaded: ModuleNotFoundError: No module named 'no_such_module'"
@@ -404,8 +405,8 @@ def test_a_plugin_that_cannot_be_loaded_is_a_problem(monkeypatch: pytest.MonkeyP
     notes = draw(parse_toml(text.replace("broken", "null").replace("/var/log/", "/**/"))).notes
     assert notes == (
         (
-            "line 15: sinks.k.type: null is the built-in one; the plugin no_such_module:Sink has the same name, and is"
-            " not used"
+            "line 15: sinks.k.type: null is the built-in type; the plugin no_such_module:Sink of the same name is"
+            " ignored"
         ),
     )
 
@@ -413,7 +414,7 @@ def test_a_plugin_that_cannot_be_loaded_is_a_problem(monkeypatch: pytest.MonkeyP
 def test_what_packages_add_is_read_once_and_a_new_package_is_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However many components there are; a type that is not known may be that of a package that came meanwhile."""
+    """Entry points are read once for all components, and again for an unknown type."""
     read: list[dict[str, str]] = []
     registry._installed.cache_clear()
     monkeypatch.syspath_prepend(tmp_path)
@@ -428,7 +429,7 @@ def test_what_packages_add_is_read_once_and_a_new_package_is_found(
     (tmp_path / "late-1.dist-info" / "entry_points.txt").write_text(
         "[loghub_producer.agent.sinks]\nlate = producer.agent.sinks.null:NullSink\n"
     )
-    os.utime(tmp_path, (0, 0))  # by which Python's own cache knows whether something has changed
+    os.utime(tmp_path, (0, 0))  # Python's cache of packages compares this time
     assert registry.class_of("sinks", "late") is registry.class_of("sinks", "null")
     monkeypatch.undo()
     registry._installed.cache_clear()

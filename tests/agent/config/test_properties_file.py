@@ -67,7 +67,7 @@ def problems_of(text: str) -> list[str]:
 
 
 def test_flumes_file_gives_our_names_and_units() -> None:
-    """Types by class or alias, keys by their names here, milliseconds as seconds, lists, maps and references."""
+    """Flume's types, keys, milliseconds, lists, maps and references are translated."""
     config = parse_flume(FLUME, "a1")
     source = config.sources["r1"]
     assert (source.type, source.channels) == ("stress", ("c1", "c2"))
@@ -88,14 +88,14 @@ def test_flumes_file_gives_our_names_and_units() -> None:
 
 
 def test_flumes_commits_that_are_not_synced_each_are_synced_every_five_seconds() -> None:
-    """As Flume's ``fsyncInterval`` is if it is not given; and it means nothing while every commit is synced."""
+    """``fsyncInterval`` defaults to five seconds, and has no effect while every commit is synced."""
     text = "x.channels = f g\nx.channels.f.type = file\nx.channels.g.type = file\nx.channels.g.fsyncInterval = 7\n"
     channels = parse_flume(text + "x.channels.f.fsyncPerTransaction = false\n").channels
     assert (channels["f"].options["fsync"], channels["g"].options.get("fsync")) == (5.0, None)
 
 
 def test_flumes_channels_have_all_of_their_keys() -> None:
-    """What means nothing here is taken all the same; syncs and the halves of a spillable channel are translated."""
+    """All keys of Flume's channels are accepted; syncs and the halves of a spillable channel are translated."""
     text = (
         "x.channels = f s\nx.channels.f.type = file\nx.channels.f.checkpointDir = /c\n"
         "x.channels.f.dataDirs = /d\nx.channels.f.backupCheckpointDir = /b\nx.channels.f.checkpointOnClose = true\n"
@@ -119,7 +119,7 @@ def test_flumes_channels_have_all_of_their_keys() -> None:
 
 
 def test_values_that_cannot_be_translated_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A wrong interval of syncs, and whatever else a component's own translation stumbles over, has its line."""
+    """A value that a component cannot translate is reported with its line."""
     text = FLUME + "a1.channels.c1.fsyncPerTransaction = false\na1.channels.c1.fsyncInterval = often\n"
     rule = 'must be "commit", "os" or a number of seconds from 0.001 to 86400'
     assert [told.partition(": ")[2] for told in problems_of(text)] == [f"a1.channels.c1.fsync: {rule}, got 'often'"]
@@ -133,7 +133,7 @@ def test_values_that_cannot_be_translated_are_told(monkeypatch: pytest.MonkeyPat
 
 
 def test_the_agent_is_chosen_by_name() -> None:
-    """Without a name a file with several agents is refused, and a wrong name gets the nearest one."""
+    """A file with several agents needs a name, and a wrong name gets a suggestion."""
     with pytest.raises(AgentConfigError, match=r"has the agents a1, b1: say which one \(--name\)"):
         parse_flume(FLUME)
     with pytest.raises(AgentConfigError, match=r"has no agent 'a11'; did you mean 'a1'\?"):
@@ -142,7 +142,7 @@ def test_the_agent_is_chosen_by_name() -> None:
 
 
 def test_what_is_not_known_is_told_before_anything_starts() -> None:
-    """Unknown types, keys and filters, with their lines and the nearest names of Flume's."""
+    """Unknown types, keys and filters are reported with their lines and Flume's nearest names."""
     text = FLUME.replace("k3.type = logger", "k3.type = hive").replace("r1.batchSize", "r1.batchSiez")
     text = text.replace("useDualCheckpoints = false", "useDualCheckpoints = maybe")
     text += "a1.configfilters = f1\na1.snks = k9\na1.sources.r1.maxTotalEvents = ${sys:events}\n"
@@ -156,15 +156,15 @@ def test_what_is_not_known_is_told_before_anything_starts() -> None:
 
 
 def test_unknown_keys_can_be_passed_over() -> None:
-    """With ``ignore_unknown`` they are notes, as is what is listed nowhere, and what stands twice."""
+    """With ``ignore_unknown``, unknown keys, unlisted components and repeated keys give notes."""
     text = FLUME + "a1.sources.r1.threads = 4\na1.sinks.old.type = null\na1.sinks.k1.channel = c1\n"
     config = parse_flume(text, "a1", ignore_unknown=True)
     draw(config)
     assert config.notes == (
-        "line 29: a1.sinks.k1.channel stands again in line 44, which counts",
-        "line 43: a1.sinks.old is not in a1.sinks, and not used",
+        "line 29: a1.sinks.k1.channel is repeated in line 44, whose value counts",
+        "line 43: a1.sinks.old is not listed in a1.sinks; ignored",
         (
-            "line 42: a1.sources.r1.threads is not known, and not used; there are"
+            "line 42: a1.sources.r1.threads is not known; ignored; there are"
             " batchSize, maxEventsPerSecond, maxTotalEvents, size"
         ),
     )
@@ -174,7 +174,7 @@ def test_unknown_keys_can_be_passed_over() -> None:
 
 
 def test_converted_toml_gives_the_same_agent(tmp_path: Path) -> None:
-    """What ``convert`` writes is read as the same configuration, with references kept as references."""
+    """``convert`` writes the same configuration, with references kept."""
     path = tmp_path / "flume.properties"
     path.write_text(FLUME)
     text, notes, problems = convert(path, "a1")
@@ -188,29 +188,30 @@ def test_converted_toml_gives_the_same_agent(tmp_path: Path) -> None:
 
 
 def test_what_convert_leaves_out_is_a_comment(tmp_path: Path) -> None:
-    """Unknown keys and types, idle components, and units that cannot be converted."""
+    """Unknown keys and types, idle components and unconvertible units are comments of the converted file."""
     path = tmp_path / "flume.properties"
     text = FLUME.replace("15000", "${env:CHECKPOINT}").replace("k3.type = logger", "k3.type = hive")
     path.write_text(text + "a1.sinks.old.type = null\na1.sources.r1.threads = 4\na1.channels.c2.keep-alive = 3s\n")
     text, notes, problems = convert(path, "a1")
     assert all(f"# * {note}" in text.splitlines() for note in (*notes, *problems))
-    assert any("a1.sinks.old is not in a1.sinks" in note for note in notes)
+    assert any("a1.sinks.old is not listed in a1.sinks" in note for note in notes)
     assert any("a1.sources.r1.threads is not known" in note for note in notes)
     assert any("a1.channels.c1.checkpointInterval = ${env:CHECKPOINT}" in note for note in notes)
     assert problems == (
-        ("line 33: a1.sinks.k3.type: no such type 'hive', though Flume has it; use objects, whose files Hive reads"),
+        (
+            "line 33: a1.sinks.k3.type: no such type 'hive': it exists in Flume only; use objects, whose files"
+            " Hive reads"
+        ),
         (
             "line 44: a1.channels.c2.keep-alive: must be a number, at least 0, got '3s'; write it without a unit:"
-            " seconds that"
-            " a put waits"
-            " for room"
+            " seconds that a put waits for room"
         ),
     )
     assert parse_toml(text).sinks["k3"].type == "hive"
 
 
 def test_interceptors_keep_their_order_and_names() -> None:
-    """``interceptors = b a`` are two, in that order; ``$Builder`` classes are ours by their names."""
+    """Interceptors keep the order of their list, and ``$Builder`` classes get our type names."""
     text = (
         "x.sources = s\nx.sources.s.type = seq\nx.sources.s.channels = c\nx.sources.s.interceptors = b a\n"
         "x.sources.s.interceptors.a.type = org.apache.flume.interceptor.TimestampInterceptor$Builder\n"

@@ -4,7 +4,7 @@ from producer.agent.config.properties_text import parse_properties
 
 
 def test_a_file_is_read_as_java_reads_it() -> None:
-    """Separators, escapes, continuation lines and comments, as ``java.util.Properties`` has them."""
+    """Separators, escapes, continuation lines and comments are those of ``java.util.Properties``."""
     text = (
         "# comment\\\n"
         "! another\n"

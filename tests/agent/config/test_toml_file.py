@@ -66,14 +66,14 @@ DRAWN = WHOLE.replace(INTERCEPTORS, "")
 
 
 def problems_of(text: str) -> list[str]:
-    """All that is wrong, from reading to checking."""
+    """Return all problems found in reading and checking."""
     with pytest.raises(AgentConfigError) as caught:
         draw(parse_toml(text))
     return [str(problem) for problem in caught.value.problems]
 
 
 def test_a_file_has_all_that_an_agent_is_made_of() -> None:
-    """Each table and key has its place in the configuration."""
+    """Each table and key is read into its part of the configuration."""
     config = parse_toml(WHOLE)
     assert (config.name, config.state, config.monitoring, config.stop_timeout) == (
         "web",
@@ -97,7 +97,7 @@ def test_a_file_has_all_that_an_agent_is_made_of() -> None:
 
 
 def test_all_that_is_wrong_is_told_at_once_with_lines_and_the_nearest_names() -> None:
-    """From an unknown table to a group's priorities: each problem has its line, in their order."""
+    """All problems are reported at once, in order, with lines and suggestions."""
     text = DRAWN.replace("monitoring", "monitorin").replace("size = 10", "nosuch = 1")
     text = text.replace('channels = ["c1", "c2"]', 'channels = ["c1", "c3"]').replace("k2 = 1", "k9 = 1")
     text = text.replace("header =", "hedaer =").replace('channel = "c2"', "")
@@ -109,7 +109,7 @@ def test_all_that_is_wrong_is_told_at_once_with_lines_and_the_nearest_names() ->
             " size, batch_size, max_total_events, max_events_per_second"
         ),
         "line 14: sources.r1.selector.hedaer: unknown option; did you mean header?",
-        "line 32: sinks.k3.channel: is missing: the channel that the sink takes from",
+        "line 32: sinks.k3.channel: is missing: name the channel to take from",
         "line 39: groups.g1.priority.k9: the group has no such sink; there are k1, k2",
         "line 40: sinkgroups: no such table; did you mean 'groups'?",
     ]
@@ -129,7 +129,7 @@ def test_all_that_is_wrong_is_told_at_once_with_lines_and_the_nearest_names() ->
     ],
 )
 def test_a_wrong_value_is_told_beside_what_is_missing(options: str, told: list[str]) -> None:
-    """Not only once all else is right; and nothing is told of what nobody wrote but that it is missing."""
+    """Wrong values and missing keys are reported together, without errors about values that were not given."""
     problems = problems_of(f'[channels.c]\ntype = "memory"\n[sinks.k]\nchannel = "c"\n{options}\n')
     own = [problem.partition("sinks.k.")[2] for problem in problems if "sinks.k." in problem]
     assert sorted(problem.partition(":")[0] for problem in own) == told
@@ -145,7 +145,7 @@ def test_a_wrong_value_is_told_beside_what_is_missing(options: str, told: list[s
     ],
 )
 def test_a_misspelt_key_that_is_no_option_is_told_by_its_name(key: str, meant: str, wrong: str) -> None:
-    """The keys that say where events go are suggested like options."""
+    """Misspelt keys for routing, such as ``channels``, get suggestions like options."""
     assert key in DRAWN
     told = [each for each in problems_of(DRAWN.replace(key, wrong)) if "unknown option" in each]
     assert [each.partition("; ")[2] for each in told] == [f"did you mean {meant}?"]
@@ -154,36 +154,36 @@ def test_a_misspelt_key_that_is_no_option_is_told_by_its_name(key: str, meant: s
 @pytest.mark.parametrize(
     ("text", "told"),
     [
-        ("[agent]\nname = web\n", "line 2: this is no TOML: invalid value at name; a text stands in quotes"),
-        ("[agent\nname = 1\n", "line 1: this is no TOML: expected ']' at the end of a table declaration"),
-        ("[agent]\n[agent]\n", "line 2: [agent] is there already: the first time in line 1"),
-        ('name = "', "line 1: a text has no quote at its end"),
-        ("[agent]\nname = 'web\n\n[sinks]\n", "line 2: a text has no quote at its end"),
-        ("[agent]\nname = '''web\n\n[sinks]\n", "line 2: a text has no quote at its end"),
-        ('[agent]\nname = """web\n\n[sinks]\n', "line 2: a text has no quote at its end"),
-        ('[agent]\nname = """web"""\n\nstate = "', "line 4: a text has no quote at its end"),
+        ("[agent]\nname = web\n", "line 2: invalid TOML: invalid value at name; write texts in quotes"),
+        ("[agent\nname = 1\n", "line 1: invalid TOML: expected ']' at the end of a table declaration"),
+        ("[agent]\n[agent]\n", "line 2: [agent] is already defined, in line 1"),
+        ('name = "', "line 1: a text has no closing quote"),
+        ("[agent]\nname = 'web\n\n[sinks]\n", "line 2: a text has no closing quote"),
+        ("[agent]\nname = '''web\n\n[sinks]\n", "line 2: a text has no closing quote"),
+        ('[agent]\nname = """web\n\n[sinks]\n', "line 2: a text has no closing quote"),
+        ('[agent]\nname = """web"""\n\nstate = "', "line 4: a text has no closing quote"),
     ],
 )
 def test_a_text_that_is_no_toml_is_told_in_words(text: str, told: str) -> None:
-    """The line, what is wrong, and what is often meant; not the line's text, as there may be a secret in it."""
+    """A syntax error is reported with its line and a correction, but without the line's text, which may be secret."""
     assert problems_of(text) == [told]
 
 
 @pytest.mark.parametrize("value", ["9" * 5000, "[" * 100_000, "{ a = " * 5000])
 def test_a_text_that_takes_the_reader_to_its_limits_is_told(value: str) -> None:
-    """With its line. A running agent reads what comes, too: nothing in it is an error that nobody expects."""
+    """Deep nesting and huge numbers are reported as problems with their lines."""
     [problem] = problems_of(f"[agent]\nstop_timeout = {value}\n[sinks]\n")
     assert problem.startswith("line 2: cannot be read: ")
 
 
 def test_a_sink_of_a_group_without_a_channel_is_told_once() -> None:
-    """What is missing is no other channel than those of the others."""
+    """A missing channel of a sink in a group gives one problem."""
     text = DRAWN.replace('[sinks.k2]\ntype = "null"\nchannel = "c1"', '[sinks.k2]\ntype = "null"')
-    assert problems_of(text) == ["line 29: sinks.k2.channel: is missing: the channel that the sink takes from"]
+    assert problems_of(text) == ["line 29: sinks.k2.channel: is missing: name the channel to take from"]
 
 
 def test_a_huge_value_is_shown_in_part() -> None:
-    """It may be a whole file that got into the configuration; an agent that runs would write it into its log."""
+    """A huge value is truncated in messages, which a running agent logs."""
     [problem] = problems_of(DRAWN.replace("size = 10", f'size = "{"y" * 70_000}"'))
     assert problem.startswith("line 10: sources.r1.size: must be a whole number")
     assert problem.endswith(" characters)")
@@ -205,16 +205,16 @@ def test_a_huge_value_is_shown_in_part() -> None:
 def test_a_component_whose_type_is_empty_is_refused(
     table: str, told: str, value: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As one without a type; a running agent does not end what works for something that cannot be made."""
+    """An empty type is refused like a missing one."""
     monkeypatch.setenv("EMPTY", "")
     begin, header, rest = WHOLE.partition(f"[{table}]")
     assert header
     wrong = re.sub('type = "[a-z_]+"', f"type = {value}", rest, count=1)
-    assert problems_of(begin + header + wrong) == [f"{told}: is empty: what the component is"]
+    assert problems_of(begin + header + wrong) == [f"{told}: is empty: set it to the component's type"]
 
 
 def test_a_channels_options_are_checked_before_it_is_opened() -> None:
-    """A rule beyond types, such as that of ``fsync``, is told with its line."""
+    """A channel's own rules, such as for ``fsync``, are checked with its line."""
     text = DRAWN.replace('[channels.c2]\ntype = "memory"', '[channels.c2]\ntype = "file"\nfsync = "always"')
     assert problems_of(text) == [
         'line 22: channels.c2.fsync: must be "commit", "os" or a number of seconds from 0.001 to 86400, got \'always\''
@@ -227,7 +227,7 @@ def test_a_channels_options_are_checked_before_it_is_opened() -> None:
 def test_a_package_that_is_not_there_is_told_before_anything_starts(
     package: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """With the extra that has it, also where it is imported only when it is used."""
+    """A missing Python package is reported with the extra that has it, even if it is imported late."""
     monkeypatch.setattr(NullSink, "needs", {package: "extra"}, raising=False)
     told = [problem.partition(": ")[2] for problem in problems_of(DRAWN)]
     wrong = f"type: type 'null' needs the Python package {package}: {how_to_install('extra')}"
@@ -235,7 +235,7 @@ def test_a_package_that_is_not_there_is_told_before_anything_starts(
 
 
 def test_a_selectors_channels_are_the_sources() -> None:
-    """An optional channel that is none of them is told."""
+    """A selector's optional channel must be one of the source's."""
     text = (
         DRAWN[: DRAWN.index("[sources.r1.selector]")]
         + '[sources.r1.selector]\ntype = "replicating"\noptional = ["c3"]\n'
@@ -257,14 +257,14 @@ def test_secrets_come_from_the_environment_and_from_files(tmp_path: Path, monkey
     assert config.sources["r1"].options["key"] == "<hush> ${env:WHERE}"
     config = parse_toml('[sources.r1]\ntype = "${env:NOT_THERE}"\na = "${file:/not/there}"\nb = ["${sys:user.home}"]')
     assert [str(problem) for problem in config.problems] == [
-        "line 2: sources.r1.type: the environment has no NOT_THERE",
+        "line 2: sources.r1.type: the environment variable NOT_THERE is not set",
         "line 3: sources.r1.a: cannot read /not/there: No such file or directory",
         "line 4: sources.r1.b: ${sys:user.home} is a Java system property, and the agent has none; use ${env:…}",
     ]
 
 
 def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
-    """The path, and why."""
+    """An unreadable file is reported with its path and the reason."""
     with pytest.raises(AgentConfigError, match=r"missing.toml: 1 problem\n  cannot be read: No such file"):
         read_toml(tmp_path / "missing.toml")
 
@@ -275,7 +275,7 @@ def _with_selector(text: str) -> str:
 
 
 def test_a_selector_that_reaches_no_channel_is_refused() -> None:
-    """Every event would be thrown away."""
+    """A selector that would drop every event is refused."""
     assert problems_of(_with_selector("")) == [
         "line 12: sources.r1.selector: has no mapping, optional or default: no event would reach a channel"
     ]
@@ -283,10 +283,10 @@ def test_a_selector_that_reaches_no_channel_is_refused() -> None:
 
 @pytest.mark.parametrize(("default", "notes"), [('default = ["c1"]\n', 0), ("default = []\n", 0), ("", 1)])
 def test_a_forgotten_default_is_told(default: str, notes: int) -> None:
-    """It is allowed, since Flume's files have it; who means it says so."""
+    """A multiplexing selector without ``default`` gives a note, unless ``default = []`` is given."""
     text = _with_selector(f'header = "kind"\nmapping = {{a = ["c1"]}}\n{default}')
     found = [note for note in draw(parse_toml(text)).notes if "selector" in note]
-    told = "line 12: sources.r1.selector: has no default: events with another 'kind' go to no channel"
+    told = "line 12: sources.r1.selector: has no default: events with another 'kind' are dropped"
     assert len(found) == notes
     assert all(note.startswith(told) for note in found)
 
@@ -306,7 +306,7 @@ def test_a_forgotten_default_is_told(default: str, notes: int) -> None:
 def test_what_a_reference_stood_for_is_in_no_message(
     old: str, new: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Wherever it is wrong, the message has the reference."""
+    """A message shows the reference instead of its value, whatever is wrong with it."""
     monkeypatch.setenv("KEY", "hush-hush 'quoted'")
     (tmp_path / "key").write_text("hush-hush 'quoted'\n")
     assert old in DRAWN
@@ -317,20 +317,20 @@ def test_what_a_reference_stood_for_is_in_no_message(
 
 @pytest.mark.parametrize("sink", ['type = "http"\nheaders = {A = ["hush"]}', 'type = "kafka"\nconfig = {a = ["hush"]}'])
 def test_tables_with_secrets_are_not_shown(sink: str) -> None:
-    """Headers hold tokens, and settings passwords."""
+    """Tables of headers and settings, which may hold secrets, are not shown."""
     told = problems_of(f'[sinks.s]\nchannel = "c"\n{sink}\n')
     assert [problem for problem in told if "the value is secret, and not shown" in problem]
     assert "hush" not in str(told)
 
 
 def test_a_name_of_thousands_of_parts_is_refused_at_once() -> None:
-    """It would take minutes to read."""
+    """A key of thousands of parts is refused at once; reading it would take minutes."""
     line = DRAWN.count("\n") + 1
     assert problems_of(DRAWN + f"[{'a.' * 50_000}a]\n") == [f"line {line}: a name of more than 64 parts"]
 
 
 def test_a_configuration_may_come_through_a_pipe(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """As from a shell's ``<(…)``; where nobody writes, or something is too large to be one, that is told."""
+    """A configuration may come from a pipe; one without a writer, or with too many bytes, is refused."""
     monkeypatch.setattr(file_bytes, "_PATIENCE", 0.05)
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)

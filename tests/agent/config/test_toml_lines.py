@@ -28,7 +28,7 @@ last = true'''
 
 
 def test_the_line_of_each_table_and_key_is_found() -> None:
-    """Tables, arrays of tables with numbers, dotted and quoted keys; nothing in strings, comments or lists is a key."""
+    """Tables, arrays of tables, dotted and quoted keys get their lines; strings, comments and lists have no keys."""
     tomllib.loads(TEXT)
     interceptors = ("sources", "r1", "interceptors")
     assert lines_of(TEXT) == {

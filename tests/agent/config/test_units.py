@@ -14,7 +14,7 @@ from tests.programs import need
 
 
 def test_each_unit_runs_the_agent_with_the_file_that_was_named(capsys: pytest.CaptureFixture[str]) -> None:
-    """The configuration's path is in all of them, and no brace of a template is left."""
+    """Each unit has the configuration's path, and no brace of its template is left."""
     for kind in UNITS:
         assert main(["agent", "unit", kind, "--config", "/srv/web.toml"]) == 0
         text = capsys.readouterr().out
@@ -23,7 +23,7 @@ def test_each_unit_runs_the_agent_with_the_file_that_was_named(capsys: pytest.Ca
 
 
 def test_systemd_takes_its_unit(tmp_path: Path) -> None:
-    """``systemd-analyze verify`` finds nothing wrong where it is; its sections and keys are read in any case."""
+    """``systemd-analyze verify`` accepts the unit, where it exists; its sections and keys are checked everywhere."""
     path = tmp_path / "loghub-agent.service"
     path.write_text(unit("systemd"))
     parser = configparser.ConfigParser(interpolation=None)
@@ -39,8 +39,8 @@ def test_systemd_takes_its_unit(tmp_path: Path) -> None:
 
 
 def test_a_unit_keeps_the_files_own_state(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A service goes on where a trial run was: its directory is the file's, which it may write to; a wrong
-    configuration is not started again and again.
+    """A service uses, and may write to, the file's own state directory, and does not restart for an invalid
+    configuration.
     """
     path = tmp_path / "agent.toml"
     path.write_text('[agent]\nstate = "kept"\n')
@@ -53,7 +53,7 @@ def test_a_unit_keeps_the_files_own_state(tmp_path: Path, capsys: pytest.Capture
 
 
 def read_yaml(text: str) -> object:
-    """As much of YAML as stands in the file: maps and lists by their indentation, and plain scalars."""
+    """Parse the YAML of these files: maps and lists by indentation, and plain scalars."""
     lines = [
         (len(line) - len(line.lstrip()), line.strip())
         for line in text.splitlines()
@@ -90,7 +90,7 @@ def _block(lines: list[tuple[int, str]], at: int) -> tuple[object, int]:
 
 
 def test_kubernetes_gets_one_agent_a_node() -> None:
-    """A DaemonSet whose mounts have volumes, whose labels match, and whose probes ask the monitoring's port."""
+    """The DaemonSet's mounts have volumes, its labels match, and its probes use the monitoring's port."""
     document = read_yaml(unit("kubernetes"))
     assert isinstance(document, dict)
     spec = document["spec"]["template"]["spec"]
@@ -107,7 +107,7 @@ def test_kubernetes_gets_one_agent_a_node() -> None:
 def test_a_relative_path_of_the_configuration_is_made_absolute(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """systemd starts it elsewhere, and in a container it lies where the file is copied to."""
+    """A relative path becomes absolute for systemd, and a path in the image for containers."""
     monkeypatch.chdir(tmp_path)
     for kind, expected in (
         ("systemd", f"--config {tmp_path}/web.toml"),
@@ -121,7 +121,7 @@ def test_a_relative_path_of_the_configuration_is_made_absolute(
 def test_what_a_service_with_temporary_files_of_its_own_does_not_see_is_said(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The configuration, its state, and the environment that ``producer`` is in."""
+    """Paths below /tmp of the configuration, the state and the virtual environment are reported for systemd."""
     monkeypatch.setattr(units, "_PRIVATE", (f"{tmp_path}/",))
     monkeypatch.setattr(units, "_command", lambda: f"{tmp_path}/venv/bin/producer")
     path = tmp_path / "agent.toml"
@@ -135,7 +135,7 @@ def test_what_a_service_with_temporary_files_of_its_own_does_not_see_is_said(
 
 
 def test_a_service_is_given_more_time_to_end_than_its_agent(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """30 seconds more than ``stop_timeout``, whatever that is."""
+    """A service's stop timeout is 30 seconds more than the agent's."""
     path = tmp_path / "agent.toml"
     for written, seconds in (("", 60), ("stop_timeout = 90.5\n", 121)):
         path.write_text(f"[agent]\n{written}")
@@ -151,7 +151,7 @@ def test_a_service_is_given_more_time_to_end_than_its_agent(tmp_path: Path, caps
 def test_the_container_installs_the_extras_that_its_configuration_needs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Those of components and of options; its head says how secrets get in, and what senders outside need."""
+    """The image has the extras of components and options; its head explains secrets and ports."""
     path = tmp_path / "agent.toml"
     path.write_text("""
 [sources.fluent]

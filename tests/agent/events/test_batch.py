@@ -1,4 +1,4 @@
-"""EventBatch: columns of events, whatever form the bodies have."""
+"""Batches of events in columns, with bodies in either form."""
 
 import pytest
 from hypothesis import given
@@ -25,7 +25,7 @@ def test_lines_are_events_without_their_ends() -> None:
 
 @given(_EVENTS)
 def test_events_come_back_as_they_were(events: list[tuple[dict[str, str], bytes]]) -> None:
-    """What is put together of single events is taken apart into the same ones."""
+    """A batch of single events gives the same events back."""
     assert list(EventBatch.of_events(events).events()) == events
 
 
@@ -33,14 +33,14 @@ def test_events_come_back_as_they_were(events: list[tuple[dict[str, str], bytes]
 def test_a_batch_comes_back_from_its_event(
     events: list[tuple[dict[str, str], bytes]], position: Position | None
 ) -> None:
-    """Bodies, headers and position survive a channel, names that begin like ours as well."""
+    """Bodies, headers and position survive a channel, also headers with names like the format's own."""
     back = read_batch(write_batch(EventBatch.of_events(events, position)))
     assert (list(back.events()), back.count, back.position) == (events, len(events), position)
 
 
 @given(st.lists(_LINE, max_size=8), st.data())
 def test_selecting_keeps_bodies_and_columns_together(lines: list[bytes], data: st.DataObject) -> None:
-    """Of lines and of other bodies the same events are left, with their own headers."""
+    """Selecting keeps the same events with their headers, in both forms."""
     keep = data.draw(st.lists(st.booleans(), min_size=len(lines), max_size=len(lines)))
     wanted = [(str(n), line) for n, line in enumerate(lines) if keep[n]]
     numbers = [str(n) for n in range(len(lines))]
@@ -50,20 +50,20 @@ def test_selecting_keeps_bodies_and_columns_together(lines: list[bytes], data: s
 
 
 def test_a_body_that_ends_with_a_carriage_return_keeps_it() -> None:
-    """Also when others of its lines go."""
+    """A body keeps its final ``\r`` when other lines are removed."""
     assert EventBatch.of_lines(b"a\r\r\nb\r\nc\r\n").select([True, True, False]).bodies() == [b"a\r", b"b"]
 
 
 @given(st.lists(_LINE, max_size=8))
 def test_offsets_say_where_bodies_begin(lines: list[bytes]) -> None:
-    """At each offset stands the body of the event, in both forms."""
+    """Each offset is the start of the event's body, in both forms."""
     for batch in (EventBatch.of_lines(b"".join(line + b"\n" for line in lines)), EventBatch.of_bodies(lines)):
         places = zip(batch.offsets(), batch.bodies(), strict=True)
         assert all(batch.block[start:].startswith(body) for start, body in places)
 
 
 def test_lines_lie_in_a_channel_as_they_lay_in_the_file() -> None:
-    """The event's body is the block itself, not a copy of it."""
+    """The event's body is the block itself, not a copy."""
     block = b"a\nb\n"
     event = write_batch(EventBatch.of_lines(block, {"host": "h"}, Position("f", 4)))
     assert event.body is block
@@ -71,7 +71,7 @@ def test_lines_lie_in_a_channel_as_they_lay_in_the_file() -> None:
 
 
 def test_the_example_of_the_format() -> None:
-    """Two events in the bytes that the format's description shows."""
+    """The example in the format's description is exact."""
     event = write_batch(EventBatch.of_events([({"n": "1"}, b"a"), ({}, b"bc")]))
     shown = (
         "01 00 00 00  01 00 00 00 00 00 00 00  03 00 00 00 00 00 00 00"
@@ -81,19 +81,19 @@ def test_the_example_of_the_format() -> None:
 
 
 def test_an_event_of_somebody_else_is_a_batch_of_one() -> None:
-    """What another program put into a channel is delivered with its headers."""
+    """An event of another program is delivered as one event with its headers."""
     batch = read_batch(Event({"k": "v", "none": None}, b"body\n", 7))
     assert (list(batch.events()), batch.sequence) == ([({"k": "v"}, b"body\n")], 7)
 
 
 def test_splitting_by_a_header_keeps_the_order() -> None:
-    """Each value has its events, in order; those without the header are told apart."""
+    """Splitting keeps the order of each value's events, and separates events without the header."""
     batch = EventBatch.of_events([({"l": "x"}, b"1"), ({}, b"2"), ({"l": "x"}, b"3")])
     assert {value: part.bodies() for value, part in batch.split("l").items()} == {"x": [b"1", b"3"], None: [b"2"]}
 
 
 def test_a_column_of_another_length_is_refused() -> None:
-    """Headers cannot slip to other events."""
+    """A column needs one value for each event."""
     with pytest.raises(InvalidArgumentError, match="1 values for 2 events"):
         EventBatch.of_lines(b"a\nb\n").with_column("n", ["1"])
 
@@ -102,7 +102,7 @@ def test_a_column_of_another_length_is_refused() -> None:
     "values", [["a", None, ""], ["é", None, "x\ud800"], [None, None, None], ["", "", "b" * 70_000]]
 )
 def test_columns_of_any_text_come_back(values: list[str | None]) -> None:
-    """Values that are missing, empty, long, beyond ASCII, or no text that UTF-8 knows come back as they were."""
+    """Missing, empty, long and non-ASCII values, and text that UTF-8 cannot encode, survive."""
     batch = EventBatch.of_bodies([b"1", b"2", b"3"], {}, {"h": values, "other": ["1", "2", None]})
     back = read_batch(write_batch(batch))
     assert (back.columns, back.bodies()) == ({"h": values, "other": ["1", "2", None]}, [b"1", b"2", b"3"])
@@ -110,7 +110,7 @@ def test_columns_of_any_text_come_back(values: list[str | None]) -> None:
 
 @pytest.mark.parametrize("place", [0, 12, 20, 25, 29, 33])
 def test_sizes_that_do_not_fit_together_are_damage(place: int) -> None:
-    """Where a size in a batch is wrong, the batch is unreadable, and no header slips to another event."""
+    """A batch with a wrong size is unreadable, so that no header moves to another event."""
     event = write_batch(EventBatch.of_bodies([b"a", b"bc"], {}, {"n": ["1", None]}))
     body = bytearray(event.body)
     body[place] ^= 0x41
@@ -120,7 +120,7 @@ def test_sizes_that_do_not_fit_together_are_damage(place: int) -> None:
 
 @given(st.lists(st.sampled_from([{}, {"a": "1"}, {"a": "2"}, {"b": "", "a": "1"}]), max_size=6))
 def test_events_of_the_same_headers_share_them(headers: list[dict[str, str]]) -> None:
-    """However often they come one behind the other, each event has its own."""
+    """Runs of events with equal headers keep each event's own headers."""
     events = [(each, b"%d" % number) for number, each in enumerate(headers)]
     batches = list(batches_of(events))
     assert [event for batch in batches for event in batch.events()] == events
@@ -128,7 +128,7 @@ def test_events_of_the_same_headers_share_them(headers: list[dict[str, str]]) ->
 
 
 def test_events_with_ever_new_headers_take_memory_in_proportion() -> None:
-    """Columns of all names for all events would be a square: they come in several batches, in order."""
+    """Events with many different headers become several batches, so that memory grows linearly."""
     events = [({f"h{number}": "v", "same": "x"}, b"%d" % number) for number in range(3000)]
     batches = list(batches_of(events))
     assert [event for batch in batches for event in batch.events()] == events
@@ -139,7 +139,7 @@ def test_events_with_ever_new_headers_take_memory_in_proportion() -> None:
 
 @pytest.mark.parametrize("form", ["lines", "bodies"])
 def test_a_batch_is_a_record_batch_for_who_speaks_arrow(form: str) -> None:
-    """Bodies as bytes, a column for each header; a header that is called as the bodies are has another name."""
+    """A batch exports to Arrow; a header with the bodies' column name is renamed."""
     pyarrow = pytest.importorskip("pyarrow")
     batch = EventBatch.of_lines(b"a\nb\xff\n") if form == "lines" else EventBatch.of_bodies([b"a", b"b\xff"])
     batch = batch.with_shared({"host": "h", "body": "x"}).with_column("n", ["1", None])

@@ -1,4 +1,4 @@
-"""What a destination refuses for good, and no dead letters take, holds nothing else up, and is never lost."""
+"""Refused events that no dead letters take are held back without blocking others, and never lost."""
 
 import logging
 from collections.abc import Callable, Iterator, Sequence
@@ -37,7 +37,7 @@ def letters(tmp_path: Path) -> Iterator[BatchChannel]:
 
 
 class _Refusing(RecordingSink):
-    """Refuses each event that begins with ``refuses``; the rest of its batch is delivered."""
+    """A sink that refuses each event that begins with ``refuses``, and delivers the rest of its batch."""
 
     refuses = _BAD
 
@@ -95,25 +95,25 @@ def _deliver_all(runner: SinkRunner, sink: RecordingSink, wanted: Sequence[bytes
 def test_refused_events_hold_up_no_others(
     channel: BatchChannel, letters: BatchChannel, dead_letters: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """More of them than the sink takes at once: those behind are delivered, once, and those refused stay."""
+    """Events after more refused ones than one delivery has are delivered once, and the refused ones stay."""
     _put(channel, b"bad 1\n", b"1\nbad 2\n2\n", b"bad 3\n", b"3\n", b"bad 4\n", b"4\n")
     sink = _Refusing()
     runner = _runner(channel, sink, letters if dead_letters else None)
     with caplog.at_level(logging.WARNING):
         _deliver_all(runner, sink, [b"1", b"2", b"3", b"4"])
         runner.deliver(0)
-    assert channel.held == 6  # the batches that they are of
+    assert channel.held == 6  # the events of their batches
     runner.give_back()
     left = [body for body in taken(channel) if body.startswith(_BAD)]
     assert sorted(left) == [b"bad 1", b"bad 2", b"bad 3", b"bad 4"]
     (text,) = caplog.messages[:1]
-    assert text.startswith("sink k: 1 event refused permanently, and held back while others are delivered: ")
+    assert text.startswith("sink k: 1 event refused permanently; held back while others are delivered: ")
 
 
 def test_held_events_are_dead_letters_once_these_have_room(
     channel: BatchChannel, letters: BatchChannel, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """With the reason, each once, and alone: the rest of their batches was delivered."""
+    """Held-back events become dead letters once there is room, each once, with the reason, without their batches."""
     _put(channel, b"1\nbad 1\n", b"bad 2\n", b"2\n")
     sink, clock = _Refusing(), ManualClock()
     runner = _runner(channel, sink, letters, clock=clock)
@@ -137,11 +137,11 @@ def test_held_events_are_dead_letters_once_these_have_room(
     assert (channel.held, sink.bodies) == (0, [b"1", b"2"])
     counted = [runner._counters.get(f"Event{name}") for name in ("DrainSuccessCount", "RefusedCount")]
     assert counted == [2, 2]
-    assert caplog.messages[-1] == "sink k: no refused events are held back any more"
+    assert caplog.messages[-1] == "sink k: no held-back events remain"
 
 
 def test_without_dead_letters_only_what_was_refused_is_tried_again(channel: BatchChannel) -> None:
-    """And is delivered once the destination takes it, without the rest of its batch."""
+    """Without dead letters only the refused event is retried, until the destination accepts it."""
     _put(channel, b"1\nbad 1\nbad 2\n", b"2\n")
     sink, clock = _Refusing(), ManualClock()
     runner = _runner(channel, sink, clock=clock)
@@ -161,7 +161,7 @@ def test_without_dead_letters_only_what_was_refused_is_tried_again(channel: Batc
 def test_several_parts_of_a_batch_may_be_refused(
     channel: BatchChannel, letters: BatchChannel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each becomes a dead letter once there is room for it, and the batch leaves with the last one."""
+    """Each refused part of a batch becomes a dead letter once there is room, and the batch leaves with the last one."""
 
     def refuse(batches: Sequence[EventBatch]) -> None:
         raise RefusedError("no", [batches[0].part([1, 0, 0]), batches[0].part([0, 0, 1])])
@@ -170,7 +170,7 @@ def test_several_parts_of_a_batch_may_be_refused(
     clock = ManualClock()
     runner = _runner(channel, RecordingSink(refuse), letters, clock=clock)
     with monkeypatch.context() as patch:
-        patch.setattr(held_back.Aside, "has_room", lambda *_: False)
+        patch.setattr(held_back.HeldBack, "has_room", lambda *_: False)
         assert not runner.deliver(0)
     assert runner.deliver(0)
     taken(letters)
@@ -189,7 +189,7 @@ def _refuse_for_two_reasons(batches: Sequence[EventBatch]) -> None:
 
 
 def test_each_refused_event_is_a_dead_letter_for_its_own_reason(channel: BatchChannel, letters: BatchChannel) -> None:
-    """Also if it had to wait for room."""
+    """Each refused event keeps its own reason, even if it had to wait for room."""
     _put(channel, b"bad 1\n1\nbad 2\n")
     clock = ManualClock()
     runner = _runner(channel, RecordingSink(_refuse_for_two_reasons), letters, most_events=3, clock=clock)
@@ -205,33 +205,33 @@ def test_each_refused_event_is_a_dead_letter_for_its_own_reason(channel: BatchCh
 
 
 def test_without_dead_letters_only_what_no_destination_could_take_is_dropped(channel: BatchChannel) -> None:
-    """What it refuses besides waits, and the batch leaves with that."""
+    """Without dead letters undeliverable events are dropped; others wait, and the batch leaves with them."""
     _put(channel, b"bad 1\n1\nbad 2\n")
     runner = _runner(channel, RecordingSink(_refuse_for_two_reasons), most_events=3)
     assert runner.deliver(0)
-    assert (len(runner._aside), runner._counters.get("EventDroppedCount")) == (1, 1)
-    assert runner._aside._waiting[0].parts[0].bodies() == [b"bad 1"]
+    assert (len(runner._held_back), runner._counters.get("EventDroppedCount")) == (1, 1)
+    assert runner._held_back._waiting[0].parts[0].bodies() == [b"bad 1"]
 
 
 def test_what_is_held_is_tried_again_after_growing_pauses(channel: BatchChannel) -> None:
-    """A destination is not asked for the same thing with each delivery."""
+    """Held-back events are retried after growing pauses, not with each delivery."""
     _put(channel, b"bad\n")
     sink, clock = _Refusing(), ManualClock()
     runner = _runner(channel, sink, clock=clock)
     for _ in range(3000):
         runner.deliver(0)
         clock.advance(0.01)
-    assert len(sink.attempts) == 1 + 11  # at 0.1, 0.2, 0.4 … 6.4, and then each 5 seconds
+    assert len(sink.attempts) == 1 + 11  # at 0.1, 0.2, 0.4 … 6.4, then every 5 seconds
 
 
 def test_what_is_held_is_bounded(channel: BatchChannel, letters: BatchChannel, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Beyond, the channel is held up as by a destination that is away; nothing is lost."""
-    monkeypatch.setattr(held_back, "ASIDE_BYTES", 10)
+    """Beyond a limit of held-back events the channel is blocked, without loss."""
+    monkeypatch.setattr(held_back, "HELD_BYTES", 10)
     _put(channel, *[b"bad %d\n" % number for number in range(4)], b"1\n")
     sink = _Refusing()
     runner = _runner(channel, sink, letters, most_events=1)
     assert [runner.deliver(0) for _ in range(3)] == [True, False, False]
-    assert (sink.bodies, len(runner._aside)) == ([], 1)
+    assert (sink.bodies, len(runner._held_back)) == ([], 1)
     runner.give_back()
     assert taken(channel) == [b"bad 0", b"bad 1", b"bad 2", b"bad 3", b"1"]
 
@@ -239,15 +239,15 @@ def test_what_is_held_is_bounded(channel: BatchChannel, letters: BatchChannel, m
 def test_one_large_refused_batch_may_always_be_held(
     channel: BatchChannel, letters: BatchChannel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It was in memory anyway."""
-    monkeypatch.setattr(held_back, "ASIDE_BYTES", 1)
+    """A single refused batch may be held back whatever its size, since it was in memory anyway."""
+    monkeypatch.setattr(held_back, "HELD_BYTES", 1)
     _put(channel, b"bad and large\n", b"1\n")
     sink = _Refusing()
     _deliver_all(_runner(channel, sink, letters, most_events=1), sink, [b"1"])
 
 
 def test_a_runner_that_ends_gives_back_what_it_held(channel: BatchChannel) -> None:
-    """The next one, of the same process, gets it in its place."""
+    """A runner that ends returns held-back events to their place for the next runner."""
     _put(channel, b"bad\n", b"1\n")
     sink, stop = _Refusing(), Stop()
     call = Call(lambda: _runner(channel, sink).run(stop))
@@ -258,7 +258,7 @@ def test_a_runner_that_ends_gives_back_what_it_held(channel: BatchChannel) -> No
 
 
 def test_nothing_passes_what_must_be_delivered_first(tmp_path: Path, letters: BatchChannel) -> None:
-    """As the sink says of a destination that would take it for stored then."""
+    """If the sink requires the order, no later batch is delivered before a refused one."""
 
     def refuse(batches: Sequence[EventBatch]) -> None:
         if batches[0].block.startswith(_BAD):
@@ -274,12 +274,12 @@ def test_nothing_passes_what_must_be_delivered_first(tmp_path: Path, letters: Ba
 
 
 def test_a_sink_that_begins_anew_gets_only_what_was_refused(tmp_path: Path) -> None:
-    """What was delivered of a batch does not come again, if its channel keeps its events; with more room or without."""
+    """A restarted sink gets only the refused events of a batch, if the channel keeps its events."""
     with opened(file_channel(tmp_path, capacity=3)) as channel:
         _put(channel, b"1\nbad 1\n2\n")
         first = _runner(channel, _Refusing())
         assert first.deliver(0)
-        first.give_back()  # there is no room beside it
+        first.give_back()  # the channel has no room for a part
         assert taken(channel) == [b"1", b"bad 1", b"2"]
     with opened(file_channel(tmp_path)) as channel:
         _put(channel, b"1\nbad 1\n2\n", b"bad 2\n")
@@ -291,7 +291,7 @@ def test_a_sink_that_begins_anew_gets_only_what_was_refused(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("numbered", [False, True])
 def test_what_others_have_passed_has_no_number_that_a_destination_knows(tmp_path: Path, numbered: bool) -> None:
-    """A destination would take its number for one it has, also after a death; the rest of that batch has the number."""
+    """A batch delivered after later ones has no number, even after a crash, or a destination could take it for stored."""
 
     def refuse(batches: Sequence[EventBatch]) -> None:
         bad = [batch for batch in batches if batch.block.startswith(_BAD)]
@@ -318,7 +318,7 @@ def _origins(channel: BatchChannel) -> list[bool]:
 
 
 def test_what_fails_behind_a_refused_one_is_still_in_order(channel: BatchChannel) -> None:
-    """A destination that refuses, then fails: those behind come again in their order, none twice."""
+    """If the destination refuses an event and then fails, later batches are retried in order, without duplicates."""
     _put(channel, b"1\n", b"bad\n", b"2\n", b"3\n")
     answers: Iterator[Callable[[Sequence[EventBatch]], None]] = iter([_refuse_second, _fail, _take])
 

@@ -1,4 +1,4 @@
-"""BatchChannel, and what the ledgers of its sources know of it."""
+"""Channels of batches, and the ledgers of their sources."""
 
 import base64
 import errno
@@ -29,7 +29,7 @@ def _lines(first: int, after: int, end: int | None = None, name: str = "s/f", st
 
 
 def test_capacity_counts_the_events_of_the_batches(tmp_path: Path) -> None:
-    """As Flume's: a batch of three fills three places."""
+    """A batch of three events uses three places of the capacity, as in Flume."""
     with opened(memory_channel(tmp_path, capacity=4)) as channel:
         channel.put(_lines(0, 3), 0)
         with pytest.raises(ChannelFullError, match=r"for 2 events of [1-9]\d* bytes: it holds 3 of 4 events"):
@@ -39,7 +39,7 @@ def test_capacity_counts_the_events_of_the_batches(tmp_path: Path) -> None:
 
 
 def test_a_batch_larger_than_the_channel_is_let_in_alone(tmp_path: Path) -> None:
-    """It waits until the channel is empty; it is not refused for ever."""
+    """A batch above the capacity waits until the channel is empty, and is then accepted."""
     with opened(memory_channel(tmp_path, capacity=2)) as channel:
         channel.put(_lines(0, 1), 0)
         with pytest.raises(ChannelFullError):
@@ -53,7 +53,7 @@ def test_a_batch_larger_than_the_channel_is_let_in_alone(tmp_path: Path) -> None
 def test_a_batch_of_more_bytes_than_the_channel_holds_is_let_in_alone(
     tmp_path: Path, make: Callable[..., BatchChannel]
 ) -> None:
-    """Flume's documents give a memory channel 800,000 bytes; a block of a file has more, and must not wait for ever."""
+    """A block with more bytes than the channel's limit, such as Flume's 800,000, is accepted alone."""
     with opened(make(tmp_path, byte_capacity=100)) as channel:
         channel.put(EventBatch.of_lines(b"0\n"), 0)
         larger = EventBatch.of_lines(b"x" * 200 + b"\n")
@@ -70,7 +70,7 @@ def test_a_batch_of_more_bytes_than_the_channel_holds_is_let_in_alone(
 
 @pytest.mark.parametrize("make", [file_channel, spillable_channel])
 def test_a_key_file_encrypts_what_a_channel_writes(tmp_path: Path, make: Callable[..., BatchChannel]) -> None:
-    """Nothing of an event can be read on the disk; with the keys it is there after a restart, without them refused."""
+    """With a key file no event is readable on the disk; a restart needs the keys."""
     keys = tmp_path / "keys.json"
     keys.write_text(json.dumps({"current": "a", "keys": {"a": base64.b64encode(b"k" * 32).decode()}}))
     state = tmp_path / "state"
@@ -87,7 +87,7 @@ def test_a_key_file_encrypts_what_a_channel_writes(tmp_path: Path, make: Callabl
 
 
 def test_who_waits_for_room_goes_on_when_a_take_is_committed(tmp_path: Path) -> None:
-    """A commit of a take makes room for those who wait."""
+    """A committed take makes room for a waiting put."""
     with opened(memory_channel(tmp_path, capacity=1)) as channel:
         channel.put(_lines(0, 1))
         putter = threading.Thread(target=channel.put, args=(_lines(1, 2), 30))
@@ -101,7 +101,7 @@ def test_who_waits_for_room_goes_on_when_a_take_is_committed(tmp_path: Path) -> 
 
 
 def test_a_put_that_fails_takes_no_room(tmp_path: Path) -> None:
-    """Places are given back when the channel below refuses."""
+    """A failed put returns its places."""
     with opened(memory_channel(tmp_path, capacity=100, byte_capacity=100)) as channel:
         channel.put(EventBatch.of_lines(b"1\n"), 0)
         with pytest.raises(ChannelFullError):
@@ -110,7 +110,7 @@ def test_a_put_that_fails_takes_no_room(tmp_path: Path) -> None:
 
 
 def test_what_is_rolled_back_comes_again(tmp_path: Path) -> None:
-    """In its place, and counted as before."""
+    """A rolled-back batch returns to its place, and counts as before."""
     with opened(memory_channel(tmp_path)) as channel:
         for number in range(3):
             channel.put(_lines(number, number + 1))
@@ -122,7 +122,7 @@ def test_what_is_rolled_back_comes_again(tmp_path: Path) -> None:
 
 
 def test_part_of_a_take_may_be_committed(tmp_path: Path) -> None:
-    """What was not delivered goes back, the rest is gone."""
+    """A take may be committed in part; the other batches return."""
     with opened(file_channel(tmp_path)) as channel:
         for number in range(3):
             channel.put(_lines(number, number + 1))
@@ -133,7 +133,7 @@ def test_part_of_a_take_may_be_committed(tmp_path: Path) -> None:
 
 
 def test_who_waits_for_events_has_at_once_what_a_delivery_in_part_gives_back(tmp_path: Path) -> None:
-    """Time stands still meanwhile: he is told, and need not look again."""
+    """A waiting taker is woken at once by batches that a partial delivery returns."""
     clock = ManualClock()
     with opened(memory_channel(tmp_path, clock=clock)) as channel:
         channel.put(_lines(0, 1))
@@ -148,7 +148,7 @@ def test_who_waits_for_events_has_at_once_what_a_delivery_in_part_gives_back(tmp
 
 
 def test_what_is_put_at_that_moment_is_not_taken_to_be_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A batch was damaged, and nobody knows its events: they are forgotten when the channel is empty; others not."""
+    """The reset of lost events' count in an empty channel keeps a concurrent put."""
     with opened(memory_channel(tmp_path)) as channel:
         channel._unsure = True
         monkeypatch.setattr(ledger_in(channel), "putting", lambda *_: channel.take(9, 99, 0))
@@ -160,7 +160,7 @@ def test_what_is_put_at_that_moment_is_not_taken_to_be_lost(tmp_path: Path, monk
 def test_what_is_delivered_at_that_moment_is_not_taken_to_be_lost(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
-    """Of two sinks one has committed, and not told yet, when the other one finds nothing more: it is counted once."""
+    """The reset of lost events' count does not count a concurrent delivery twice."""
     with opened(memory_channel(tmp_path)) as channel:
         channel.put(_lines(0, 2, 4).at(Position("s/f", 4)))
         taking = channel.take(9, 99, 0)
@@ -181,7 +181,7 @@ def test_what_is_delivered_at_that_moment_is_not_taken_to_be_lost(
 
 
 def test_a_channel_with_one_event_is_not_empty(tmp_path: Path) -> None:
-    """An end, or a change of the configuration, would lose it."""
+    """A channel with one event is not empty, or a stop would lose it."""
     clock = ManualClock()
     with opened(memory_channel(tmp_path, clock=clock)) as channel:
         channel.put(_lines(0, 1))
@@ -189,7 +189,7 @@ def test_a_channel_with_one_event_is_not_empty(tmp_path: Path) -> None:
 
 
 def test_what_found_no_room_is_not_waited_for(tmp_path: Path) -> None:
-    """Once what had been put before is delivered nothing could be lost, and its file may be completed."""
+    """A put that failed does not keep its file from being safe once earlier batches are delivered."""
     with opened(memory_channel(tmp_path, byte_capacity=100)) as channel:
         channel.put(_lines(0, 60, 2))
         with pytest.raises(ChannelFullError):
@@ -200,7 +200,7 @@ def test_what_found_no_room_is_not_waited_for(tmp_path: Path) -> None:
 
 
 def test_a_take_holds_at_most_so_many_events_but_one_batch(tmp_path: Path) -> None:
-    """Of whole batches; one that is larger comes alone."""
+    """A take has whole batches within its limits; a larger batch is taken alone."""
     with opened(memory_channel(tmp_path)) as channel:
         for first, after in ((0, 5), (5, 7), (7, 9)):
             channel.put(_lines(first, after))
@@ -212,7 +212,7 @@ def test_a_take_holds_at_most_so_many_events_but_one_batch(tmp_path: Path) -> No
 
 
 def test_a_take_reads_little_more_than_it_gives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A sink that takes few events, and blocks of many: what lies behind is not read again for each of them."""
+    """A take of few events reads few batches more than it returns."""
     monkeypatch.setattr(recent, "MOST", 0)
     with opened(file_channel(tmp_path)) as channel:
         for number in range(20):
@@ -229,7 +229,7 @@ def test_a_take_reads_little_more_than_it_gives(tmp_path: Path, monkeypatch: pyt
 
 
 def test_a_file_channel_counts_what_it_finds(tmp_path: Path) -> None:
-    """After a restart the events in the batches are counted again."""
+    """A reopened file channel counts the events in its batches."""
     with opened(file_channel(tmp_path)) as channel:
         channel.put(_lines(0, 7))
     with opened(file_channel(tmp_path)) as channel:
@@ -239,7 +239,7 @@ def test_a_file_channel_counts_what_it_finds(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("delivered", [False, True])
 def test_a_file_channel_knows_what_was_committed(tmp_path: Path, *, delivered: bool) -> None:
-    """Whether it is still there or was delivered: a source does not read it again."""
+    """A source does not read a committed batch again, whether it waits or was delivered."""
     with opened(file_channel(tmp_path)) as channel:
         channel.put(_lines(0, 2, 4))
         if delivered:
@@ -250,7 +250,7 @@ def test_a_file_channel_knows_what_was_committed(tmp_path: Path, *, delivered: b
 
 
 def test_a_position_is_noted_before_its_batch_leaves(tmp_path: Path) -> None:
-    """When the take is committed the note is there: no death finds neither."""
+    """The position is noted before the take is committed, so that a crash finds one of both."""
     with opened(file_channel(tmp_path)) as channel:
         channel.put(_lines(0, 2, 4))
         notes = ledger_in(channel)._notes
@@ -269,7 +269,7 @@ def test_a_position_is_noted_before_its_batch_leaves(tmp_path: Path) -> None:
 
 
 def test_a_memory_channel_knows_what_was_delivered(tmp_path: Path) -> None:
-    """What it held when its process died is read again: nothing is lost."""
+    """Events in a memory channel at a crash are read again."""
     clock = ManualClock()
     with opened(memory_channel(tmp_path, clock=clock)) as channel:
         channel.put(_lines(0, 2, 4))
@@ -283,7 +283,7 @@ def test_a_memory_channel_knows_what_was_delivered(tmp_path: Path) -> None:
 
 
 def test_what_is_delivered_out_of_order_does_not_cover_what_is_not(tmp_path: Path) -> None:
-    """With several sinks the position is where everything before was delivered."""
+    """With deliveries out of order, the position is the end of those without a gap."""
     with opened(memory_channel(tmp_path)) as channel:
         for number in range(3):
             channel.put(_lines(number, number + 1, 2 * number + 2, start=2 * number))
@@ -301,7 +301,7 @@ def test_what_is_delivered_out_of_order_does_not_cover_what_is_not(tmp_path: Pat
 
 @pytest.mark.parametrize("make", [memory_channel, file_channel])
 def test_what_is_passed_over_is_known_after_a_restart(tmp_path: Path, make: object) -> None:
-    """Events that went nowhere are not looked at again; what is gone for good is forgotten."""
+    """Ranges without events are noted for the next start, and forgotten names are not."""
     with opened(make(tmp_path)) as channel:  # type: ignore[operator]
         ledger_in(channel).pass_over(Position("s/f", 10))
         ledger_in(channel).pass_over(Position("s/gone", 10))
@@ -313,7 +313,7 @@ def test_what_is_passed_over_is_known_after_a_restart(tmp_path: Path, make: obje
 
 
 def test_nothing_is_delivered_that_a_power_cut_could_take_from_the_channel(tmp_path: Path) -> None:
-    """Before a batch is taken it is on the disk, in every mode of fsync."""
+    """A batch is synced before it is taken, in every mode of fsync."""
     with opened(file_channel(tmp_path, fsync="os")) as channel:
         for number in range(3):
             channel.put(_lines(number, number + 1))
@@ -329,7 +329,7 @@ def test_nothing_is_delivered_that_a_power_cut_could_take_from_the_channel(tmp_p
 def test_a_batch_that_others_have_passed_has_no_number_to_be_known_by(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Callable[[Path], BatchChannel]
 ) -> None:
-    """A service that takes rising numbers only would take it for stored; so would one behind the next opening."""
+    """A batch delivered after later ones has no origin, even after reopening, since destinations expect rising numbers."""
     monkeypatch.setattr(recent, "MOST", 0)
     with opened(make(tmp_path)) as channel:
         for number in range(3):
@@ -367,7 +367,7 @@ def test_a_batch_that_others_have_passed_has_no_number_to_be_known_by(
 
 
 def test_the_end_gives_up_more_batches_than_a_transaction_may_take(tmp_path: Path) -> None:
-    """A channel that forgets is emptied at the end, however many small batches lie in it."""
+    """At the end a memory channel is emptied, even of more batches than one transaction may take."""
     with opened(memory_channel(tmp_path)) as channel:
         for _ in range(10_001):
             channel.put(EventBatch.of_lines(b"a\n"))
@@ -376,7 +376,7 @@ def test_the_end_gives_up_more_batches_than_a_transaction_may_take(tmp_path: Pat
 
 
 def test_what_was_spilled_is_there_after_the_end_and_counts(tmp_path: Path) -> None:
-    """Only what lies in memory is given up at the end; the next start knows how many events it finds."""
+    """Only events in memory are dropped at the end; spilled ones count at the next start."""
     with opened(spillable_channel(tmp_path)) as channel:
         for number in range(0, 60, 2):
             channel.put(_lines(number, number + 2))
@@ -390,7 +390,7 @@ def test_what_was_spilled_is_there_after_the_end_and_counts(tmp_path: Path) -> N
 
 
 def test_a_put_into_a_full_disk_frees_what_was_delivered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """At once: files of events that have left are not kept until the next checkpoint is due."""
+    """A put into a full disk deletes files of delivered events at once."""
     free = [12 << 20]
     monkeypatch.setattr(Disk, "free", lambda _disk, _directory: free[0])
     large = EventBatch.of_lines(b"x" * 700_000 + b"\n")
@@ -409,14 +409,14 @@ def test_a_put_into_a_full_disk_frees_what_was_delivered(tmp_path: Path, monkeyp
 
 
 def test_a_channel_whose_disk_is_full_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whatever its own limits and however little waits: nothing can be put until the disk has space again."""
+    """A channel on a full disk is full, whatever its own limits and content."""
     free = [1 << 40]
     monkeypatch.setattr(Disk, "free", lambda _disk, _path: free[0])
     with opened(file_channel(tmp_path, minimum_free_space=1 << 20, capacity=1000)) as channel:
         channel.put(_lines(0, 3))
         assert channel.fill < 0.01
         free[0] = (1 << 20) + channel.stats().bytes
-        assert channel.fill == pytest.approx(0.5)  # as much may come as is there
+        assert channel.fill == pytest.approx(0.5)  # as much is free as is used
         free[0] = (1 << 20) + 10
         channel.channel._space._free = None  # type: ignore[attr-defined]  # what was seen within a second is trusted
         with pytest.raises(DiskFullError):
@@ -426,14 +426,14 @@ def test_a_channel_whose_disk_is_full_is_full(tmp_path: Path, monkeypatch: pytes
         free[0] = 1 << 10
         assert channel.fill == 1.0
         assert len(taken(channel)) == 3
-        assert channel.fill == 1.0  # empty, and closed to all
+        assert channel.fill == 1.0  # empty, but the disk takes nothing
         free[0] = 1 << 40
         assert channel.fill == 0.0
         assert channel.has_room(1)
 
 
 def test_memory_that_cannot_spill_has_room_once_it_is_empty(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A full disk refuses what was to be spilled; what fits into memory is let in when that is free again."""
+    """If a full disk prevents spilling, memory accepts events again once it has room."""
     free = [1 << 40]
     monkeypatch.setattr(Disk, "free", lambda _disk, _path: free[0])
     with opened(spillable_channel(tmp_path, minimum_free_space=1 << 20)) as channel:
@@ -452,7 +452,7 @@ def test_memory_that_cannot_spill_has_room_once_it_is_empty(tmp_path: Path, monk
 
 
 def test_a_full_channel_says_how_full_it_is_in_events(tmp_path: Path) -> None:
-    """Not in batches, also where it is its bytes that are full; a limit in events that it has not is not named."""
+    """The error of a full channel counts events, not batches, and names only limits that exist."""
     with opened(memory_channel(tmp_path, byte_capacity=500)) as channel:
         channel.put(_lines(0, 100))
         with pytest.raises(ChannelFullError, match=r"for 30 events of \d+ bytes: it holds 100 events and ") as full:
@@ -461,7 +461,7 @@ def test_a_full_channel_says_how_full_it_is_in_events(tmp_path: Path) -> None:
 
 
 def test_what_was_spilled_is_not_lost_when_the_agent_ends(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Only what is in memory is, and it is counted in events, once."""
+    """At the agent's end only events in memory count as lost, once."""
     with opened(spillable_channel(tmp_path, memory_bytes=1000)) as channel:
         for number in range(5):
             channel.put(_lines(100 * number, 100 * number + 100))

@@ -1,4 +1,4 @@
-"""Batches on their way out of a channel."""
+"""Deliveries of batches from a channel."""
 
 from itertools import product
 from pathlib import Path
@@ -17,7 +17,7 @@ _TAKEN, _HELD, _DELIVERED, _RETURNED = State
 
 
 def test_a_batch_that_has_ended_stays_so() -> None:
-    """Of all changes of its state these are the ones: one that was delivered never goes back to its channel."""
+    """A delivered or returned batch never changes its state again."""
     changed = set()
     for before, after in product(State, State):
         one = Outgoing(None, Event({}, b""), EventBatch.of_bodies([b"a"]))  # type: ignore[arg-type]
@@ -34,7 +34,7 @@ def test_a_batch_that_has_ended_stays_so() -> None:
 
 @pytest.mark.parametrize("make", [file_channel, memory_channel])
 def test_each_batch_of_a_delivery_ends_by_itself(tmp_path: Path, make: Any) -> None:
-    """One is delivered, one goes back to its place, and one waits, without its bytes, until it is delivered."""
+    """One batch of a delivery is delivered, one returns, and one is held without its bytes until it is delivered."""
     with opened(make(tmp_path)) as channel:
         for body in (b"a", b"b", b"c"):
             channel.put(EventBatch.of_bodies([body]))
@@ -48,7 +48,7 @@ def test_each_batch_of_a_delivery_ends_by_itself(tmp_path: Path, make: Any) -> N
 
 
 def test_what_is_left_of_a_batch_is_a_batch_of_its_own(tmp_path: Path) -> None:
-    """Of two events one was delivered, and the other one waits when the sink ends: only that is there then."""
+    """If one of two events is delivered and the sink ends, only the other is in the channel."""
     with opened(file_channel(tmp_path)) as channel:
         channel.put(EventBatch.of_lines(b"a\nb\n"))
         delivery = channel.take(9, 99, 0)

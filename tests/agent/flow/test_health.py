@@ -1,4 +1,4 @@
-"""Whether a sink does its work, as whoever runs it sees that."""
+"""Health of sinks and sources, for operators."""
 
 import logging
 from collections.abc import Sequence
@@ -25,7 +25,7 @@ def _made() -> tuple[ManualClock, Counters, Health]:
 
 
 def test_failures_alone_are_trouble_after_a_while_and_a_delivery_ends_it() -> None:
-    """Since the first of them had begun, with what went wrong at last."""
+    """Continued failures are trouble, with the last error, since the first attempt; a delivery ends it."""
     clock, _, health = _made()
     health.begun()
     clock.advance(FAILING / 2)
@@ -40,7 +40,7 @@ def test_failures_alone_are_trouble_after_a_while_and_a_delivery_ends_it() -> No
 
 
 def test_a_failed_put_that_nobody_tries_again_is_forgotten() -> None:
-    """Whoever sent that may never come again; the next failure is the first one then."""
+    """A failed put that is not retried is forgotten after a while."""
     clock, counters = ManualClock(), Counters()
     health = Health(counters, clock, "has put nothing", FORGOTTEN)
     health.failed(OSError("first"))
@@ -55,7 +55,7 @@ def test_a_failed_put_that_nobody_tries_again_is_forgotten() -> None:
 
 
 def test_a_delivery_that_does_not_end_is_trouble() -> None:
-    """Nobody has said that it failed: the destination takes, and does not answer."""
+    """A delivery without an answer for a minute is trouble."""
     clock, _, health = _made()
     health.begun()
     clock.advance(HANGING - 1)
@@ -68,7 +68,7 @@ def test_a_delivery_that_does_not_end_is_trouble() -> None:
 
 @pytest.mark.parametrize(("delivered", "trouble"), [(0, True), (1, False)])
 def test_a_sink_that_delivers_a_part_is_well(tmp_path: Path, delivered: int, trouble: bool) -> None:
-    """Of a group likewise, and what was delivered is counted under the sink's own name."""
+    """A sink that delivers a part works, also in a group, and the part is counted under its name."""
     clock, counters, health = _made()
 
     def fail(batches: Sequence[EventBatch]) -> None:
@@ -88,7 +88,7 @@ def test_a_sink_that_delivers_a_part_is_well(tmp_path: Path, delivered: int, tro
 
 
 def test_how_long_deliveries_take_is_counted_also_of_one_that_fails(tmp_path: Path) -> None:
-    """Under the group's name and the sink's own."""
+    """The time of deliveries, failed ones included, counts for the group and for the sink."""
     clock, counters, health = _made()
     own, away = Counters(), [SinkError("away")]
 
@@ -108,7 +108,7 @@ def test_how_long_deliveries_take_is_counted_also_of_one_that_fails(tmp_path: Pa
 
 
 def test_a_sink_whose_destination_refuses_events_is_well() -> None:
-    """It answers; what it refuses is another matter."""
+    """A sink whose destination refuses events works."""
     clock, counters, health = _made()
 
     def refuse(batches: Sequence[EventBatch]) -> None:
@@ -121,7 +121,7 @@ def test_a_sink_whose_destination_refuses_events_is_well() -> None:
 
 
 def test_a_failed_delivery_has_one_line(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Of a group, too: the group's line names all sinks and why; the end of the failures has one line."""
+    """A failed delivery of a group logs one line with each sink's reason, and its recovery logs one."""
     clock = ManualClock()
     away = [True, True]
 
@@ -141,7 +141,10 @@ def test_a_failed_delivery_has_one_line(tmp_path: Path, caplog: pytest.LogCaptur
         clock.advance(60)
         assert runner.deliver(0)
     assert [record.message for record in caplog.records] == [
-        f"sink g: 1 events go back to {channel.name}: no sink of the group could deliver: a: 0 is away; b: 1 is away",
+        (
+            f"sink g: 1 events returned to channel {channel.name}: no sink of the group could deliver:"
+            " a: 0 is away; b: 1 is away"
+        ),
         "sink a failed: 0 is away",
         "sink g delivers again",
     ]

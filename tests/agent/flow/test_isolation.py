@@ -1,4 +1,4 @@
-"""A sink that fails for one event, and does not say which, delivers all others; an outage is no event's fault."""
+"""A sink that fails for one event delivers all others; an outage is not an event's fault."""
 
 import errno
 import os
@@ -44,7 +44,7 @@ def letters(tmp_path: Path) -> Iterator[BatchChannel]:
 
 
 class _Failing(RecordingSink):
-    """Fails for a whole delivery in which an event begins so; for every one while ``away`` is set."""
+    """A sink that fails for deliveries with a certain event, and for all while ``away`` is set."""
 
     def __init__(self, error: Callable[[], Exception] = lambda: ValueError("odd")) -> None:
         super().__init__(self._check)
@@ -73,7 +73,7 @@ def _put(channel: BatchChannel, *blocks: bytes) -> None:
 def test_an_event_that_alone_makes_a_sink_fail_is_a_dead_letter(
     channel: BatchChannel, letters: BatchChannel, error: Callable[[], Exception]
 ) -> None:
-    """Whatever the exception, if a value may have caused it; all others are delivered, each once."""
+    """An event whose value makes the sink fail becomes a dead letter; all others are delivered once."""
     _put(channel, b"1\nbad 1\n2\n", b"3\n", b"bad 2\n", b"4\n")
     sink = _Failing(error)
     assert _runner(channel, sink, letters).deliver(0)
@@ -82,7 +82,7 @@ def test_an_event_that_alone_makes_a_sink_fail_is_a_dead_letter(
 
 
 def test_without_dead_letters_it_is_dropped_and_counted(channel: BatchChannel) -> None:
-    """And told: nothing else of the delivery is lost."""
+    """Without dead letters such an event is dropped, counted and logged."""
     _put(channel, b"1\nbad\n2\n")
     sink = _Failing()
     runner = _runner(channel, sink)
@@ -94,7 +94,7 @@ def test_without_dead_letters_it_is_dropped_and_counted(channel: BatchChannel) -
 def test_one_that_comes_alone_is_blamed_once_another_was_delivered(
     channel: BatchChannel, letters: BatchChannel
 ) -> None:
-    """Also where the sink takes one event at a time."""
+    """An event delivered alone is to blame once another one was delivered, even by a sink that takes single events."""
     _put(channel, b"bad\n")
     sink = _Failing()
     runner = _runner(channel, sink, letters, most_events=1)
@@ -111,7 +111,7 @@ def test_one_that_comes_alone_is_blamed_once_another_was_delivered(
 def test_a_sink_that_fails_for_all_events_blames_none(
     channel: BatchChannel, letters: BatchChannel, error: Exception
 ) -> None:
-    """They stay in the channel, in their order."""
+    """If the sink fails for all events, they stay in the channel, in order."""
     _put(channel, b"1\nbad\n2\n", b"3\n")
     sink = _Failing()
     sink.away = error
@@ -121,7 +121,7 @@ def test_a_sink_that_fails_for_all_events_blames_none(
 
 
 def test_an_outage_meanwhile_blames_no_event(channel: BatchChannel, letters: BatchChannel) -> None:
-    """What was not delivered before it goes back to the channel, and comes again."""
+    """An outage during the search returns undelivered events to the channel."""
     _put(channel, b"1\n", b"bad\n", b"2\n")
     sink = _Failing()
     check = sink._fail
@@ -140,7 +140,7 @@ def test_an_outage_meanwhile_blames_no_event(channel: BatchChannel, letters: Bat
 
 
 def test_what_a_sink_refuses_meanwhile_is_refused(channel: BatchChannel, letters: BatchChannel) -> None:
-    """By the destination, beside one that cannot be written: both are dead letters."""
+    """Events refused by the destination, and those that cannot be written, all become dead letters."""
     _put(channel, b"1\n", b"bad\n", b"no\n")
     sink = _Failing()
     check = sink._fail
@@ -158,7 +158,7 @@ def test_what_a_sink_refuses_meanwhile_is_refused(channel: BatchChannel, letters
 def test_a_group_of_sinks_that_all_fail_for_one_event_delivers_the_others(
     channel: BatchChannel, letters: BatchChannel, tmp_path: Path
 ) -> None:
-    """By the sink that would have had them."""
+    """A group whose sinks all fail for one event delivers the others by its first sink."""
     _put(channel, b"1\nbad\n2\n")
     first, second = _Failing(), _Failing()
     given = context(tmp_path, "g", ManualClock())
@@ -171,14 +171,14 @@ def test_a_group_of_sinks_that_all_fail_for_one_event_delivers_the_others(
 def test_an_event_larger_than_receivers_take_keeps_no_other_up(
     kind: str, letters: BatchChannel, tmp_path: Path
 ) -> None:
-    """The receiver breaks the connection for it, and says no more; large headers alone make no call too large."""
+    """An event for which the receiver closes the connection does not block others; large headers alone fit."""
     option = "host" if kind == "forward" else "hostname"
     with serving(kind) as served, opened(memory_channel(tmp_path)) as channel:
         made_sink = made("sinks", kind, **{option: "127.0.0.1", "port": served.address[1]})
         channel.put(EventBatch.of_bodies([b"x" * (17 << 20)]))
         channel.put(EventBatch.of_bodies([b"%d" % n for n in range(20)], {"h": "x" * (1 << 20)}))
         runner = _runner(channel, made_sink, letters)
-        assert not runner.deliver(0)  # it came alone: nothing else has shown yet that the receiver is there
+        assert not runner.deliver(0)  # taken alone: no other delivery has shown yet that the receiver works
         while channel.held:
             assert runner.deliver(0)
         made_sink.close()

@@ -1,4 +1,4 @@
-"""A dead letter says why, when and after how many attempts its event was refused, and keeps all that the event had."""
+"""A dead letter has its reason, time and attempts, and everything that the event had."""
 
 from producer.agent.events.batch import EventBatch
 from producer.agent.events.interfaces import Refusal
@@ -7,7 +7,7 @@ from producer.testing import ManualClock
 
 
 def test_marks_have_the_names_that_a_producers_dead_letters_have() -> None:
-    """The reason is one line without escape sequences, however long and odd the destination's answer is."""
+    """The reason is one line without escape sequences, whatever the destination answered."""
     error = Refusal(EventBatch.of_lines(b""), "no\nsuch \x1b[31m" + "x" * 5000, attempts=3, request_id="5C5A")
     marks = marks_of(error, "k", ManualClock())
     reason = marks.pop("dead_letter_reason")
@@ -21,7 +21,7 @@ def test_marks_have_the_names_that_a_producers_dead_letters_have() -> None:
 
 
 def test_an_event_keeps_a_header_that_is_called_like_a_mark() -> None:
-    """Also when it is refused once more, after it was a dead letter."""
+    """An event keeps a header with a mark's name, even if it is refused a second time."""
     batch = EventBatch.of_bodies([b"a", b"b"], {"request_id": "the event's"}, {"attempts": ["7", None]})
     once = marked(batch, marks_of(Refusal(batch, "first", request_id="r1"), "k", ManualClock()))
     twice = marked(once, marks_of(Refusal(once, "again", request_id="r2"), "k", ManualClock()))

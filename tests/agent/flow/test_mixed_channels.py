@@ -1,4 +1,4 @@
-"""Channels that keep their events and channels that forget, of which each batch goes to one, under deaths."""
+"""File and memory channels of one source, of which each batch goes to one, through crashes."""
 
 import itertools
 import tempfile
@@ -24,12 +24,12 @@ from producer.testing import ManualClock
 from ..doubles import context, die, file_channel, ledger_of, memory_channel, spillable_channel
 
 _MAKERS: dict[str, Callable[..., BatchChannel]] = {"f": file_channel, "m": memory_channel, "s": spillable_channel}
-#: Bytes of a batch: its one event is where it ends.
+#: Bytes of a batch. Its single event is its end offset.
 _STEP = 10
 
 
 class _ByNumber:
-    """Each batch to one channel, always the same one."""
+    """A selector that sends each batch to one channel, always the same one."""
 
     Options, exclusive, first = ReplicatingSelector.Options, False, 0
 
@@ -50,11 +50,11 @@ _SELECTORS = {"one": LoadBalancingSelector, "all": ReplicatingSelector, "some": 
 
 
 class _Agent:
-    """A source that reads one thing in order, and its channels; it can die, and begin with other channels.
+    """A source that reads in order, and its channels. It can crash, and restart with other channels.
 
-    :param kinds: of the channels, which are c0, c1 and so on.
-    :ivar selector: from the next start on.
-    :ivar delivered: what was taken of channels that forget, and of those that keep.
+    :param kinds: the kinds of the channels, which are c0, c1 and so on.
+    :ivar selector: the selector of the next start.
+    :ivar delivered: the events taken of memory channels, and of file channels.
     """
 
     def __init__(
@@ -87,11 +87,11 @@ class _Agent:
         return _MAKERS[kind](self._state, name, **(options if kind == "m" else {"fsync": "os"}))
 
     def change(self, what: str, number: int) -> None:
-        """Have other channels from the next start on.
+        """Change the channels or the selector of the next start.
 
         :param what: "add-" and a kind, "rename" or "remove"; or one of the selectors.
-        :param number: tells which one. The last one is not removed; nor renamed if it is a file channel, which has all
-            that is known, and takes it along.
+        :param number: selects the channel. The last one is not removed. A last file channel, which has all positions,
+            is not renamed.
         """
         name = list(self.kinds)[number % len(self.kinds)]
         if what in _SELECTORS:
@@ -104,13 +104,13 @@ class _Agent:
                 self.kinds[self.new_name()] = kind
 
     def leave(self, name: str) -> None:
-        """The source goes on without a channel that stays open."""
+        """Remove an open channel from the source."""
         self.kinds.pop(name)
         self.others[name] = self.channels.pop(name)
         self._begin_source()
 
     def read(self) -> None:
-        """Put a batch, or what is missing up to where a channel has more."""
+        """Put a batch, or the missing range before one that a channel has."""
         end = min([self.place // _STEP * _STEP + _STEP, *(each for each in self._ends if each > self.place)])
         self._outlet.put(EventBatch.of_lines(b"%d\n" % end, position=Position("f", end)))
         self.place = end
@@ -133,12 +133,12 @@ class _Agent:
         die(*self.channels.values(), *self.others.values())
 
     def stop(self) -> None:
-        """End in order, whatever the channels hold."""
+        """Stop in order, whatever the channels hold."""
         for channel in self.channels.values():
             channel.close()
 
-    def drain_those_that_left(self) -> None:
-        """Deliver what lies in channels that are used no more."""
+    def drain_former(self) -> None:
+        """Deliver the events of channels that the source no longer uses."""
         for name, kind in self._left.items():
             if kind != "m":
                 channel = self._open(name, kind)
@@ -160,7 +160,7 @@ _ENDS = st.one_of(_CHANGES, st.just(("nothing", 0, "die")))
 
 
 def _run(agent: _Agent, actions: Iterable[tuple[Any, ...]], *, drained: bool) -> set[bytes]:
-    """Whatever happens, and then all that was read once is delivered; what that was."""
+    """Perform the actions, then deliver everything, and return all events that were read."""
     furthest = 0
     for what, number, *how in actions:
         if what == "read":
@@ -180,7 +180,7 @@ def _run(agent: _Agent, actions: Iterable[tuple[Any, ...]], *, drained: bool) ->
         agent.read()
     agent.drain()
     agent.die()
-    agent.drain_those_that_left()
+    agent.drain_former()
     return {b"%d" % end for end in range(_STEP, furthest + 1, _STEP)}
 
 
@@ -190,8 +190,9 @@ _RESTARTS = st.tuples(st.just("nothing"), st.just(0), st.sampled_from(["die", "s
 @settings(max_examples=40)
 @given(_KINDS, st.sampled_from([*_SELECTORS]), st.lists(st.one_of(*[_WORK] * 5, _RESTARTS), max_size=60))
 def test_what_a_channel_keeps_does_not_come_twice(kinds: str, selector: str, actions: list[tuple[Any, ...]]) -> None:
-    """Whatever the order of batches, deliveries and deaths, with one configuration: nothing is lost, and each channel
-    gets an event once; only what a channel that forgets has delivered may come to it once more.
+    """With one configuration, no order of batches, deliveries and crashes loses an event or duplicates it in a channel.
+
+    Only an event that a memory channel has delivered may reach it once more.
     """
     with tempfile.TemporaryDirectory() as state:
         agent = _Agent(Path(state), kinds, selector=_SELECTORS[selector])
@@ -206,7 +207,7 @@ def test_what_a_channel_keeps_does_not_come_twice(kinds: str, selector: str, act
 @settings(max_examples=15)
 @given(_KINDS, st.lists(st.one_of(*[_WORK] * 4, _CHANGES), max_size=40))
 def test_channels_that_change_in_order_bring_nothing_twice(kinds: str, actions: list[tuple[Any, ...]]) -> None:
-    """Added, renamed and removed while nothing waits in those that forget: all comes once."""
+    """Channels are added, renamed and removed without duplicates while the memory channels are empty."""
     with tempfile.TemporaryDirectory() as state:
         agent = _Agent(Path(state), kinds)
         wanted = _run(agent, actions, drained=True)
@@ -221,7 +222,7 @@ _BOTH = st.tuples(_CHANGED, st.integers(0, 2), st.sampled_from(list(_SELECTORS))
 @example("fm", [("read", 9), ("add-m", 0, "some", "die")])
 @example("mf", [("nothing", 0, "some", "stop"), ("read", 9), ("nothing", 0, "others", "die")])
 def test_nothing_is_lost_whichever_selector_is_chosen(kinds: str, actions: list[tuple[Any, ...]]) -> None:
-    """At a start, behind a death, at which channels come and go as well; what forgets may be what goes."""
+    """Other selectors and channels, at a start or after a crash, lose nothing."""
     with tempfile.TemporaryDirectory() as state:
         agent = _Agent(Path(state), kinds)
         wanted = _run(agent, [*actions, ("nothing", 0, "die")], drained=False)
@@ -229,7 +230,7 @@ def test_nothing_is_lost_whichever_selector_is_chosen(kinds: str, actions: list[
 
 
 def test_what_a_channel_had_not_delivered_is_read_again_without_it(tmp_path: Path) -> None:
-    """One of two that forget is removed after a death: nobody else had what it held."""
+    """After a crash and the removal of a memory channel, its undelivered events are read again."""
     agent = _Agent(tmp_path, "mm")
     for _ in range(4):
         agent.read()
@@ -247,7 +248,7 @@ def test_what_a_channel_had_not_delivered_is_read_again_without_it(tmp_path: Pat
 
 
 def test_what_a_channel_has_that_others_still_use_is_not_read_again_before_it_is_lost(tmp_path: Path) -> None:
-    """A source that uses it no more goes on behind it, and behind what it had delivered after a death."""
+    """A source that no longer uses a channel continues after its events, and after a crash only after delivered ones."""
     agent = _Agent(tmp_path, "mm")
     for _ in range(4):
         agent.read()
@@ -269,7 +270,7 @@ def test_what_a_channel_has_that_others_still_use_is_not_read_again_before_it_is
 
 @pytest.mark.parametrize(("before", "new"), [("mm", "m"), ("m", "f"), ("fm", "m"), ("ff", "m"), ("ff", "s")])
 def test_with_a_new_channel_nothing_is_read_again(tmp_path: Path, before: str, new: str) -> None:
-    """It has nothing, and need not have what the others had."""
+    """An added channel does not have events of the others read again."""
     agent = _Agent(tmp_path, before)
     for _ in range(9):
         agent.read()
@@ -285,7 +286,7 @@ def test_with_a_new_channel_nothing_is_read_again(tmp_path: Path, before: str, n
 
 
 def test_what_others_had_is_noted_while_a_sink_delivers_nothing(tmp_path: Path) -> None:
-    """One of two channels that forget is stuck: what the other one delivers for hours does not come once more."""
+    """Deliveries of one memory channel are noted, although the other one is stuck."""
     clock = ManualClock()
     agent = _Agent(tmp_path, "mm", clock)
     for _ in range(9):
@@ -304,7 +305,7 @@ def test_what_others_had_is_noted_while_a_sink_delivers_nothing(tmp_path: Path) 
 
 @pytest.mark.parametrize("kinds", ["fm", "ff"])
 def test_a_note_does_not_grow_with_what_was_read(tmp_path: Path, kinds: str) -> None:
-    """It has the stretches behind what is safe, and none where nobody forgets."""
+    """A note has only ranges beyond the safe offset, and none with file channels only."""
     agent = _Agent(tmp_path, kinds)
     for _ in range(200):
         agent.read()
@@ -319,7 +320,9 @@ def test_a_note_does_not_grow_with_what_was_read(tmp_path: Path, kinds: str) -> 
 
 @pytest.mark.parametrize("kinds", ["fm", "mm", "sm"])
 def test_what_a_channel_had_not_delivered_is_read_again_if_all_get_all_from_now_on(tmp_path: Path, kinds: str) -> None:
-    """One that forgets is removed after a death and the others had other batches; another death comes meanwhile."""
+    """If a memory channel is removed after a crash, and batches then go to all channels, its events are read again,
+    also after a second crash.
+    """
     agent = _Agent(tmp_path, kinds)
     for _ in range(6):
         agent.read()
@@ -340,7 +343,7 @@ def test_what_a_channel_had_not_delivered_is_read_again_if_all_get_all_from_now_
 
 
 def test_what_left_in_order_has_nothing_read_again_if_all_get_all_from_now_on(tmp_path: Path) -> None:
-    """One that forgets is removed once it has delivered, and each batch goes to all of the others."""
+    """If a memory channel is removed after it delivered, and batches then go to all others, nothing is read again."""
     agent = _Agent(tmp_path, "fm")
     for _ in range(6):
         agent.read()
@@ -355,7 +358,7 @@ def test_what_left_in_order_has_nothing_read_again_if_all_get_all_from_now_on(tm
 
 @pytest.mark.parametrize("kinds", ["f", "m", "ff", "fm"])
 def test_a_new_channel_gets_what_comes_from_now_on(tmp_path: Path, kinds: str) -> None:
-    """Each batch went to all channels; a channel is added, and each batch goes to one: nothing is read again."""
+    """If a channel is added, and batches then go to one channel instead of all, nothing is read again."""
     agent = _Agent(tmp_path, kinds, selector=ReplicatingSelector)
     for _ in range(9):
         agent.read()

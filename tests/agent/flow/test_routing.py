@@ -1,4 +1,4 @@
-"""What a source puts comes to each channel that is to have it, once."""
+"""A source's batches arrive once in each of their channels."""
 
 import time
 from collections.abc import Iterator
@@ -58,18 +58,18 @@ def _all(channels: dict[str, BatchChannel]) -> dict[str, list[bytes]]:
 
 
 def test_every_channel_gets_every_event(channels: dict[str, BatchChannel]) -> None:
-    """Replicating, as Flume's ``testReplicatingSelector``."""
+    """The replicating selector puts every event into every channel, as in Flume's ``testReplicatingSelector``."""
     _outlet(channels).put(_LINES)
     assert _all(channels) == {name: [b"a", b"b"] for name in channels}
 
 
 def test_a_channel_that_had_a_batch_does_not_get_it_again(channels: dict[str, BatchChannel]) -> None:
-    """Another one is full: while the source tries again, only that one is asked; Flume repeats the batch to all."""
+    """While one channel is full, retries put the batch only into that one; Flume repeats it to all."""
     channels["c2"].put(EventBatch.of_lines(b"1\n2\n3\n"))
     stop = Stop()
 
     class Emptied:
-        """Empties the full channel when the source begins to wait."""
+        """A stop that empties the full channel when the source begins to wait."""
 
         def wait(self, _seconds: float) -> bool:
             assert taken(channels["c2"]) == [b"1", b"2", b"3"]
@@ -82,7 +82,7 @@ def test_a_channel_that_had_a_batch_does_not_get_it_again(channels: dict[str, Ba
 
 
 def test_a_source_that_must_stop_waits_no_longer(channels: dict[str, BatchChannel]) -> None:
-    """It learns that the batch is not committed everywhere."""
+    """A source that stops learns that its batch is not committed everywhere."""
     channels["c2"].put(EventBatch.of_lines(b"1\n2\n3\n"))
     stop = Stop()
     stop.set()
@@ -95,7 +95,7 @@ def test_a_source_that_must_stop_waits_no_longer(channels: dict[str, BatchChanne
     ids=["events", "bytes"],
 )
 def test_a_stop_is_seen_at_once_while_a_channel_is_full(tmp_path: Path, limits: dict[str, Any]) -> None:
-    """Not when ``keep_alive`` is over: it ends the wait for room, and nothing is put."""
+    """A stop ends a wait for room at once, and nothing is put."""
     channel, stop = memory_channel(tmp_path, keep_alive=3600, **limits), Stop()
     with opened(channel):
         channel.put(EventBatch.of_lines(b"x" * 200 + b"\n1\n2\n"))
@@ -108,7 +108,7 @@ def test_a_stop_is_seen_at_once_while_a_channel_is_full(tmp_path: Path, limits: 
 
 @pytest.mark.parametrize("kind", [_Member, UntilRelease])
 def test_who_ends_for_further_reasons_is_woken_by_the_agents_end_as_well(kind: type[Stop]) -> None:
-    """The stops of the sources of groups, of Kafka and of LogHub."""
+    """Stops of groups, Kafka and LogHub also end when the agent stops."""
     outer, woken = Stop(), list[bool]()
     given: Any = (None, outer) if kind is _Member else (outer, SimpleNamespace(must_release=lambda: False))
     with kind(*given).waking(lambda: woken.append(True)):
@@ -118,7 +118,7 @@ def test_who_ends_for_further_reasons_is_woken_by_the_agents_end_as_well(kind: t
 
 @pytest.mark.parametrize("limits", [{"capacity": 2}, {"byte_capacity": 1000, "byte_capacity_buffer_percentage": 0}])
 def test_who_waits_for_room_puts_as_soon_as_there_is_some(tmp_path: Path, limits: dict[str, Any]) -> None:
-    """Whether the channel's events or its bytes were too many."""
+    """A waiting put continues as soon as there is room, in events or in bytes."""
     channel, begun = memory_channel(tmp_path, keep_alive=3600, **limits), time.monotonic()
     with opened(channel):
         channel.put(EventBatch.of_lines(b"x" * 200 + b"\n"))
@@ -132,7 +132,7 @@ def test_who_waits_for_room_puts_as_soon_as_there_is_some(tmp_path: Path, limits
 
 
 def test_the_error_of_a_channel_whose_bytes_are_too_many_tells_the_whole_wait(tmp_path: Path) -> None:
-    """Though the channel itself was asked again and again."""
+    """The error of a channel with too many bytes has the whole wait, over all attempts."""
     channel = memory_channel(tmp_path, keep_alive=0.02, byte_capacity=1000, byte_capacity_buffer_percentage=0)
     with opened(channel):
         channel.put(EventBatch.of_lines(b"x" * 200))
@@ -143,7 +143,7 @@ def test_the_error_of_a_channel_whose_bytes_are_too_many_tells_the_whole_wait(tm
 
 
 def test_an_optional_channel_that_is_full_holds_nobody_up(channels: dict[str, BatchChannel]) -> None:
-    """As Flume's ``testOptionalChannels``: what fails there is counted."""
+    """A full optional channel blocks nothing, and is counted, as in Flume's ``testOptionalChannels``."""
     channels["c2"].put(EventBatch.of_lines(b"1\n2\n3\n"))
     outlet = _outlet(channels, optional=("c2",))
     outlet.put(_LINES)
@@ -153,7 +153,7 @@ def test_an_optional_channel_that_is_full_holds_nobody_up(channels: dict[str, Ba
 
 
 def test_nobody_waits_for_the_room_of_an_optional_channel(tmp_path: Path) -> None:
-    """However long its puts wait for room otherwise; here time stands still."""
+    """A put does not wait for room in an optional channel, whatever its ``keep_alive``."""
     clock = ManualClock()
     options: dict[str, Any] = {"capacity": 1, "keep_alive": 60.0, "clock": clock}
     with (
@@ -167,7 +167,7 @@ def test_nobody_waits_for_the_room_of_an_optional_channel(tmp_path: Path) -> Non
 
 
 def test_how_long_interceptors_take_is_counted(channels: dict[str, BatchChannel]) -> None:
-    """Of all of them together, for each batch."""
+    """The time of all interceptors together is counted for each batch."""
     clock, counters = ManualClock(), Counters()
 
     class Slow:
@@ -185,7 +185,7 @@ def test_how_long_interceptors_take_is_counted(channels: dict[str, BatchChannel]
 def test_a_source_that_ends_while_a_channel_is_full_has_not_failed(
     channels: dict[str, BatchChannel], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It says that it did not put the batch; nothing is counted or told as a failure of the channel."""
+    """A stop while a channel is full is neither counted nor logged as a failure."""
     channels["c2"].put(EventBatch.of_lines(b"1\n2\n3\n"))
     outlet, stop = _outlet(channels), Stop()
     stop.set()
@@ -194,7 +194,7 @@ def test_a_source_that_ends_while_a_channel_is_full_has_not_failed(
 
 
 def test_a_channel_that_a_selector_names_twice_gets_a_batch_once(channels: dict[str, BatchChannel]) -> None:
-    """As a required one, whatever else it may be."""
+    """A channel that is both required and optional gets a batch once, as a required one."""
 
     class Both:
         exclusive = False
@@ -207,14 +207,14 @@ def test_a_channel_that_a_selector_names_twice_gets_a_batch_once(channels: dict[
 
 
 def test_a_required_channel_that_is_full_is_told(channels: dict[str, BatchChannel]) -> None:
-    """A source that answers somebody has to say that it was not stored."""
+    """A full required channel raises, so that a source can tell its sender."""
     channels["c2"].put(EventBatch.of_lines(b"1\n2\n3\n"))
     with pytest.raises(ChannelFullError, match="c2"):
         _outlet(channels).put(_LINES)
 
 
 def test_interceptors_see_a_batch_once_and_in_order(channels: dict[str, BatchChannel]) -> None:
-    """Also when a channel has to be asked again; what they drop goes nowhere."""
+    """Interceptors see a batch once, in order, although a channel is retried; dropped events go nowhere."""
     seen: list[str] = []
 
     class Seen:
@@ -235,7 +235,7 @@ def _multiplexing(channels: dict[str, BatchChannel], **more: Any) -> SourceOutle
 
 
 def test_a_header_chooses_the_channels(channels: dict[str, BatchChannel]) -> None:
-    """As Flume's ``testSelection``: by mapping, else by default; a blank or missing value is no value."""
+    """A header's value selects the channels, else the default; a blank value counts as missing, as in Flume."""
     kinds = [("x", b"1"), ("y", b"2"), ("z", b"3"), (" ", b"4")]
     events = [({"type": kind}, body) for kind, body in kinds]
     _multiplexing(channels).put(EventBatch.of_events([*events, ({}, b"5")]))
@@ -243,7 +243,7 @@ def test_a_header_chooses_the_channels(channels: dict[str, BatchChannel]) -> Non
 
 
 def test_without_a_default_what_has_no_mapping_goes_nowhere(channels: dict[str, BatchChannel]) -> None:
-    """As Flume's ``testNoDefault``; and is counted, once it has gone."""
+    """Without a default, unmapped events are dropped and counted, as in Flume's ``testNoDefault``."""
     counters = Counters()
     outlet = _multiplexing(channels, default=(), counters=counters)
     outlet.put(EventBatch.of_events([({"type": "z"}, b"1"), ({"type": "x"}, b"2"), ({}, b"3")]))
@@ -254,7 +254,7 @@ def test_without_a_default_what_has_no_mapping_goes_nowhere(channels: dict[str, 
 
 
 def test_optional_channels_of_a_value_are_further_ones(channels: dict[str, BatchChannel]) -> None:
-    """One that is required for the value already does not get it twice."""
+    """Optional channels of a value that are already required for it do not get the event twice."""
     outlet = _multiplexing(channels, optional={"x": ("c1", "c2")})
     outlet.put(EventBatch.of_events([({"type": "x"}, b"1")]))
     assert _all(channels) == {"c1": [b"1"], "c2": [b"1"], "c3": []}
@@ -268,20 +268,20 @@ def test_optional_channels_of_a_value_are_further_ones(channels: dict[str, Batch
 def test_optional_channels_of_a_value_without_a_mapping(
     channels: dict[str, BatchChannel], default: tuple[str, ...], wanted: str
 ) -> None:
-    """Flume's ``testNoSelection``, ``testNoMandatory``, ``testOnlyOptional``: beside the default's, each once."""
+    """Optional channels of an unmapped value get events besides the default channels, as in Flume's tests."""
     outlet = _multiplexing(channels, default=default, optional={"zebra": ("c1", "c2")})
     outlet.put(EventBatch.of_events([({"type": "zebra"}, b"1")]))
     assert _all(channels) == {name: [b"1"] if name in wanted else [] for name in channels}
 
 
 def test_an_optional_channel_that_is_named_twice_gets_a_batch_once(channels: dict[str, BatchChannel]) -> None:
-    """Flume's ``testMultipleOptionalChannelsSameChannelTwice``; the others are required, with more than one event."""
+    """An optional channel named twice gets a batch once, as in Flume's test of that case."""
     _outlet(channels, optional=("c1", "c3", "c1")).put(_LINES)
     assert _all(channels) == {name: [b"a", b"b"] for name in channels}
 
 
 def test_load_balancing_takes_turns(channels: dict[str, BatchChannel]) -> None:
-    """Flume's ``testLoadBalancingSelector``: a batch goes to one channel, and the next one to the next."""
+    """Each batch goes to one channel, in turn, as in Flume's ``testLoadBalancingSelector``."""
     outlet = _outlet(channels, LoadBalancingSelector)
     for number in range(3):
         outlet.put(EventBatch.of_lines(b"%d" % number))
@@ -289,13 +289,13 @@ def test_load_balancing_takes_turns(channels: dict[str, BatchChannel]) -> None:
 
 
 def test_a_mapping_to_an_unknown_channel_is_told(channels: dict[str, BatchChannel]) -> None:
-    """With the value, and the nearest name."""
+    """A mapping to an unknown channel is reported with its value and the nearest name."""
     with pytest.raises(AgentConfigError, match=r"mapping.x: the source has no channel 'c9'; there are c1, c2, c3"):
         _multiplexing(channels, mapping={"x": ("c9",)})
 
 
 def test_load_balancing_passes_over_a_full_channel(channels: dict[str, BatchChannel]) -> None:
-    """In turn; Flume's would fail the batch."""
+    """Load balancing skips a full channel, where Flume fails the batch."""
     outlet = _outlet(channels, LoadBalancingSelector)
     channels["c2"].put(EventBatch.of_lines(b"full\n\n\n\n"))
     for number in range(4):
@@ -307,7 +307,7 @@ def test_load_balancing_passes_over_a_full_channel(channels: dict[str, BatchChan
 
 
 def test_load_balancing_can_choose_the_emptiest(channels: dict[str, BatchChannel]) -> None:
-    """By the share of what it holds."""
+    """Load balancing can choose the channel with the lowest fill level."""
     outlet = _outlet(channels, LoadBalancingSelector, policy="least_full")
     channels["c1"].put(EventBatch.of_lines(b"1\n2\n"))
     channels["c3"].put(EventBatch.of_lines(b"3\n"))
@@ -320,11 +320,11 @@ def _at(end: int) -> EventBatch:
 
 
 def test_what_a_channel_had_before_a_death_it_does_not_get_again(tmp_path: Path) -> None:
-    """One of two channels had committed a batch when the process died: the source reads it again, for the other one."""
+    """After a crash between two commits, the source reads the batch again, for the other channel only."""
     first = {name: file_channel(tmp_path, name) for name in ("c1", "c2")}
     full = _outlet(first)
     full.put(_at(4))
-    first["c1"].put(_LINES.at(Position("s/f", 8, "", 4)))  # the process dies before c2 has it
+    first["c1"].put(_LINES.at(Position("s/f", 8, "", 4)))  # the process crashes before c2 has it
     for channel in first.values():
         channel.close()
 
@@ -339,7 +339,7 @@ def test_what_a_channel_had_before_a_death_it_does_not_get_again(tmp_path: Path)
 
 
 def test_what_one_of_several_had_before_a_death_none_gets_again(channels: dict[str, BatchChannel]) -> None:
-    """With load balancing a batch is in one channel, whichever: it is not read again for another one."""
+    """With load balancing, a batch that one channel has is not put into another after a crash."""
     outlet = _outlet(channels, LoadBalancingSelector)
     outlet.put(_at(4))
     assert outlet.ends("f") == [4]
@@ -349,7 +349,7 @@ def test_what_one_of_several_had_before_a_death_none_gets_again(channels: dict[s
 
 @pytest.mark.parametrize("kinds", ["mm", "mf", "fm", "ff"])
 def test_what_one_of_several_channels_forgot_is_read_again(tmp_path: Path, kinds: str) -> None:
-    """Of two channels that take turns, one forgets its batches at a death: they are put again, and no others."""
+    """Of two channels in turn, only batches lost by the one in memory are put again."""
 
     def make() -> dict[str, BatchChannel]:
         makers = {"m": memory_channel, "f": file_channel}
@@ -376,7 +376,7 @@ def test_what_one_of_several_channels_forgot_is_read_again(tmp_path: Path, kinds
 
 
 def test_a_batch_that_is_dropped_moves_the_position_on(channels: dict[str, BatchChannel]) -> None:
-    """Or it would be read again after each restart."""
+    """A dropped batch advances the position, or it would be read again after each restart."""
     outlet = _outlet(channels, ReplicatingSelector, _Only(b"none"))
     outlet.put(_at(4))
     assert (outlet.ends("f"), outlet.names()) == ([4], {"f"})
@@ -387,7 +387,7 @@ def test_a_batch_that_is_dropped_moves_the_position_on(channels: dict[str, Batch
 
 
 def test_what_was_put_is_safe_once_no_channel_can_lose_it(channels: dict[str, BatchChannel], tmp_path: Path) -> None:
-    """One that forgets has delivered it; one that keeps its events has it."""
+    """A range is safe once memory channels have delivered it and file channels have it."""
     outlet = _outlet(channels)
     outlet.put(_LINES.at(Position("f", 4)))
     for channel in channels.values():
@@ -410,7 +410,7 @@ _LONG = "n" * 70_000
 
 @pytest.mark.parametrize("make", [memory_channel, file_channel])
 def test_an_event_that_no_channel_can_take_is_refused_or_dropped_alone(tmp_path: Path, make: Any) -> None:
-    """A source that can refuse is told before anything is committed; one that cannot goes on, and it is counted."""
+    """An event that fits into no channel is refused before any commit, or dropped alone and counted."""
     batch = EventBatch.of_events([({}, b"0"), ({_LONG: "x", "m": "y"}, b"1"), ({"m": "z"}, b"2")], Position("f", 9))
     counters = Counters()
     with opened(make(tmp_path)) as channel:
@@ -426,7 +426,7 @@ def test_an_event_that_no_channel_can_take_is_refused_or_dropped_alone(tmp_path:
 
 
 class _Choosy:
-    """Fails for some events; for all while the service that it asks is away."""
+    """An interceptor that fails for some events, and for all while its service is away."""
 
     error: Exception = ValueError("odd")
     away: Exception | None = None
@@ -441,12 +441,12 @@ class _Choosy:
 
 @pytest.mark.parametrize("error", [ValueError("odd"), KeyError("host"), UnicodeDecodeError("utf-8", b"", 0, 1, "odd")])
 def test_an_event_for_which_an_interceptor_fails_is_dropped_alone(tmp_path: Path, error: Exception) -> None:
-    """It is counted, the others arrive once and the position moves on: also if it comes alone after a success."""
+    """An event for which an interceptor fails is dropped alone and counted, once the interceptor has passed others."""
     choosy, counters = _Choosy(), Counters()
     choosy.error = error
     with opened(memory_channel(tmp_path)) as channel:
         outlet = _outlet({"c": channel}, ReplicatingSelector, choosy, counters=counters)
-        with pytest.raises(type(error)):  # nothing shows yet that it passes any
+        with pytest.raises(type(error)):  # it has not passed any event yet
             outlet.put(EventBatch.of_bodies([b"bad"]))
         assert outlet.put_until(EventBatch.of_lines(b"1\nbad\n2\n").at(Position("f", 9)), Stop())
         assert outlet.put_until(EventBatch.of_lines(b"3\n"), Stop())
@@ -462,7 +462,7 @@ def test_an_event_for_which_an_interceptor_fails_is_dropped_alone(tmp_path: Path
 
 @pytest.mark.parametrize("away", [ConnectionError("away"), KeyError("nothing is found while the table is away")])
 def test_an_interceptor_that_fails_for_all_events_drops_none(tmp_path: Path, away: Exception) -> None:
-    """Whatever it raises: the source is told, and can put them again."""
+    """An interceptor that fails for all events drops none; the source can put them again."""
     choosy, counters = _Choosy(), Counters()
     with opened(memory_channel(tmp_path)) as channel:
         outlet = _outlet({"c": channel}, ReplicatingSelector, choosy, counters=counters)

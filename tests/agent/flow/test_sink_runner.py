@@ -1,4 +1,4 @@
-"""A take is committed only when the destination has acknowledged it."""
+"""A take is committed only after the destination has acknowledged it."""
 
 import logging
 import shutil
@@ -46,7 +46,7 @@ def _runner(channel: BatchChannel, sink: RecordingSink, letters: BatchChannel | 
 
 
 def test_what_was_delivered_leaves_the_channel(channel: BatchChannel) -> None:
-    """And is counted as Flume counts it."""
+    """Delivered events leave the channel, and are counted as in Flume."""
     sink = RecordingSink()
     runner = _runner(channel, sink)
     assert runner.deliver(0)
@@ -62,7 +62,7 @@ def test_what_was_delivered_leaves_the_channel(channel: BatchChannel) -> None:
 
 @pytest.mark.parametrize("make", [memory_channel, file_channel])
 def test_what_went_nowhere_is_noted_while_nothing_is_there_to_deliver(make: Any, tmp_path: Path) -> None:
-    """A channel that gets nothing of what is read: after a death that is not read again from the first byte."""
+    """Ranges without events are noted while the channel is empty, so that a crash does not have them read again."""
     with opened(make(tmp_path / "alive")) as channel:
         ledger_in(channel).pass_over(Position("s/f", 9))
         assert _runner(channel, RecordingSink()).deliver(0)
@@ -72,7 +72,7 @@ def test_what_went_nowhere_is_noted_while_nothing_is_there_to_deliver(make: Any,
 
 
 def test_what_failed_stays_in_the_channel(channel: BatchChannel) -> None:
-    """In its order, whatever the sink raised; why is told."""
+    """After any exception of the sink, the events stay in order, and the reason is logged."""
 
     def fail(_batches: Sequence[EventBatch]) -> None:
         raise ZeroDivisionError("a bug")
@@ -86,7 +86,7 @@ def test_what_failed_stays_in_the_channel(channel: BatchChannel) -> None:
 def test_a_log_handler_that_raises_leaves_what_failed_in_the_channel(
     channel: BatchChannel, letters: BatchChannel, raising_handler: list[str]
 ) -> None:
-    """And what was refused in the dead letters: neither is in a transaction that nobody ends, nor delivered again."""
+    """If a log handler raises, failed events stay in the channel, and refused ones in the dead letters."""
     errors = iter([SinkError("cut"), None])
 
     def fail(batches: Sequence[EventBatch]) -> None:
@@ -100,7 +100,7 @@ def test_a_log_handler_that_raises_leaves_what_failed_in_the_channel(
 
 
 def test_what_was_acknowledged_before_a_failure_is_not_delivered_again(channel: BatchChannel) -> None:
-    """A sink that can tell says which batches failed; the others leave the channel."""
+    """Only the batches that the sink's error names are delivered again."""
 
     def fail(batches: Sequence[EventBatch]) -> None:
         raise SinkError("cut", batches[2:])
@@ -115,7 +115,7 @@ def test_what_was_acknowledged_before_a_failure_is_not_delivered_again(channel: 
 def test_pauses_grow_only_while_nothing_is_delivered(
     channel: BatchChannel, delivered: int, pauses: list[float], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A destination that takes some of each delivery is not one that is away."""
+    """Pauses do not grow while a part of each delivery succeeds."""
 
     def fail(batches: Sequence[EventBatch]) -> None:
         raise SinkError("cut", batches[delivered:])
@@ -134,7 +134,7 @@ def test_pauses_grow_only_while_nothing_is_delivered(
 
 
 def test_a_delivery_makes_the_next_pause_short_again(channel: BatchChannel, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Whoever was away for long, and is back, is tried again at once when one delivery fails."""
+    """A delivery resets the pause before the next retry."""
     answers = iter([False, False, True, False, False])
 
     def fail(_batches: Sequence[EventBatch]) -> None:
@@ -159,7 +159,7 @@ def test_a_delivery_makes_the_next_pause_short_again(channel: BatchChannel, monk
 def test_a_delivery_that_is_ended_by_force_leaves_everything_in_the_channel(
     channel: BatchChannel, where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """What is no error of the sink's, such as its sys.exit: the events are taken again, in their order."""
+    """A sink that calls ``sys.exit`` leaves its events in the channel, in order."""
 
     def end(*_: object) -> None:
         raise SystemExit(3)
@@ -170,13 +170,13 @@ def test_a_delivery_that_is_ended_by_force_leaves_everything_in_the_channel(
     with pytest.raises(SystemExit) as raised:
         runner.deliver(0)
     assert taken(channel) == [b"0", b"1", b"2", b"3"]
-    del raised  # until now it kept the take from being collected as garbage
+    del raised  # it kept the take from garbage collection
 
 
 def test_a_channel_that_was_closed_during_a_delivery_is_no_failure_of_the_sink(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The agent has ended before it: what was delivered then may come again, and the runner ends without an error."""
+    """If the channel is closed during a delivery, the runner ends without an error."""
     channel = file_channel(tmp_path)
     channel.put(EventBatch.of_lines(b"1\n"))
 
@@ -186,7 +186,7 @@ def test_a_channel_that_was_closed_during_a_delivery_is_no_failure_of_the_sink(
 
     with caplog.at_level(logging.INFO):
         assert not _runner(channel, RecordingSink(end)).deliver(0)
-    assert "sink k: c was closed meanwhile" in caplog.messages
+    assert "sink k: channel c was closed meanwhile" in caplog.messages
 
 
 def _refusing(places: Sequence[int], later: Sequence[int] = ()) -> RecordingSink:
@@ -198,7 +198,7 @@ def _refusing(places: Sequence[int], later: Sequence[int] = ()) -> RecordingSink
 
 
 def test_what_is_refused_for_good_goes_to_the_dead_letters(channel: BatchChannel, letters: BatchChannel) -> None:
-    """With the reason; the rest counts as delivered, and what comes behind is taken again."""
+    """Refused events go to the dead letters with the reason; the rest counts as delivered, and later batches return."""
     sink = _refusing([1], later=[3])
     runner = _runner(channel, sink, letters)
     assert runner.deliver(0)
@@ -216,7 +216,7 @@ def test_what_is_refused_for_good_goes_to_the_dead_letters(channel: BatchChannel
 
 
 def test_a_sink_of_a_group_is_made_to_see_that_it_can_be_and_closed() -> None:
-    """Its file or port is free for the one that the group makes when it begins anew; the events are tried again."""
+    """A trial build of a sink is closed, so that its file or port is free for the group's restart."""
     sink, again = RecordingSink(), list[None]()
     ready = iter([False, False, True])
 
@@ -231,13 +231,13 @@ def test_a_sink_of_a_group_is_made_to_see_that_it_can_be_and_closed() -> None:
     batches = [EventBatch.of_lines(b"1\n")]
     with pytest.raises(FileNotFoundError):
         counted.write(batches)
-    with pytest.raises(SinkError, match="the sink can be made again"):
+    with pytest.raises(SinkError, match="the sink can be built again"):
         counted.write(batches)
     assert (sink.closed, len(again), sink.batches) == (1, 1, [])
 
 
 def test_without_dead_letters_nothing_is_dropped(channel: BatchChannel) -> None:
-    """What is refused is tried again for ever: nobody said that it may go. What was delivered does not come again."""
+    """Without dead letters refused events are retried for ever, and delivered ones are not repeated."""
     runner = _runner(channel, _refusing([1]))
     assert runner.deliver(0)
     runner.give_back()
@@ -245,7 +245,7 @@ def test_without_dead_letters_nothing_is_dropped(channel: BatchChannel) -> None:
 
 
 def test_dead_letters_that_are_full_lose_nothing(channel: BatchChannel, letters: BatchChannel) -> None:
-    """The refused batch and what comes behind it stay; what was delivered does not come again."""
+    """With full dead letters the refused batch and later ones stay, and delivered ones are not repeated."""
     letters.put(EventBatch.of_lines(b"\n" * 10))
     letters.keep_alive = 0
     runner = _runner(channel, _refusing([1], later=[3]), letters)
@@ -257,7 +257,7 @@ def test_dead_letters_that_are_full_lose_nothing(channel: BatchChannel, letters:
 
 
 def test_dead_letters_that_become_full_have_each_once(channel: BatchChannel, letters: BatchChannel) -> None:
-    """Of two that are refused there is room for one: it leaves, and the other one stays until there is room."""
+    """If the dead letters have room for one of two refused batches, the other one stays."""
     letters.put(EventBatch.of_lines(b"\n" * 9))
     letters.keep_alive = 0
     runner = _runner(channel, _refusing([0, 2]), letters)
@@ -272,7 +272,7 @@ def test_dead_letters_that_become_full_have_each_once(channel: BatchChannel, let
 def test_what_is_refused_and_cannot_be_told_from_the_rest_goes_back_with_it(
     channel: BatchChannel, letters: BatchChannel
 ) -> None:
-    """A sink of somebody's that makes other batches of what it was given: then nothing may leave."""
+    """If a sink refuses batches that are not of the delivery, the whole delivery returns."""
 
     def refuse(_batches: Sequence[EventBatch]) -> None:
         raise RefusedError("bad", [EventBatch.of_lines(b"1\n")])
@@ -286,7 +286,7 @@ def test_what_is_refused_and_cannot_be_told_from_the_rest_goes_back_with_it(
 def test_dead_letters_that_fail_for_any_reason_lose_nothing(
     channel: BatchChannel, letters: BatchChannel, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Also if their channel raises what no channel should: the batch can be taken again at once, and why is told."""
+    """If the dead letters raise anything, the batch can be taken again at once, and the reason is logged."""
 
     def fail(*_arguments: object, **_options: object) -> None:
         raise PermissionError("no key")
@@ -296,11 +296,11 @@ def test_dead_letters_that_fail_for_any_reason_lose_nothing(
     assert runner.deliver(0)
     runner.give_back()
     assert taken(channel) == [b"1"]
-    assert "sink k: 1 event refused permanently, and held back while others are delivered: no key" in caplog.messages
+    assert "sink k: 1 event refused permanently; held back while others are delivered: no key" in caplog.messages
 
 
 def test_a_stop_ends_the_wait_for_room_in_the_dead_letters(channel: BatchChannel, letters: BatchChannel) -> None:
-    """However long they let a put wait."""
+    """A stop ends the wait for room in the dead letters."""
     letters.put(EventBatch.of_lines(b"\n" * 10))
     letters.keep_alive = 3600
     runner = _runner(channel, _refusing([1]), letters)
@@ -320,7 +320,7 @@ def _numbers(channel: BatchChannel, *numbers: int) -> None:
 
 
 def test_a_patient_sink_gets_much_at_a_time(tmp_path: Path) -> None:
-    """What comes while it waits travels with what came before; as soon as there is enough, it is delivered."""
+    """Batches that arrive while a patient sink waits are delivered together, as soon as there are enough."""
     clock, sink = ManualClock(), RecordingSink()
     with opened(memory_channel(tmp_path, clock=clock)) as channel:
         _numbers(channel, 0, 1)
@@ -334,7 +334,7 @@ def test_a_patient_sink_gets_much_at_a_time(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("steps", [(20,), (15, 15, 15, 15)], ids=["idle", "seconds"])
 def test_a_patient_sink_waits_so_long(steps: Sequence[int], tmp_path: Path) -> None:
-    """Since the last batch, and since the first one."""
+    """A patient sink waits for its time since the first and since the last batch."""
     clock, sink = ManualClock(), RecordingSink()
     with opened(memory_channel(tmp_path, clock=clock)) as channel:
         _numbers(channel, 0)
@@ -369,7 +369,7 @@ def _stopped() -> Stop:
 def test_a_patient_sink_does_not_wait_where_that_helps_nobody(
     hurry: Callable[[BatchChannel], None], options: dict[str, Any], stop: Stop | None, tmp_path: Path
 ) -> None:
-    """What is there is taken whole, and delivered at once."""
+    """A patient sink delivers at once if nothing more will come, or the channel fills."""
     clock, sink = ManualClock(), RecordingSink()
     with opened(memory_channel(tmp_path, clock=clock)) as channel:
         _numbers(channel, 0, 1)
@@ -379,7 +379,7 @@ def test_a_patient_sink_does_not_wait_where_that_helps_nobody(
 
 
 def test_an_agent_that_stops_does_not_wait_for_more(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A sink that would wait for an hour delivers what a channel in memory has, and the agent ends."""
+    """An agent that stops delivers a memory channel at once, though its sink would wait for an hour."""
     (hub,) = plug_in(monkeypatch, "patient")
     monkeypatch.setattr(KeepSink, "patience", Patience(3600, 3600), raising=False)
     feed, keep = {"hub": "patient"}, {"hub": "patient"}
@@ -399,7 +399,7 @@ def test_an_agent_that_stops_does_not_wait_for_more(tmp_path: Path, monkeypatch:
 
 
 def test_a_stop_ends_the_wait_for_events(tmp_path: Path) -> None:
-    """A sink to which nothing comes is told to end, and ends: time stands still meanwhile."""
+    """A stop ends a sink's wait for events."""
     clock, stop = ManualClock(), Stop()
     with opened(memory_channel(tmp_path, clock=clock)) as channel:
         call = Call(lambda: _runner(channel, RecordingSink()).run(stop))
@@ -410,7 +410,7 @@ def test_a_stop_ends_the_wait_for_events(tmp_path: Path) -> None:
 
 
 def test_what_comes_ends_the_wait_for_events(tmp_path: Path) -> None:
-    """At once, be it new or given back by another sink."""
+    """A new or returned batch ends a sink's wait at once."""
     clock, stop, sink = ManualClock(), Stop(), RecordingSink()
     with opened(memory_channel(tmp_path, clock=clock)) as channel:
         call = Call(lambda: _runner(channel, sink).run(stop))
@@ -422,7 +422,7 @@ def test_what_comes_ends_the_wait_for_events(tmp_path: Path) -> None:
 
 
 def test_what_another_sink_gives_back_ends_the_wait_for_events(tmp_path: Path) -> None:
-    """Two sinks take from one channel: what one could not deliver, the other one takes at once."""
+    """A batch that one of two sinks returns is taken by the other at once."""
     clock, stop, sink = ManualClock(), Stop(), RecordingSink()
     with opened(memory_channel(tmp_path, clock=clock)) as channel:
         channel.put(EventBatch.of_lines(b"back\n"))
@@ -437,7 +437,7 @@ def test_what_another_sink_gives_back_ends_the_wait_for_events(tmp_path: Path) -
 
 
 def test_a_sink_that_is_not_there_lets_its_group_take_what_the_others_take() -> None:
-    """As many events, as many bytes, and for as long."""
+    """A missing sink sets no limits for its group."""
     counters, patience = Counters(), Patience(3.0, 1.0)
     sink = RecordingSink()
     sink.patience, sink.most_events, sink.most_bytes = patience, 7, 70  # type: ignore[attr-defined]

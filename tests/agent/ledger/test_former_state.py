@@ -1,9 +1,9 @@
-"""States of agents that had no ledger: their positions are taken over.
+"""The state of agents before ledgers existed is taken over.
 
 ``former_state.tar.gz`` is the state of an agent that was killed. Its source ``r`` had put four batches into a file
-channel, which had delivered all, and into one in memory, which had delivered two. Its source ``e`` had put six by turns
-into a file channel, which had delivered the first and held the third and the fifth, and into one in memory, which had
-delivered the second.
+channel, which had delivered all, and into a memory channel, which had delivered two. Its source ``e`` had put six
+alternately into two channels. The file channel had delivered the first and held the third and the fifth. The memory
+channel had delivered the second.
 """
 
 import tarfile
@@ -49,14 +49,14 @@ def _agent(state: Path, **kinds: str) -> Agent:
 
 
 def _read_again(hub: Hub, count: int) -> None:
-    """As a source does that begins at the first byte."""
+    """Feed lines from the first byte, as a restarted source does."""
     hub.number = 0
     for number in range(1, count + 1):
         hub.lines.put(b"%d\n" % number)
 
 
 def test_the_positions_of_a_former_state_are_taken_over(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is lost, and no channel gets twice what it had; nor does it behind the next start."""
+    """The former offsets count: nothing is lost, and nothing is duplicated in this start or the next."""
     r, e, q, m, f, g = plug_in(monkeypatch, *"reqmfg")
     with tarfile.open(Path(__file__).with_name("former_state.tar.gz")) as archive:
         archive.extractall(tmp_path, filter="data")
@@ -76,7 +76,7 @@ def test_the_positions_of_a_former_state_are_taken_over(tmp_path: Path, monkeypa
 def test_a_channel_that_goes_with_the_former_state_loses_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The agent is started anew without its channels in memory: what they had not delivered is read again."""
+    """If memory channels are removed with the upgrade, their undelivered events are read again."""
     r, e, q, f = plug_in(monkeypatch, *"reqf")
     with tarfile.open(Path(__file__).with_name("former_state.tar.gz")) as archive:
         archive.extractall(tmp_path, filter="data")

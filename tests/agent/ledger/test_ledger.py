@@ -1,4 +1,4 @@
-"""The ledger of a source: what it notes, what that costs, and what becomes of forgotten names."""
+"""The notes of a source's ledger, their cost, and forgotten names."""
 
 import threading
 from collections.abc import Callable, Iterable
@@ -62,7 +62,7 @@ def _put(ledger: Ledger, channel: _Channel, *positions: Position) -> None:
 
 
 def test_a_flush_costs_what_has_changed(tmp_path: Path) -> None:
-    """Of 10,000 names that stand still nothing is looked at, however often what is due is noted."""
+    """A flush does not look at 10,000 unchanged names."""
     ledger = _ledger(tmp_path)
     for number in range(10_000):
         ledger.pass_over(_at(0, 1, f"s/{number}"))
@@ -78,7 +78,7 @@ def test_a_flush_costs_what_has_changed(tmp_path: Path) -> None:
 
 
 def test_a_failed_flush_is_made_up_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What could not be noted is noted the next time."""
+    """Notes that could not be written are written by the next flush."""
     ledger = _ledger(tmp_path)
     ledger.pass_over(_at(0, 4))
     with monkeypatch.context() as broken:
@@ -96,7 +96,7 @@ def test_a_failed_flush_is_made_up_for(tmp_path: Path, monkeypatch: pytest.Monke
 
 
 def test_a_forgotten_name_does_not_come_back_with_its_last_batch(tmp_path: Path) -> None:
-    """A file is forgotten while its batches are in the channel: when they leave, its position is not noted again."""
+    """The position of a forgotten file is not noted again when its last batches leave the channel."""
     with opened(file_channel(tmp_path)) as channel:
         for end in (2, 4):
             channel.put(_batch(end - 2, end))
@@ -115,7 +115,7 @@ def test_a_forgotten_name_does_not_come_back_with_its_last_batch(tmp_path: Path)
 
 @pytest.mark.parametrize("keeps", [True, False])
 def test_a_name_that_is_put_again_after_it_was_forgotten_is_known(tmp_path: Path, *, keeps: bool) -> None:
-    """Its new position counts, although a batch from before is still in the channel, and leaves it."""
+    """A name put again after it was forgotten counts, although an earlier batch still leaves the channel."""
     ledger, channel = _ledger(tmp_path), _Channel(keeps=keeps)
     _put(ledger, channel, _at(0, 8))
     ledger.forget("s/f")
@@ -127,7 +127,7 @@ def test_a_name_that_is_put_again_after_it_was_forgotten_is_known(tmp_path: Path
 
 
 class _Lock:
-    """Tells when somebody has to wait for it."""
+    """A lock that reports when a thread waits for it."""
 
     def __init__(self, waited_for: threading.Event) -> None:
         self._lock, self._waited_for = threading.Lock(), waited_for
@@ -158,7 +158,7 @@ def _note(ledger: Ledger, end: int) -> None:
 def test_a_note_of_two_threads_says_what_was_said_last(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, later: Callable[[Ledger], None], noted: bytes | None
 ) -> None:
-    """Of two sinks of a channel one is slow to write its note: it would have what the other one noted read again."""
+    """A slow writer of two sinks does not overwrite the newer note of the other."""
     ledger, on_its_way = _ledger(tmp_path), threading.Event()
     ledger._writing = _Lock(on_its_way)  # type: ignore[assignment]
 
@@ -182,7 +182,7 @@ def test_a_note_of_two_threads_says_what_was_said_last(
 
 
 def test_what_could_not_be_put_is_neither_delivered_nor_waited_for(tmp_path: Path) -> None:
-    """A put that failed leaves nothing behind that would be taken to be in the channel."""
+    """A failed put leaves nothing in the ledger."""
     ledger, channel = _ledger(tmp_path), _Channel(keeps=False)
     _put(ledger, channel, _at(0, 2))
     ledger.putting(channel, _at(2, 4))
@@ -193,7 +193,7 @@ def test_what_could_not_be_put_is_neither_delivered_nor_waited_for(tmp_path: Pat
 
 
 def test_the_newest_that_is_found_lost_is_read_again_and_nothing_before_it(tmp_path: Path) -> None:
-    """Of a channel that is opened: behind what another batch was put none is read again."""
+    """A damaged batch found at opening is read again only if it is the newest."""
     ledger, channel = _ledger(tmp_path), _Channel(keeps=True)
     _put(ledger, channel, _at(0, 2), _at(2, 4), _at(4, 6))
     assert not ledger.lost(channel, _at(2, 4), held=False)
@@ -203,7 +203,7 @@ def test_the_newest_that_is_found_lost_is_read_again_and_nothing_before_it(tmp_p
 
 
 def test_what_is_lost_is_read_again_from_before_it_and_safe_once_that_is_delivered(tmp_path: Path) -> None:
-    """The second of three is lost: the source begins behind the first, and what came behind is still delivered."""
+    """If the second of three batches is lost, the source reads it again, and the third is still delivered."""
     ledger, channel = _ledger(tmp_path), _Channel(keeps=False)
     _put(ledger, channel, _at(0, 2), _at(2, 4), _at(4, 6))
     ledger.left(channel, [_at(0, 2)])
@@ -218,7 +218,7 @@ def test_what_is_lost_is_read_again_from_before_it_and_safe_once_that_is_deliver
 
 
 def test_what_nobody_can_tell_to_be_lost_is_read_again_at_the_next_start(tmp_path: Path) -> None:
-    """Of a batch that is damaged as a whole not even the position is known: it is never safe."""
+    """A batch damaged as a whole, whose position is unknown, never becomes safe."""
     ledger, channel = _ledger(tmp_path), _Channel(keeps=False)
     _put(ledger, channel, _at(0, 2), _at(2, 4), _at(4, 6))
     ledger.left(channel, [_at(0, 2), _at(4, 6)])
@@ -230,7 +230,7 @@ def test_what_nobody_can_tell_to_be_lost_is_read_again_at_the_next_start(tmp_pat
 
 
 def test_what_a_note_speaks_of_is_on_the_disk_before_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Or a power cut would take the events back, and their source would not read them again."""
+    """Events are synced before a note counts them as safe, so that a power cut loses none."""
     done = list[str]()
     ledger, channel = _ledger(tmp_path), _Channel(keeps=True, done=done)
     monkeypatch.setattr(ledger._notes, "write_many", lambda _rows: done.append("note"))
@@ -241,7 +241,7 @@ def test_what_a_note_speaks_of_is_on_the_disk_before_it(tmp_path: Path, monkeypa
 
 
 def test_a_batch_of_a_channel_that_is_left_is_safe_once_it_was_delivered(tmp_path: Path) -> None:
-    """The source goes on with another channel while the first one, in memory, still has a batch."""
+    """A batch in a memory channel that the source no longer uses becomes safe when it is delivered."""
     ledger, channel = _ledger(tmp_path), _Channel(keeps=False)
     _put(ledger, channel, _at(0, 2))
     ledger.begin(rules_of(["d"], "", exclusive=False))
@@ -252,7 +252,7 @@ def test_a_batch_of_a_channel_that_is_left_is_safe_once_it_was_delivered(tmp_pat
 
 
 def test_rules_that_change_are_noted_before_the_next_batch(tmp_path: Path) -> None:
-    """Or what goes by the new ones would be taken to have gone by the former ones after a death."""
+    """Changed rules are noted before the next batch, so that a crash does not apply the former ones to it."""
     ledger, channel = _ledger(tmp_path), _Channel(keeps=True)
     _note(ledger, 2)
     ledger.begin(rules_of(["c", "d"], "", exclusive=False))
@@ -266,7 +266,7 @@ def test_rules_that_change_are_noted_before_the_next_batch(tmp_path: Path) -> No
 
 
 def test_a_channel_that_is_gone_leaves_no_note(tmp_path: Path) -> None:
-    """A name that is forgotten and begun anew is not taken to be in a channel that comes back."""
+    """A forgotten name that is used again is not counted as in a channel that returns."""
     ledger = _ledger(tmp_path, "c", "d")
     _note(ledger, 8)
     ledger.begin(rules_of(["c"], "", exclusive=False))

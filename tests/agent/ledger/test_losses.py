@@ -1,4 +1,4 @@
-"""What is damaged of an agent's channel on the disk: how much it was is told, and how to read it again."""
+"""Damage of an agent's channel is reported with its amount, and a command to read the events again."""
 
 import base64
 import json
@@ -35,7 +35,7 @@ def _block(number: int) -> bytes:
 
 
 def _damage(state: Path, mark: bytes, *, offset: int = 0) -> None:
-    """Flip a bit of what stands in a segment."""
+    """Flip a bit of stored data in a segment."""
     for path in state.rglob("log-*"):
         data = bytearray(path.read_bytes())
         if path.is_file() and (at := data.find(mark)) >= 0:
@@ -46,11 +46,11 @@ def _damage(state: Path, mark: bytes, *, offset: int = 0) -> None:
 
 
 def _filled(state: Path, source: Path, batches: int = 3) -> BatchChannel:
-    """A channel with what ``taildir`` has read of a file, a block of which came at a time."""
+    """Return a channel with what ``taildir`` has read of a file, one block at a time."""
     channel = file_channel(state)
     with reading("taildir", state, {"c": channel}, paths=[str(source)]):
         for number in range(batches):
-            with source.open("ab", buffering=0) as file:  # in one write
+            with source.open("ab", buffering=0) as file:  # written at once
                 file.write(_block(number))
             eventually(lambda number=number: channel.held == LINES * (number + 1))
     return channel
@@ -66,7 +66,7 @@ def _read_again(messages: list[str]) -> bytes:
 def test_a_damaged_batch_is_told_in_lines_with_the_command_that_reads_them_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A bit flips while the agent runs: 1,000 lines are counted, and the command in the log prints exactly them."""
+    """After a bit flip, 1,000 lines count as lost, and the logged command prints exactly these."""
     source, state = tmp_path / "a log.txt", tmp_path / "state"
     channel = _filled(state, source)
     with opened(channel):
@@ -80,7 +80,7 @@ def test_a_damaged_batch_is_told_in_lines_with_the_command_that_reads_them_again
 
 
 def test_the_command_finds_a_file_that_was_renamed_since(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Rotated by rename: it is found by its inode, and another one has its name."""
+    """The command finds a rotated file by its inode."""
     source, state = tmp_path / "app.log", tmp_path / "state"
     channel = _filled(state, source)
     source.rename(tmp_path / "app.log.1")
@@ -95,7 +95,7 @@ def test_the_command_finds_a_file_that_was_renamed_since(tmp_path: Path, caplog:
 def test_what_is_damaged_when_the_channel_is_opened_is_told_once_then(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, checkpoint: bool
 ) -> None:
-    """While the agent was down: in lines, with the command, at the opening; the take that finds it says no more."""
+    """Damage found at opening is reported once, with the command, and not again by a take."""
     source, state = tmp_path / "app.log", tmp_path / "state"
     _filled(state, source).close()
     _damage(state, b"batch 1 line 500")
@@ -118,7 +118,7 @@ def test_what_is_damaged_when_the_channel_is_opened_is_told_once_then(
 def test_the_newest_batches_of_a_file_are_read_again_after_a_restart(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, damaged: list[int]
 ) -> None:
-    """Nothing behind them was put: their source goes on before them, none is lost, and none is counted so."""
+    """The source reads damaged newest batches again; none is lost, or counted as lost."""
     source, state = tmp_path / "app.log", tmp_path / "state"
     _filled(state, source).close()
     for number in damaged:
@@ -141,7 +141,9 @@ def _key_file(tmp_path: Path) -> dict[str, Any]:
 def test_of_a_batch_whose_headers_tell_nothing_the_number_is_said_to_be_unknown(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its headers are damaged: it counts as a batch; once the channel is empty nothing is believed to wait in it."""
+    """A batch with damaged headers counts as a batch with an unknown number of events, and the empty channel counts
+    none.
+    """
     with opened(file_channel(tmp_path)) as channel:
         for number in range(3):
             channel.put(EventBatch.of_lines(_block(number), position=Position("s/f", number + 1, "", number)))
@@ -155,7 +157,7 @@ def test_of_a_batch_whose_headers_tell_nothing_the_number_is_said_to_be_unknown(
 def test_of_an_encrypted_batch_the_number_is_said_to_be_unknown(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Nothing of it can be read; what is there still comes, and then nothing is believed to wait."""
+    """A damaged encrypted batch has an unknown number of events; the others are delivered."""
     state = tmp_path / "state"
     with opened(file_channel(state, **_key_file(tmp_path))) as channel:
         for number in range(3):
@@ -171,7 +173,7 @@ def test_of_an_encrypted_batch_the_number_is_said_to_be_unknown(
 
 
 def test_what_was_spilled_is_counted_when_the_channel_is_opened_again(tmp_path: Path) -> None:
-    """Its events wait, also after a restart: what is taken then leaves none, and not less than none."""
+    """Spilled events count as waiting after a restart, and taking them leaves none."""
     with opened(spillable_channel(tmp_path)) as channel:
         for number in range(3):
             channel.put(EventBatch.of_lines(_block(number)))
@@ -204,7 +206,7 @@ channel = "{name}"
 
 
 def _agent(state: Path, path: Path, selector: str = "replicating", **channels: str) -> Agent:
-    """That follows a file; each channel has a sink that keeps what comes."""
+    """Return an agent that follows a file, with a keeping sink for each channel."""
     text = _AGENT.format(state=state, path=path, selector=selector, channels=list(channels))
     for name, told in channels.items():
         kind, _, more = told.partition(" ")
@@ -213,7 +215,7 @@ def _agent(state: Path, path: Path, selector: str = "replicating", **channels: s
 
 
 def _grow(agent: Agent, path: Path, batches: int) -> None:
-    """A file by as many batches, one at a time."""
+    """Append batches to a file, one at a time."""
     for number in range(batches):
         with path.open("ab") as file:
             file.write(_block(number))
@@ -222,14 +224,14 @@ def _grow(agent: Agent, path: Path, batches: int) -> None:
 
 
 def _put_into(agent: Agent) -> int:
-    """Events whose commits have returned: nobody writes their files any more."""
+    """Return the number of events whose commits have returned."""
     return sum(each.counters.get("EventPutSuccessCount") for each in agent.channels.values())
 
 
 def test_a_damaged_batch_of_a_channel_that_forgets_is_read_again_while_the_agent_runs(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It had been spilled: its source reads it again at once, and nothing else; none is lost or counted as lost."""
+    """The source reads a damaged spilled batch again at once, and nothing else."""
     (hub,) = plug_in(monkeypatch, "a")
     path, hub.failing = tmp_path / "app.log", True
     agent = _agent(tmp_path / "state", path, c="spillable memory_bytes = 256")
@@ -255,7 +257,7 @@ def test_a_damaged_batch_of_a_channel_that_forgets_is_read_again_while_the_agent
 def test_a_damaged_batch_that_other_channels_are_beyond_is_not_said_to_be_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Two channels take turns, the newest batch of one is damaged: the source goes on, and the loss has its command."""
+    """With two channels in turn, a damaged newest batch of one is reported as lost, with its command."""
     (hub,) = plug_in(monkeypatch, "a")
     path, hub.failing, state = tmp_path / "app.log", True, tmp_path / "state"
     agent = _agent(state, path, "load_balancing", b="file", c="file")
@@ -282,7 +284,7 @@ def test_a_damaged_batch_that_other_channels_are_beyond_is_not_said_to_be_read_a
 def test_of_a_damaged_batch_that_was_spilled_its_source_is_said_to_read_it_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A channel that forgets notes no position behind it: nothing is lost."""
+    """A damaged spilled batch found at opening is reported as read again."""
     with opened(spillable_channel(tmp_path)) as channel:
         for number in range(3):
             channel.put(EventBatch.of_lines(_block(number), position=Position("s/f", number + 1, "", number)))
@@ -295,7 +297,7 @@ def test_of_a_damaged_batch_that_was_spilled_its_source_is_said_to_read_it_again
 
 
 def test_neighbours_are_told_as_one_stretch(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Two damaged batches, one behind the other: one range, one command."""
+    """Two adjacent damaged batches give one range and one command."""
     source, state = tmp_path / "app.log", tmp_path / "state"
     channel = _filled(state, source, batches=4)
     with opened(channel):

@@ -1,4 +1,4 @@
-"""Under which names destinations know the numbers of batches."""
+"""Origins identify the numbers of batches for destinations."""
 
 import shutil
 from pathlib import Path
@@ -13,7 +13,7 @@ from ..doubles import file_channel, memory_channel, opened
 
 
 def _lives(state: Path, *puts: bytes, take: bool = False) -> dict[tuple[str | None, int | None], bytes]:
-    """What batches are called in one life of a channel."""
+    """Return the batches of one life of a channel, by origin and number."""
     with opened(file_channel(state)) as channel:
         for line in puts:
             channel.put(EventBatch.of_lines(line))
@@ -28,7 +28,7 @@ def _lives(state: Path, *puts: bytes, take: bool = False) -> dict[tuple[str | No
 
 
 def test_a_batch_keeps_its_name_and_number(tmp_path: Path) -> None:
-    """However often its channel is opened: what is delivered again is known again."""
+    """A batch keeps its origin and number however often its channel is opened."""
     first = _lives(tmp_path, b"a\n", b"b\n")
     second = _lives(tmp_path, b"c\n")
     third = _lives(tmp_path, take=True)
@@ -42,7 +42,7 @@ def test_a_batch_keeps_its_name_and_number(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("take", [False, True])
 def test_numbers_of_a_restored_channel_have_another_name(tmp_path: Path, take: bool) -> None:
-    """A channel restored from a copy gives them again: a destination does not take those batches for stored."""
+    """A channel restored from a copy assigns numbers again under a new origin."""
     state, copy = tmp_path / "state", tmp_path / "copy"
     kept = _lives(state, b"a\n", take=take)
     shutil.copytree(state, copy)
@@ -55,7 +55,7 @@ def test_numbers_of_a_restored_channel_have_another_name(tmp_path: Path, take: b
 
 
 def test_numbers_that_are_given_again_have_a_name_that_none_had(tmp_path: Path) -> None:
-    """However many names the channel had in the life that is gone; those of lower numbers stay."""
+    """Numbers assigned again get a new origin, and lower numbers keep theirs."""
     notes = FileNotes(str(tmp_path), "c")
     earlier = [kept_origins("c", notes, 1, following, "first") for following in (1, 100, 1207, 2000)]
     restored = kept_origins("c", notes, 1, 500, "first")
@@ -66,7 +66,7 @@ def test_numbers_that_are_given_again_have_a_name_that_none_had(tmp_path: Path) 
 
 
 def test_numbers_of_a_damaged_channel_have_another_name(tmp_path: Path) -> None:
-    """A channel that lost its newest events gives their numbers again."""
+    """A channel that lost its newest events assigns their numbers under a new origin."""
     delivered = _lives(tmp_path, b"a\n", b"b\n", b"c\n")
     for path in (tmp_path / "c" / "events").iterdir():
         if path.name.startswith("checkpoint"):
@@ -80,7 +80,7 @@ def test_numbers_of_a_damaged_channel_have_another_name(tmp_path: Path) -> None:
 
 
 def test_names_that_nobody_needs_are_forgotten(tmp_path: Path) -> None:
-    """A channel that is opened a thousand times does not note a thousand names."""
+    """Origins without numbers in the channel are removed."""
     for _ in range(5):
         _lives(tmp_path, b"a\n", take=True)
     with opened(file_channel(tmp_path)) as channel:
@@ -89,7 +89,7 @@ def test_names_that_nobody_needs_are_forgotten(tmp_path: Path) -> None:
 
 
 def test_a_channel_that_forgets_has_a_name_for_its_life(tmp_path: Path) -> None:
-    """Its numbers begin anew with each one."""
+    """A channel that does not keep events has a new origin in each life."""
     names = set()
     for _ in range(2):
         with opened(memory_channel(tmp_path)) as channel:
@@ -103,7 +103,7 @@ def test_a_channel_that_forgets_has_a_name_for_its_life(tmp_path: Path) -> None:
 
 
 def test_notes_that_are_gone_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Without them LogHub does not know the numbers: what comes again is no riddle."""
+    """Missing notes of a channel are reported, with the possible duplicates."""
     _lives(tmp_path, b"a\n", take=True)
     _lives(tmp_path, b"b\n", take=True)
     assert not caplog.records
@@ -111,5 +111,5 @@ def test_notes_that_are_gone_are_told(tmp_path: Path, caplog: pytest.LogCaptureF
         path.unlink()
     _lives(tmp_path, b"c\n", take=True)
 
-    told = "channel c: its notes are missing: what its sinks were delivering at the last end may be stored twice"
+    told = "channel c: its notes are missing: batches in flight at its last end may be stored twice"
     assert [record.message for record in caplog.records] == [told]

@@ -1,4 +1,4 @@
-"""Ranges, against sets of numbers."""
+"""Ranges behave like sets of numbers."""
 
 from itertools import pairwise
 
@@ -13,7 +13,7 @@ _STEPS = st.lists(st.tuples(st.sampled_from(["add", "remove"]), _PLACES, _PLACES
 
 @given(_STEPS)
 def test_ranges_are_what_sets_say(steps: list[tuple[str, int, int]]) -> None:
-    """After whatever was added and removed: the same numbers, in stretches that neither overlap nor touch."""
+    """After additions and removals the ranges have the same numbers as a set, and neither overlap nor touch."""
     ranges, known = Ranges(), set[int]()
     for step, start, end in steps:
         stretch = set(range(start + 1, end + 1))
@@ -30,7 +30,7 @@ def test_ranges_are_what_sets_say(steps: list[tuple[str, int, int]]) -> None:
 
 @given(st.lists(st.lists(st.tuples(_PLACES, _PLACES)), min_size=1, max_size=3))
 def test_an_intersection_is_what_all_have(all_pairs: list[list[tuple[int, int]]]) -> None:
-    """As sets of numbers say."""
+    """An intersection has the numbers that all sets have."""
     all_ranges, sets = [Ranges() for _ in all_pairs], [set[int]() for _ in all_pairs]
     for ranges, numbers, pairs in zip(all_ranges, sets, all_pairs, strict=True):
         for start, end in pairs:
@@ -41,7 +41,7 @@ def test_an_intersection_is_what_all_have(all_pairs: list[list[tuple[int, int]]]
 
 
 def test_a_note_has_so_many_stretches_at_most() -> None:
-    """The first ones: what lies in the others may come twice. A note of before is read, too."""
+    """A note has only the first ranges; a note of an earlier version can be read."""
     ranges = Ranges()
     for start in range(0, 100, 2):
         ranges.add(start, start + 1)

@@ -62,7 +62,7 @@ class Watched:
         self.server = MonitoringServer(self.agent, port=0)
 
     def get(self, path: str, method: str = "GET", **headers: str) -> tuple[int, str, str]:
-        """Status, type of the content, and text."""
+        """Return status, content type and text."""
         connection = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=10)
         try:
             connection.request(method, path, headers=headers)
@@ -86,7 +86,9 @@ def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched
 
 
 def test_flumes_json_has_all_of_flumes_counters_as_texts(watched: Watched) -> None:
-    """``/metrics.json``, and ``/metrics`` for who accepts JSON: a table for each component with Flume's names."""
+    """``/metrics.json``, and ``/metrics`` for clients that accept JSON, have a table of Flume's counters for each
+    component.
+    """
     watched.a.lines.put(b"one\ntwo\n")
     eventually(lambda: watched.a.delivered == [b"one", b"two"])
     eventually(lambda: watched.agent.counters["sinks.g<b>"].get("EventDrainSuccessCount") == 2)
@@ -105,7 +107,7 @@ def test_flumes_json_has_all_of_flumes_counters_as_texts(watched: Watched) -> No
 
 
 def test_prometheus_text_has_the_counters_and_the_lag_in_events_bytes_and_seconds(watched: Watched) -> None:
-    """Each name has one head and its samples behind it; waiting events show as lag of their channel."""
+    """Each Prometheus name has one head followed by its samples, and waiting events are their channel's lag."""
     watched.a.failing = watched.b.failing = True
     watched.a.lines.put(b"one\ntwo\nthree\n")
     eventually(lambda: watched.agent.channels["c1"].held == 3)
@@ -135,7 +137,7 @@ def test_prometheus_text_has_the_counters_and_the_lag_in_events_bytes_and_second
 
 
 def test_what_interceptors_drop_is_counted_at_their_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Flume's JSON and Prometheus show it, from the first moment on."""
+    """Events dropped by interceptors count for their source in both formats, from the start on."""
     (hub,) = plug_in(monkeypatch, "a")
     dropping = 'interceptors = [{type = "regex_filter", regex = "debug", exclude_events = true}]\n[channels.c1]'
     text = CONFIG.format(state=tmp_path).replace('hub = "b"', 'hub = "a"').replace("[channels.c1]", dropping)
@@ -162,7 +164,7 @@ _UNITS = re.compile(
 
 
 def test_each_counter_and_each_sample_says_its_unit(watched: Watched) -> None:
-    """All that the code counts is in the table, and each text names what is counted."""
+    """Each counter has a help text that names its unit."""
     told = {}
     for line in watched.get("/metrics")[2].splitlines():
         if line.startswith("# HELP"):
@@ -179,7 +181,7 @@ def test_each_counter_and_each_sample_says_its_unit(watched: Watched) -> None:
 
 @pytest.mark.parametrize("headers", [{"Host": "evil.example"}, {"Origin": "http://evil.example"}, {"Origin": "null"}])
 def test_a_page_of_another_site_is_told_nothing(watched: Watched, headers: dict[str, str]) -> None:
-    """A page whose name leads to this machine names itself as Host, and reads nothing; 127.0.0.1 and localhost do."""
+    """Requests from pages of other sites, or with another Host than 127.0.0.1 and localhost, are refused."""
     status, kind, text = watched.get("/status.json", **headers)
     assert (status, kind.partition(";")[0]) == (403, "text/plain")
     assert "for this machine only" in text
@@ -188,7 +190,7 @@ def test_a_page_of_another_site_is_told_nothing(watched: Watched, headers: dict[
 
 
 def test_health_says_why_an_agent_is_not_ready(watched: Watched) -> None:
-    """Live as long as it answers; ready while all components run, and 503 with the reasons otherwise."""
+    """The agent is live while it answers, ready while all components run, and otherwise 503 has the reasons."""
     eventually(lambda: watched.json("/health/ready")["ready"])
     assert watched.get("/health/live")[0] == 200
     watched.agent.channels["dead"].close()
@@ -202,7 +204,7 @@ def test_health_says_why_an_agent_is_not_ready(watched: Watched) -> None:
 
 
 class _Page(HTMLParser):
-    """Tags that are open, and the texts of cells."""
+    """A parser that records open tags and the texts of cells."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -224,7 +226,7 @@ class _Page(HTMLParser):
 
 
 def test_the_page_is_well_formed_and_shows_each_component(watched: Watched) -> None:
-    """Every tag is closed, names are escaped, nothing comes from elsewhere, and the drawing's figures are JSON."""
+    """The page closes every tag, escapes names, loads nothing from elsewhere, and has its figures as JSON."""
     status, kind, text = watched.get("/")
     assert (status, kind) == (200, "text/html; charset=utf-8")
     page = _Page()
@@ -239,14 +241,14 @@ def test_the_page_is_well_formed_and_shows_each_component(watched: Watched) -> N
 
 
 def test_what_is_not_served_is_refused(watched: Watched) -> None:
-    """Another path, another method, and what is no HTTP get an answer that says so; HEAD gets the head alone."""
+    """Other paths, other methods and invalid HTTP get an explaining answer; HEAD gets only the head."""
     assert watched.get("/nothing")[0] == 404
     assert watched.get("/metrics", "POST")[0] == 405
     assert watched.get("/metrics", "HEAD")[::2] == (200, "")
     with socket.create_connection(("127.0.0.1", watched.server.port), 10) as peer:
         peer.sendall(b"\x16\x03\x01\r\n\r\n")
         assert peer.recv(100).startswith(b"HTTP/1.1 400 ")
-    # What was sent is not read to its end: the connection may be reset.
+    # The server does not read the request to its end, so that the connection may be reset.
     where = ("127.0.0.1", watched.server.port)
     with contextlib.suppress(ConnectionError), socket.create_connection(where, 10) as peer:
         peer.sendall(b"GET / HTTP/1.1\r\nHost: localhost\r\nx: " + b"x" * (40 << 10))
@@ -254,7 +256,7 @@ def test_what_is_not_served_is_refused(watched: Watched) -> None:
 
 
 def test_peers_that_say_nothing_do_not_hold_others_up(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They are let go after a while, and while they are too many others wait no longer than that."""
+    """Silent clients are disconnected after a while, and delay others no longer than that."""
     monkeypatch.setattr(server, "_PATIENCE", 0.2)
     monkeypatch.setattr(server, "_MOST_CONNECTIONS", 3)
     peers = [socket.create_connection(("127.0.0.1", watched.server.port), 10) for _ in range(6)]
@@ -265,7 +267,7 @@ def test_peers_that_say_nothing_do_not_hold_others_up(watched: Watched, monkeypa
 
 
 def test_peers_that_are_too_many_make_room_for_others(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The one that has been there for the longest time goes: whoever asks now is answered now."""
+    """With too many connections the oldest one is closed, so that a new client is answered at once."""
     monkeypatch.setattr(server, "_PATIENCE", 60.0)
     monkeypatch.setattr(server, "_MOST_CONNECTIONS", 3)
     with contextlib.ExitStack() as open_ones:
@@ -280,7 +282,7 @@ def test_peers_that_are_too_many_make_room_for_others(watched: Watched, monkeypa
 
 
 def test_a_peer_that_does_not_read_its_answer_is_let_go(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What it does not take is kept for a while, and no longer."""
+    """A client that does not read its answer is disconnected after a while."""
     monkeypatch.setattr(server, "_PATIENCE", 0.2)
     monkeypatch.setattr(server, "prometheus", lambda _figures: "x" * (1 << 20))
     listener = watched.server._server.sockets[0]  # type: ignore[union-attr]
@@ -301,11 +303,11 @@ def _open_files() -> int:
 
 
 async def _at_once(_writer: asyncio.StreamWriter) -> None:
-    """As for an answer that is less than what is kept without waiting."""
+    """Return at once, as for an answer that fits into the buffers."""
 
 
 def test_it_listens_on_loopback_unless_told() -> None:
-    """``port``, ``:port`` and ``host:port`` are addresses, anything else is told."""
+    """``port``, ``:port`` and ``host:port`` are addresses; any other text is refused."""
     assert address_of("9000") == address_of(":9000") == ("127.0.0.1", 9000)
     assert address_of("0.0.0.0:80") == ("0.0.0.0", 80)
     assert address_of("[::1]:80") == ("::1", 80)
@@ -315,13 +317,13 @@ def test_it_listens_on_loopback_unless_told() -> None:
 
 
 def test_a_port_in_use_is_told(watched: Watched) -> None:
-    """The address, and why."""
+    """A port in use is reported with the address and the reason."""
     with pytest.raises(MonitoringError, match=rf"cannot listen on 127.0.0.1:{watched.server.port}: .*in use"):
         MonitoringServer(watched.agent, port=watched.server.port)
 
 
 def test_it_can_be_made_where_a_loop_runs(watched: Watched) -> None:
-    """A program of asyncio starts and ends it, and it serves."""
+    """An asyncio program can start and stop the server."""
 
     async def serve() -> None:
         monitoring = MonitoringServer(watched.agent, port=0)
@@ -338,7 +340,7 @@ def test_it_can_be_made_where_a_loop_runs(watched: Watched) -> None:
 
 
 def test_an_agent_whose_sink_delivers_nothing_is_not_ready(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After a while of failures alone the reason is told, and the sink is not up; once it delivers it is ready."""
+    """After a time of failures only, the agent is not ready, with the reason, until the sink delivers."""
     monkeypatch.setattr(health, "FAILING", 0.0)
     watched.a.failing = watched.b.failing = True
     watched.a.lines.put(b"one\n")
@@ -347,13 +349,13 @@ def test_an_agent_whose_sink_delivers_nothing_is_not_ready(watched: Watched, mon
     assert re.match(r"sink g<b> has delivered nothing for \d+ s: SinkError: no sink of the group", reason)
     assert re.search(r'^loghub_agent_sink_up\{.*sink="g<b>".*\} 0$', watched.get("/metrics")[2], re.MULTILINE)
     watched.a.failing = watched.b.failing = False
-    eventually(lambda: watched.get("/health/ready")[0] == 200)  # they are left alone for up to 30 s
+    eventually(lambda: watched.get("/health/ready")[0] == 200)  # the sinks back off for up to 30 s
 
 
 def test_an_agent_whose_source_finds_its_channel_broken_is_not_ready(
     watched: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As on a disk that has become read-only: the channel is open, and takes nothing."""
+    """An agent whose channel takes nothing, as on a read-only disk, is not ready."""
 
     def broken(*_: object, **__: object) -> None:
         raise ChannelIOError("c1", "read-only file system")

@@ -65,7 +65,7 @@ def hubs(monkeypatch: pytest.MonkeyPatch) -> tuple[Hub, ...]:
 
 
 def test_only_what_changed_is_restarted(tmp_path: Path, hubs: tuple[Hub, ...]) -> None:
-    """A sink with another option is made anew; source, channels and all others go on."""
+    """Only the sink whose option changed is restarted."""
     a, b, _ = hubs
     with running(config_of(tmp_path)) as agent:
         eventually(lambda: (a.made, b.made) == (2, 2))
@@ -82,7 +82,7 @@ def test_only_what_changed_is_restarted(tmp_path: Path, hubs: tuple[Hub, ...]) -
 def test_what_a_sink_that_is_replaced_could_not_deliver_is_not_its_followers_trouble(
     tmp_path: Path, hubs: tuple[Hub, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The one in its place is well until it has failed for as long itself."""
+    """A replaced sink's failures do not count against the new one."""
     a, _, other = hubs
     monkeypatch.setattr(health, "FAILING", 0.0)
     a.failing = True
@@ -97,7 +97,7 @@ def test_what_a_sink_that_is_replaced_could_not_deliver_is_not_its_followers_tro
 
 
 def test_limits_of_the_whole_agent_change_while_it_runs(tmp_path: Path, hubs: tuple[Hub, ...]) -> None:
-    """No component is restarted for them; without them there are none."""
+    """The agent's limits change, or end, without a restart of components."""
     a, b, _ = hubs
     with running(config_of(tmp_path)) as agent:
         eventually(lambda: (a.made, b.made) == (2, 2))
@@ -109,7 +109,7 @@ def test_limits_of_the_whole_agent_change_while_it_runs(tmp_path: Path, hubs: tu
 
 
 def test_the_same_file_changes_nothing(tmp_path: Path, hubs: tuple[Hub, ...]) -> None:
-    """Not even if its lines stand elsewhere in it."""
+    """A file with the same content in other lines changes nothing."""
     a, b, _ = hubs
     with running(config_of(tmp_path)) as agent:
         eventually(lambda: (a.made, b.made) == (2, 2))
@@ -118,7 +118,7 @@ def test_the_same_file_changes_nothing(tmp_path: Path, hubs: tuple[Hub, ...]) ->
 
 
 def test_a_channel_keeps_its_events_while_its_sink_is_replaced(tmp_path: Path, hubs: tuple[Hub, ...]) -> None:
-    """What a failing sink has left in a channel in memory is delivered by the sink in its place, once."""
+    """Events that a failing sink left in a memory channel are delivered once by its replacement."""
     a, _, other = hubs
     a.failing = True
     with running(config_of(tmp_path)) as agent:
@@ -131,7 +131,7 @@ def test_a_channel_keeps_its_events_while_its_sink_is_replaced(tmp_path: Path, h
 
 
 def test_a_changed_channel_is_opened_anew_with_its_sources_and_sinks(tmp_path: Path, hubs: tuple[Hub, ...]) -> None:
-    """Its sinks deliver what it holds before, the other channel goes on, and what comes later goes through the new."""
+    """A changed channel is emptied first, and reopened with its sources and sinks, while others continue."""
     a, b, _ = hubs
     with running(config_of(tmp_path)) as agent:
         eventually(lambda: (a.made, b.made) == (2, 2))
@@ -149,7 +149,7 @@ def test_a_changed_channel_is_opened_anew_with_its_sources_and_sinks(tmp_path: P
 def test_a_sink_whose_dead_letters_have_another_channel_now_puts_them_there(
     tmp_path: Path, hubs: tuple[Hub, ...]
 ) -> None:
-    """Only that channel has changed: what is refused before, and afterwards, is delivered by who takes the letters."""
+    """If only the channel of dead letters changes, refused events before and after are delivered from it."""
     a, b, _ = hubs
     a.refusing = True
     letters = ('hub = "a"\nchannel =', 'hub = "a"\ndead_letters = "c2"\nchannel =')
@@ -166,7 +166,7 @@ def test_a_sink_whose_dead_letters_have_another_channel_now_puts_them_there(
 
 
 def test_what_is_refused_while_a_changed_channel_is_emptied_is_delivered(tmp_path: Path, hubs: tuple[Hub, ...]) -> None:
-    """The channel of the dead letters is replaced while empty; the sink that may put one ends first."""
+    """A sink that may still put dead letters ends before their channel is replaced."""
     a, b, _ = hubs
     a.refusing = b.failing = True
     a.hanging.clear()
@@ -185,7 +185,7 @@ def test_what_is_refused_while_a_changed_channel_is_emptied_is_delivered(tmp_pat
 
 
 def test_a_changed_file_channel_has_its_events_again(tmp_path: Path, hubs: tuple[Hub, ...]) -> None:
-    """Its sink fails for now: what lies on the disk is delivered after the channel was opened with other options."""
+    """Events in a file channel are delivered after it was reopened with other options."""
     a, _, _ = hubs
     a.failing = True
     with running(config_of(tmp_path, kind="file")) as agent:
@@ -209,7 +209,7 @@ def test_a_changed_file_channel_has_its_events_again(tmp_path: Path, hubs: tuple
 def test_what_is_left_in_a_channel_that_is_another_one_now_is_told(
     tmp_path: Path, hubs: tuple[Hub, ...], caplog: pytest.LogCaptureFixture, changed: str, told: bool
 ) -> None:
-    """Of another type, or in another directory: nobody takes what waits on the disk, and somebody has to know it."""
+    """Events left on the disk by a channel with another type or directory are reported."""
     a, _, _ = hubs
     a.failing = True
     with running(config_of(tmp_path, kind="file")) as agent:
@@ -223,7 +223,7 @@ def test_what_is_left_in_a_channel_that_is_another_one_now_is_told(
 
 
 def test_what_a_channel_would_forget_stops_the_change(tmp_path: Path, hubs: tuple[Hub, ...]) -> None:
-    """A channel in memory whose sink fails is neither changed nor removed: the former agent goes on, and delivers."""
+    """A change that would lose events of a memory channel is refused, and the former agent continues."""
     a, _, _ = hubs
     a.failing = True
     with running(config_of(tmp_path, timeout=0.3)) as agent:
@@ -242,7 +242,7 @@ def test_what_a_channel_would_forget_stops_the_change(tmp_path: Path, hubs: tupl
 
 
 def test_a_wrong_configuration_changes_nothing(tmp_path: Path, hubs: tuple[Hub, ...]) -> None:
-    """A problem, another state directory, or a channel that cannot be opened: the error says so and all goes on."""
+    """An invalid configuration, another state directory, or a channel that cannot be opened changes nothing."""
     a, b, _ = hubs
     with running(config_of(tmp_path)) as agent:
         eventually(lambda: (a.made, b.made) == (2, 2))
@@ -261,7 +261,7 @@ def test_a_wrong_configuration_changes_nothing(tmp_path: Path, hubs: tuple[Hub, 
 
 
 def test_a_changed_channel_that_cannot_be_opened_is_opened_as_it_was(tmp_path: Path, hubs: tuple[Hub, ...]) -> None:
-    """Source, channel and sink are at work again with their former options, and nothing is lost."""
+    """If a changed channel cannot be opened, the former one continues without loss."""
     a, _, _ = hubs
     with running(config_of(tmp_path, kind="file")) as agent:
         a.failing = True
@@ -277,7 +277,7 @@ def test_a_changed_channel_that_cannot_be_opened_is_opened_as_it_was(tmp_path: P
 
 
 def test_components_come_and_go(tmp_path: Path, hubs: tuple[Hub, ...], caplog: pytest.LogCaptureFixture) -> None:
-    """A source, a channel and a sink less, then again; what is left goes on all the time."""
+    """Components are removed and added again while the others continue."""
     a, b, _ = hubs
     whole = TWO.format(state=tmp_path, kind="memory", timeout=10)
     less = whole.replace('[sources.r2]\ntype = "feed"\nhub = "b"\nchannels = ["c2"]\n', "")
@@ -297,7 +297,7 @@ def test_components_come_and_go(tmp_path: Path, hubs: tuple[Hub, ...], caplog: p
 def test_a_failing_sink_does_not_stop_the_rest_and_says_so_once(
     tmp_path: Path, hubs: tuple[Hub, ...], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Its channel keeps the events and the other pair works; the failure has a line in ten seconds, its end another."""
+    """A failing sink leaves other pairs working, and logs one line for its failures and one for its recovery."""
     a, b, _ = hubs
     a.failing = True
     with caplog.at_level(logging.INFO), running(config_of(tmp_path)) as agent:
@@ -310,13 +310,13 @@ def test_a_failing_sink_does_not_stop_the_rest_and_says_so_once(
         eventually(lambda: a.delivered == [b"waits"])
         eventually(lambda: "delivers again" in caplog.text)
     assert [record.getMessage() for record in caplog.records] == [
-        "sink k1: 1 events go back to c1: the test's sink fails",
+        "sink k1: 1 events returned to channel c1: the test's sink fails",
         "sink k1 delivers again",
     ]
 
 
 def test_a_channel_that_cannot_be_opened_is_told_in_words(tmp_path: Path, hubs: tuple[Hub, ...]) -> None:
-    """Nothing has begun, and what was opened before is closed: it can be opened again."""
+    """If a channel cannot be opened, nothing starts, and channels opened before are closed."""
     (tmp_path / "file").write_text("in the way")
     wrong = ('[channels.c2]\ntype = "memory"', f'[channels.c2]\ntype = "file"\ndirectory = "{tmp_path}/file/events"')
     agent = Agent(config_of(tmp_path, wrong, kind="file"))
@@ -328,7 +328,7 @@ def test_a_channel_that_cannot_be_opened_is_told_in_words(tmp_path: Path, hubs: 
 
 
 def test_sinks_of_a_group_are_counted_each(tmp_path: Path, hubs: tuple[Hub, ...]) -> None:
-    """Who delivered, and who failed, stands under each sink's name, and the sum under the group's."""
+    """Deliveries and failures count for each sink of a group, and their sums for the group."""
     a, b, _ = hubs
     a.failing = True
     text = TWO.format(state=tmp_path, kind="memory", timeout=10).replace('channel = "c2"', 'channel = "c1"')
@@ -342,7 +342,7 @@ def test_sinks_of_a_group_are_counted_each(tmp_path: Path, hubs: tuple[Hub, ...]
 
 
 def test_a_sink_of_a_group_that_cannot_be_made_is_one_that_fails(tmp_path: Path, hubs: tuple[Hub, ...]) -> None:
-    """The next of the group delivers until it can be made; where none can be, the group is run again like a sink."""
+    """A group delivers without a sink that cannot be built, and is restarted if none can be."""
     a, b, _ = hubs
     a.absent = b.absent = True
     text = TWO.format(state=tmp_path, kind="memory", timeout=10).replace('channel = "c2"', 'channel = "c1"')
@@ -363,7 +363,7 @@ def test_a_sink_of_a_group_that_cannot_be_made_is_one_that_fails(tmp_path: Path,
 def test_a_component_is_known_before_it_runs(
     tmp_path: Path, hubs: tuple[Hub, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A channel that has lost what a source has read has that begin anew, whenever it finds out."""
+    """A channel that lost events can restart their source even before it runs."""
     agent, start, known = Agent(config_of(tmp_path)), Supervised.start, list[str]()
 
     def asked(part: Supervised) -> None:
@@ -377,7 +377,7 @@ def test_a_component_is_known_before_it_runs(
 
 
 def test_batches_of_a_channel_that_several_sinks_empty_have_no_name(tmp_path: Path, hubs: tuple[Hub, ...]) -> None:
-    """They are not delivered in the order of their numbers, on which what a destination knows of them relies."""
+    """Batches have no origin if several sinks take from their channel, since they leave out of order."""
     with running(config_of(tmp_path, kind="file")) as agent:
         assert agent.channels["c1"].origins is not None
     shared = ('channel = "c2"\n', 'channel = "c1"\n'), ('channels = ["c2"]', 'channels = ["c1"]')
@@ -386,7 +386,7 @@ def test_batches_of_a_channel_that_several_sinks_empty_have_no_name(tmp_path: Pa
 
 
 def test_a_sink_that_does_not_end_is_left_behind(tmp_path: Path, hubs: tuple[Hub, ...]) -> None:
-    """Its successor works at once; what the late one still had is delivered when it has ended, once."""
+    """A sink that does not end is replaced at once, and its remaining events are delivered once when it ends."""
     a, _, other = hubs
     a.hanging.clear()
     with running(config_of(tmp_path, kind="file", timeout=0.2)) as agent:
@@ -404,7 +404,7 @@ def test_a_sink_that_does_not_end_is_left_behind(tmp_path: Path, hubs: tuple[Hub
 
 
 def test_a_file_channel_is_changed_while_its_sink_hangs(tmp_path: Path, hubs: tuple[Hub, ...]) -> None:
-    """The former channel is closed under the sink that does not end; what it had taken is delivered by the new one."""
+    """A file channel is replaced though its sink hangs, and the events that it took are delivered from the new one."""
     a, _, other = hubs
     a.hanging.clear()
     with running(config_of(tmp_path, kind="file", timeout=0.2)) as agent:

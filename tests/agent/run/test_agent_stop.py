@@ -1,4 +1,4 @@
-"""The end of an agent, and a change of its configuration, while a destination is away."""
+"""Stopping or reloading an agent while a destination is away."""
 
 import logging
 import socket
@@ -48,7 +48,7 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Hub:
 
 @pytest.fixture(params=["refuses", "hangs"])
 def away(request: pytest.FixtureRequest) -> Iterator[str]:
-    """The endpoint of a server that takes no connections, or never answers."""
+    """Yield the endpoint of a server that refuses connections, or never answers."""
     with socket.socket() as bound:
         bound.bind(("127.0.0.1", 0))
         if request.param == "hangs":
@@ -67,7 +67,7 @@ def _begun(agent: Agent, hub: Hub) -> None:
 def test_the_end_does_not_wait_for_a_destination_that_is_away(
     tmp_path: Path, hub: Hub, away: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Behind a file channel the agent ends in time; what remains is counted, and not said to be lost."""
+    """With a file channel the agent stops in time, and reports the remaining events, not a loss."""
     agent = Agent(config_of(tmp_path, away))
     _begun(agent, hub)
     begun = time.monotonic()
@@ -92,19 +92,19 @@ _SINKS = {
 @pytest.mark.parametrize("away", ["hangs"], indirect=True)
 @pytest.mark.parametrize("sink", _SINKS)
 def test_a_receiver_that_does_not_answer_holds_no_end_up(tmp_path: Path, hub: Hub, away: str, sink: str) -> None:
-    """What is on its way is given up in time: the end is in order, and it is said how many events remain."""
+    """Deliveries in flight are abandoned in time, and the remaining events are reported."""
     place = away if "endpoint" in _SINKS[sink] else away.rpartition(":")[2]
     head = CONFIG[: CONFIG.index("[sinks.k]")].format(state=tmp_path, kind="file")
     agent = Agent(parse_toml(f'{head}[sinks.k]\nchannel = "q"\n{_SINKS[sink].format(place)}\n'))
     _begun(agent, hub)
     begun = time.monotonic()
-    assert agent.stop(4)  # it would wait for half a minute
+    assert agent.stop(4)  # the sink's own timeout is half a minute
     assert time.monotonic() - begun < allowed(10)
     assert agent.remaining == {"q": 3}
 
 
 def test_an_end_at_once_is_one(tmp_path: Path, hub: Hub, away: str) -> None:
-    """Without any time nobody waits for the destination: the events go back, and nothing is left for the exit."""
+    """A stop without any time returns the events to the channel at once."""
     agent = Agent(config_of(tmp_path, away))
     _begun(agent, hub)
     begun = time.monotonic()
@@ -118,7 +118,7 @@ def test_an_end_at_once_is_one(tmp_path: Path, hub: Hub, away: str) -> None:
 def test_what_memory_held_is_said_in_events(
     tmp_path: Path, hub: Hub, away: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What its source reads again is not called lost, and the end is in order."""
+    """Events in memory that a source reads again are reported, not as a loss, and the stop is in order."""
     agent = Agent(config_of(tmp_path, away, kind="memory"))
     _begun(agent, hub)
     with caplog.at_level(logging.WARNING):
@@ -131,7 +131,7 @@ def test_what_memory_held_is_said_in_events(
 def test_an_end_that_loses_events_is_not_in_order(
     tmp_path: Path, hub: Hub, away: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Of memory, if their source cannot read them again: it is said how many."""
+    """A stop that loses events of memory is not in order, and reports their number."""
     hub.repeats = False
     agent = Agent(config_of(tmp_path, away, kind="memory"))
     _begun(agent, hub)
@@ -142,7 +142,7 @@ def test_an_end_that_loses_events_is_not_in_order(
 
 @pytest.mark.parametrize("away", ["refuses"], indirect=True)
 def test_a_destination_that_is_away_shows_at_once(tmp_path: Path, hub: Hub, away: str) -> None:
-    """Within seconds the counters and the last error of the sink say so, and not only after a minute of retries."""
+    """A destination that is away shows in counters and the last error within seconds."""
     agent = Agent(config_of(tmp_path, away))
     try:
         _begun(agent, hub)
@@ -154,7 +154,7 @@ def test_a_destination_that_is_away_shows_at_once(tmp_path: Path, hub: Hub, away
 
 
 def test_a_mended_endpoint_takes_effect_at_once(tmp_path: Path, hub: Hub, away: str) -> None:
-    """The sink that goes gives its delivery up, and the one in its place delivers it."""
+    """After a corrected endpoint, the old sink abandons its delivery and the new one makes it."""
     agent = Agent(config_of(tmp_path, away))
     try:
         _begun(agent, hub)
@@ -173,7 +173,7 @@ def test_a_mended_endpoint_takes_effect_at_once(tmp_path: Path, hub: Hub, away: 
 def test_what_is_refused_at_the_end_is_delivered_as_a_dead_letter(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The channel of the letters, in memory, is empty until then: the end waits for it once more."""
+    """Events refused during the stop are delivered from the dead letters' memory channel before it ends."""
     a, b = plug_in(monkeypatch, "a", "b")
     a.refusing = b.failing = True
     a.hanging.clear()

@@ -1,4 +1,4 @@
-"""Channels that come, go and change: what is left in them, and what is read again, is told."""
+"""Changed and removed channels: events left in them, and ranges read again, are reported."""
 
 import shutil
 from collections import Counter
@@ -52,12 +52,12 @@ def _config(tmp_path: Path, *changes: tuple[str, str], kind: str = "file") -> Ag
 
 
 def _known(agent: Agent) -> int:
-    """Up to where its channels have what the source has read."""
+    """Return the offset up to which the channels have the source's data."""
     return agent._ledgers.of("r").ends("r/feed")[0]
 
 
 def _feed(hub: Hub, config: AgentConfig, *, fails: bool) -> None:
-    """Two lines go into the channel, and stay there if the sink fails."""
+    """Put two lines into the channel, where they stay if the sink fails."""
     hub.failing = fails
     with running(config) as agent:
         for line in (b"1\n", b"2\n"):
@@ -76,7 +76,7 @@ _RENAMED = ("queue", "spool")
 def test_behind_a_channel_that_is_renamed_nothing_is_read_again(
     tmp_path: Path, hub: Hub, selector: str, kind: str, *, reload: bool
 ) -> None:
-    """The channel has delivered all; its source goes on with the new one, also where that is of another type."""
+    """After a channel that delivered all is renamed, or changes its type, nothing is read again."""
     chosen = ("replicating", selector)
     _feed(hub, _config(tmp_path, chosen, kind=kind), fails=False)
     after = _config(tmp_path, chosen, _RENAMED, kind="memory" if kind == "file" else "file")
@@ -89,7 +89,7 @@ def test_behind_a_channel_that_is_renamed_nothing_is_read_again(
 
 
 def test_a_channel_with_a_directory_of_its_own_is_the_same_one_under_another_name(tmp_path: Path, hub: Hub) -> None:
-    """Nothing is lost, and nothing is read again."""
+    """A renamed channel with the same directory keeps its events, and nothing is read again."""
     place = ('type = "file"', f'type = "file"\ndirectory = "{tmp_path}/here"')
     _feed(hub, _config(tmp_path, place), fails=True)
     hub.failing = True
@@ -100,7 +100,7 @@ def test_a_channel_with_a_directory_of_its_own_is_the_same_one_under_another_nam
 
 
 def test_a_channel_that_cannot_be_opened_changes_nothing(tmp_path: Path, hub: Hub) -> None:
-    """At a start and at a reload: the former one goes on with its events."""
+    """If a renamed channel cannot be opened, at a start or a reload, the former one keeps its events."""
     _feed(hub, _config(tmp_path), fails=True)
     wrong = _config(tmp_path, _RENAMED, ('type = "file"', f'type = "file"\nkey_file = "{tmp_path}/none.json"'))
     with pytest.raises(ChannelStartError, match=r"channel spool cannot be opened"), running(wrong):
@@ -124,12 +124,12 @@ _TWO = (
 def test_what_is_left_in_a_channel_that_is_not_configured_is_told(
     tmp_path: Path, hub: Hub, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Two new ones are in its place: the start says what to do, and that is done."""
+    """Events in a channel that is no longer configured are reported, and delivered as the report says."""
     _feed(hub, _config(tmp_path), fails=True)
     files = tmp_path / "channels/queue/events"
     text = (
-        f"no channel uses {files}, and 2 events in it are not delivered: to have them delivered configure a channel"
-        f" with directory = '{files}' and a sink (the same channel under a new name, if it has got one), or print them"
+        f"no channel uses {files}, and 2 events in it are not delivered: to deliver them, configure a channel"
+        f" with directory = '{files}' and a sink (or the renamed channel with that directory), or print them"
         f" with: producer channel export {files}"
     )
     with running(_config(tmp_path, *_TWO)):
@@ -139,11 +139,11 @@ def test_what_is_left_in_a_channel_that_is_not_configured_is_told(
     with running(_config(tmp_path, *_TWO, ("[channels.a]", f'{more}channel = "old"\n[channels.a]'))) as agent:
         eventually(lambda: hub.delivered == [b"1", b"2"])
         (note,) = agent.blueprint.notes
-        assert note.endswith("channels.old: no source writes to it: its sink delivers what is in it, and nothing else")
+        assert note.endswith("channels.old: no source writes to it: its sink delivers only the events already in it")
     assert "no channel uses" not in caplog.text
 
 
-_AGAIN = "source r: its channels, selector or interceptors have changed, and of 1 file or partition not all channels"
+_AGAIN = "source r: its channels, selector or interceptors have changed, and its channels differ in 1 file or partition"
 
 
 def test_check_and_the_start_tell_what_a_change_has_read_again(
@@ -152,7 +152,7 @@ def test_check_and_the_start_tell_what_a_change_has_read_again(
     capsys: pytest.CaptureFixture[str],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """With a channel more, what was not delivered comes again; with the same channels nothing is told."""
+    """``check`` and the start report that an added channel has undelivered events read again, and otherwise nothing."""
     hub, away = plug_in(monkeypatch, "a", "b")
     away.failing = True
     sink = '[sinks.m]\ntype = "keep"\nhub = "b"\nchannel = "m"\n[channels.m]\ntype = "memory"\n'
@@ -172,7 +172,7 @@ def test_check_and_the_start_tell_what_a_change_has_read_again(
         assert main(["agent", "check", "--config", str(path)]) == 0
         return _AGAIN in capsys.readouterr().err
 
-    assert (tells(both), tells(more)) == (False, True)  # beside the agent that runs
+    assert (tells(both), tells(more)) == (False, True)  # while the agent runs
     agent.stop(0.1)
     assert (tells(both), tells(more)) == (False, True)
     away.failing = False
@@ -203,7 +203,7 @@ def _text(state: Path, changes: _Changes) -> str:
 
 
 def _read(hub: Hub, count: int) -> None:
-    """As a source does that begins at the first line."""
+    """Feed lines from the first one, as a restarted source does."""
     hub.number = 0
     for number in range(1, count + 1):
         hub.lines.put(b"%d\n" % number)
@@ -224,7 +224,10 @@ def _read(hub: Hub, count: int) -> None:
         pytest.param(_AND_M, (), _AGAIN, id="removed"),
         pytest.param(_AND_M, (*_AND_M, _HOST), _AGAIN, id="interceptor-before-two"),
         pytest.param(
-            ((_TYPE, f'{_TYPE}\nkey_file = "{{state}}/keys"'),), (_RENAMED,), "and is read again", id="encrypted"
+            ((_TYPE, f'{_TYPE}\nkey_file = "{{state}}/keys"'),),
+            (_RENAMED,),
+            "the source reads them again",
+            id="encrypted",
         ),
     ],
 )
@@ -237,8 +240,10 @@ def test_behind_a_death_check_and_the_log_tell_what_a_change_brings_twice(
     change: _Changes,
     again: str,
 ) -> None:
-    """Of four lines the channel had delivered two when the process was killed. Each comes once, or waits in the
-    directory of the former channel, which both tell; or both tell that some come twice.
+    """After a crash with a changed configuration, each line arrives once or is reported.
+
+    Of four lines the channel had delivered two. Lines that wait in the directory of a former channel, or are
+    duplicated, are reported by ``check`` and by the log.
     """
     first, second = plug_in(monkeypatch, "a", "b")
     state, path = tmp_path / "state", tmp_path / "agent.toml"

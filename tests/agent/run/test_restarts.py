@@ -1,4 +1,4 @@
-"""What comes again after a restart: nothing that was delivered, or that the channel has on the disk."""
+"""After a restart no event is duplicated that was delivered, or is in a channel on the disk."""
 
 import shutil
 from collections import Counter
@@ -56,7 +56,7 @@ def _agent(state: Path, path: Path) -> Agent:
 
 
 def _grow(agent: Agent, path: Path, blocks: range) -> None:
-    """A file by blocks, each of which is a batch; nothing is delivered meanwhile."""
+    """Append blocks to a file, each of which becomes a batch; nothing is delivered meanwhile."""
     for number in blocks:
         wanted = _committed(agent) + LINES
         with path.open("ab") as file:
@@ -82,13 +82,13 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Hub:
 
 
 def test_a_restart_brings_nothing_twice_of_what_was_spilled(tmp_path: Path, hub: Hub) -> None:
-    """Three ends while the destination is away: what was spilled stays, the rest is read again, once each."""
+    """After three stops with the destination away, spilled events remain, and the others are read again once."""
     path, state = tmp_path / "app.log", tmp_path / "state"
     for life in range(3):
         agent = _agent(state, path)
         agent.start()
         found = agent.channels["c"].held
-        again = 6 * LINES * life - found  # what was in memory
+        again = 6 * LINES * life - found  # the events in memory
         eventually(lambda agent=agent, again=again: _committed(agent) == again)
         _grow(agent, path, range(6 * life, 6 * life + 6))
         memory = _parts(agent.channels["c"])[0]
@@ -107,11 +107,11 @@ def test_a_restart_brings_nothing_twice_of_what_was_spilled(tmp_path: Path, hub:
     finally:
         agent.stop(60)
     assert Counter(hub.delivered) == _lines(range(18))
-    assert received < 18 * LINES  # what it found was not read for nothing
+    assert received < 18 * LINES  # events found in the channel were not read again
 
 
 def test_a_restart_while_what_was_spilled_is_delivered_brings_nothing_twice(tmp_path: Path, hub: Hub) -> None:
-    """The agent ends between what was spilled and what was in memory: what was delivered does not come again."""
+    """A stop between spilled events and those in memory duplicates nothing."""
     path, state = tmp_path / "app.log", tmp_path / "killed"
     agent = _agent(tmp_path / "state", path)
     agent.start()
@@ -140,7 +140,7 @@ def test_a_restart_while_what_was_spilled_is_delivered_brings_nothing_twice(tmp_
 
 
 def test_a_death_costs_only_what_memory_held(tmp_path: Path) -> None:
-    """kill -9 while a source that cannot read again has filled memory and disk: what had been spilled is there."""
+    """After kill -9, spilled events of a source that cannot read again are delivered."""
     with opened(spillable_channel(tmp_path / "state", memory_bytes=1000)) as channel:
         for number in range(40):
             channel.put(EventBatch.of_lines(b"%02d %s\n" % (number, b"x" * 50)))
@@ -155,7 +155,7 @@ def test_a_death_costs_only_what_memory_held(tmp_path: Path) -> None:
 
 
 def test_a_death_has_only_what_memory_held_read_again(tmp_path: Path, hub: Hub) -> None:
-    """kill -9 while the destination is away: each line comes once, what had been spilled first."""
+    """After kill -9 with the destination away, each line arrives once, spilled ones first."""
     path = tmp_path / "app.log"
     agent = _agent(tmp_path / "state", path)
     agent.start()
@@ -188,7 +188,7 @@ def _take(channel: BatchChannel) -> Delivery:
 
 
 def test_what_one_of_two_sinks_has_delivered_does_not_come_again(tmp_path: Path) -> None:
-    """The other one did not deliver what came before: only that is read again after the end."""
+    """Of two sinks, only the events that the other one did not deliver are read again."""
     with opened(memory_channel(tmp_path)) as channel:
         _put(channel, 2, 4, 6)
         first, second, third = _take(channel), _take(channel), _take(channel)
@@ -224,7 +224,7 @@ def _turns(folder: Path, make: Callable[[Path, str], BatchChannel]) -> Iterator[
 
 
 def _killed(channels: Mapping[str, BatchChannel], folder: Path) -> Path:
-    """As the disk is at that instant, in a folder beside theirs."""
+    """Copy the disk of this instant to a folder beside it."""
     ledger_in(channels["a"]).flush()
     shutil.copytree(folder, folder.with_name(f"{folder.name}-killed"))
     for channel in channels.values():
@@ -233,7 +233,7 @@ def _killed(channels: Mapping[str, BatchChannel], folder: Path) -> Path:
 
 
 def test_what_moves_from_one_channel_to_another_is_not_taken_for_delivered(tmp_path: Path) -> None:
-    """Two channels in memory take turns through two deaths: what the next turn moves is not taken for delivered."""
+    """Events that change between two memory channels in turn, through two crashes, are not counted as delivered."""
     with _turns(tmp_path / "s", memory_channel) as channels:
         _Outlet(channels).read([1, 2])  # 1 is in a, 2 in b
         _take(channels["a"]).commit()
@@ -250,7 +250,7 @@ def test_what_moves_from_one_channel_to_another_is_not_taken_for_delivered(tmp_p
 
 
 def test_what_a_channel_has_spilled_no_other_one_gets(tmp_path: Path) -> None:
-    """Two channels take turns, spill and die: what was in memory is put again, what is on a disk is not."""
+    """With two channels in turn, a crash has only the events in memory put again, not the spilled ones."""
     ends = range(1, 41)
     with _turns(tmp_path / "s", spillable_channel) as channels:
         _Outlet(channels).read(ends)
@@ -267,7 +267,7 @@ def test_what_a_channel_has_spilled_no_other_one_gets(tmp_path: Path) -> None:
 
 
 def _balanced(state: Path, path: Path, *channels: str, selector: str = "load_balancing") -> str:
-    """An agent of a source with these channels in memory, and a sink for each."""
+    """Return an agent with one source, these memory channels, and a sink for each."""
     listed = ", ".join(f'"{name}"' for name in channels)
     source = f'[sources.s]\ntype = "taildir"\npaths = ["{path}"]\nchannels = [{listed}]\n'
     parts = [f'[channels.{name}]\ntype = "memory"\n' for name in channels]
@@ -280,7 +280,7 @@ def _balanced(state: Path, path: Path, *channels: str, selector: str = "load_bal
 def test_channels_of_load_balancing_come_and_go_and_nothing_comes_twice(
     tmp_path: Path, hub: Hub, reloads: bool
 ) -> None:
-    """Added, renamed and removed, by a reload or while the agent is away."""
+    """Channels of load balancing are added, renamed and removed without duplicates, by reload or restart."""
     sets = [("c0", "c1"), ("c0", "c1", "c2"), ("c0", "other", "c2"), ("new",), ("new", "c0")]
     path = tmp_path / "app.log"
     _go_through([_balanced(tmp_path / "state", path, *names) for names in sets], path, hub, reloads=reloads)
@@ -288,7 +288,7 @@ def test_channels_of_load_balancing_come_and_go_and_nothing_comes_twice(
 
 @pytest.mark.parametrize("reloads", [True, False])
 def test_the_selector_is_another_one_and_nothing_comes_twice(tmp_path: Path, hub: Hub, reloads: bool) -> None:
-    """All to one channel, each batch to one of two, and back, while channels come and go."""
+    """The selector changes between replicating and load balancing, with other channels, without duplicates."""
     sets = [("c0",), ("c0", "c1"), ("c1",), ("c1", "c2"), ("c2",), ("renamed",)]
     path = tmp_path / "app.log"
     selectors = ["replicating" if len(names) == 1 else "load_balancing" for names in sets]
@@ -333,7 +333,7 @@ channel = "f"
 def test_an_event_that_is_another_channels_now_is_put_there_though_that_came_further(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The mapping of a selector changes while the agent is away, and a channel in memory has lost what it held."""
+    """After the mapping of a selector changed during a crash, a lost event goes to its new channel."""
     away, here = plug_in(monkeypatch, "a", "b")
     away.failing = True
     path, state = tmp_path / "app.log", tmp_path / "state"
@@ -351,7 +351,7 @@ def test_an_event_that_is_another_channels_now_is_put_there_though_that_came_fur
 
 
 def _go_through(texts: list[str], path: Path, hub: Hub, *, reloads: bool) -> None:
-    """With each configuration some lines come, and all come once."""
+    """Apply each configuration, feed some lines, and check that all arrive once."""
     hub.failing, count = False, 0
     agent = Agent(parse_toml(texts[0]))
     agent.start()

@@ -1,4 +1,4 @@
-"""A component that fails is run again, and the rest goes on."""
+"""A failed component is restarted while the others continue."""
 
 import threading
 from itertools import count
@@ -19,7 +19,7 @@ def _soon() -> Deadline:
 
 
 def test_a_component_that_fails_is_run_again_after_a_pause_that_grows() -> None:
-    """One second, two, four; and the reason is kept."""
+    """A failed component is restarted after one, two, four seconds, and its error is kept."""
     clock, runs, began = ManualClock(), count(1), threading.Semaphore(0)
 
     def run(_stop: Stop) -> None:
@@ -41,7 +41,7 @@ def test_a_component_that_fails_is_run_again_after_a_pause_that_grows() -> None:
 
 
 def test_what_is_to_run_again_does_so_at_once_and_counts_as_no_failure() -> None:
-    """Its run is told to end, and there is another one; not so behind the end of the component."""
+    """A requested restart happens at once, does not count as a failure, and does not happen after the end."""
     runs = list[Stop]()
 
     def run(stop: Stop) -> None:
@@ -63,7 +63,7 @@ def test_what_is_to_run_again_does_so_at_once_and_counts_as_no_failure() -> None
 
 
 def test_pauses_are_a_minute_at_most_and_short_again_after_a_minute_of_work(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of a component that works for a while between two failures nobody waits long for the next run."""
+    """Pauses are at most a minute, and short again after a minute of work."""
     clock, runs, waited = ManualClock(), count(1), list[float]()
 
     def run(_stop: Stop) -> None:
@@ -80,7 +80,7 @@ def test_pauses_are_a_minute_at_most_and_short_again_after_a_minute_of_work(monk
 
 
 def test_a_component_is_run_again_though_the_log_handler_raises(raising_handler: list[str]) -> None:
-    """What tells of its failure is no end of its thread."""
+    """A log handler that raises does not prevent a restart."""
     clock, runs = ManualClock(), count(1)
 
     def run(_stop: Stop) -> None:
@@ -99,7 +99,7 @@ def test_a_component_is_run_again_though_the_log_handler_raises(raising_handler:
 def test_a_component_that_would_end_the_process_has_failed(
     error: BaseException, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A function of a user's that calls ``sys.exit``: it is told and run again, and not taken to be finished."""
+    """A component that calls ``sys.exit`` has failed, and is restarted."""
     clock, runs = ManualClock(), count(1)
 
     def run(stop: Stop) -> None:
@@ -114,11 +114,11 @@ def test_a_component_that_would_end_the_process_has_failed(
     eventually(lambda: supervised.state is State.RUNNING)
     supervised.stop()
     eventually(lambda: supervised.state is State.STOPPED)
-    assert f"source s failed, and is restarted in 1 s: {type(error).__name__}" in caplog.text
+    assert f"source s failed; restart in 1 s: {type(error).__name__}" in caplog.text
 
 
 def test_a_component_that_is_told_to_stop_ends() -> None:
-    """It is not run again, also while it waits for its next run."""
+    """A component that is asked to stop while it waits for its restart is not restarted."""
     began = threading.Event()
 
     def run(stop: Stop) -> None:
@@ -134,7 +134,7 @@ def test_a_component_that_is_told_to_stop_ends() -> None:
 
 
 def test_a_component_that_waits_for_its_next_run_ends_at_once() -> None:
-    """The pause is no reason to hold an agent's end up."""
+    """A stop ends the pause before a restart at once."""
 
     def fail(_stop: Stop) -> None:
         raise OSError
@@ -148,7 +148,7 @@ def test_a_component_that_waits_for_its_next_run_ends_at_once() -> None:
 
 
 def test_a_component_that_is_told_to_stop_just_before_it_runs_does_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its run would have a stop of its own that nobody sets."""
+    """A component that is asked to stop just before it runs does not run."""
     runs = list[Stop]()
     supervised = Supervised("source", "s", runs.append, Counters(), SystemClock())
 
@@ -163,7 +163,7 @@ def test_a_component_that_is_told_to_stop_just_before_it_runs_does_not_run(monke
 
 
 def test_each_change_of_state_is_told() -> None:
-    """To whoever waits for the end, and looks no sooner."""
+    """Each change of state is reported to a waiting thread at once."""
     clock, told, runs = ManualClock(), list[State](), count()
 
     def run(_stop: Stop) -> None:

@@ -93,7 +93,7 @@ def _deliver(channel: BatchChannel, sink: LogHubSink, letters: BatchChannel | No
     try:
         return runner.deliver(0)
     finally:
-        for taking in {id(one.delivery): one.delivery for one in runner._aside._waiting}.values():
+        for taking in {id(one.delivery): one.delivery for one in runner._held_back._waiting}.values():
             taking.rollback()  # like a crash
 
 
