@@ -1,4 +1,4 @@
-"""Makes components as an agent does, from options as a configuration has them."""
+"""Build components as an agent does, from the options of a configuration."""
 
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ def made(kind: str, name: str, state: Path | str = "unused", clock: Clock | None
 
 
 def made_of_flume(kind: str, name: str, clock: Clock | None = None, state: Path | str = "unused", **texts: str) -> Any:
-    """A component, of the keys and texts of Flume's file; ``__`` stands for a dot."""
+    """Build a component from the keys and texts of Flume's file; ``__`` stands for a dot."""
     given = {key.replace("__", "."): text for key, text in texts.items()}
     return made(kind, name, state, clock, **from_flume(class_of(kind, name).Options, given))
 
@@ -30,7 +30,7 @@ def lines(*bodies: str, **shared: str) -> EventBatch:
 
 
 def bodies(*texts: str, **shared: str) -> EventBatch:
-    """A batch of bodies that need not be lines."""
+    """Return a batch of bodies that need not be lines."""
     return EventBatch.of_bodies([text.encode() for text in texts], shared)
 
 

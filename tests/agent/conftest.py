@@ -10,7 +10,7 @@ from producer.agent.run.supervisor import State
 
 @pytest.fixture(autouse=True)
 def recoveries_are_logged() -> Iterator[None]:
-    """As by ``producer agent``, whose log has them at its default level."""
+    """Log recoveries at the default level, as ``producer agent`` does."""
     logger = logging.getLogger(RECOVERIES)
     logger.setLevel(logging.INFO)
     yield
@@ -19,7 +19,7 @@ def recoveries_are_logged() -> Iterator[None]:
 
 @pytest.fixture(autouse=True)
 def started_agents(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Agent]]:
-    """Those that a test has started; one that it leaves, as where it fails, does not work beside the next tests."""
+    """Yield the agents that a test has started, and stop those that it leaves running, such as after a failure."""
     started, start = list[Agent](), Agent.start
 
     def recorded(agent: Agent) -> None:
@@ -33,7 +33,7 @@ def started_agents(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[Agent]]:
 
 
 def end_what_runs(agent: Agent) -> None:
-    """At once: what it has not delivered is lost."""
+    """Stop an agent at once; undelivered events are lost."""
     parts = [*agent.sources.values(), *agent.sinks.values()]
     if not all(part.state in (State.FINISHED, State.STOPPED) for part in parts):
         agent.stop(0)

@@ -1,4 +1,4 @@
-"""Small components for the agent's tests: what they were given, and when they fail, is the test's to say."""
+"""Small components for the agent's tests, which record events and fail on request."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
@@ -40,7 +40,7 @@ def context(state: Path, name: str = "c", clock: Clock | None = None) -> Context
 
 
 class _Ledgers(Ledgers):
-    """Those of a state: a source that nothing has begun writes to all channels that are open."""
+    """Ledgers of a state, in which a source without a configuration writes to all open channels."""
 
     def __init__(self, state: Path, clock: Clock) -> None:
         super().__init__((state.parent if state.name == "channels" else state) / "sources", clock)
@@ -54,7 +54,7 @@ class _Ledgers(Ledgers):
         return ledger
 
 
-#: Of states of which a channel is open.
+#: The ledgers of each state with an open channel.
 _ledgers: dict[Path, _Ledgers] = {}
 
 
@@ -69,7 +69,7 @@ def file_channel(state: Path, name: str = "c", **options: Any) -> BatchChannel:
 
 
 def spillable_channel(state: Path, name: str = "c", **options: Any) -> BatchChannel:
-    """A channel that keeps what its little memory does not hold."""
+    """Return a channel that spills what its small memory cannot hold."""
     options = {"minimum_free_space": 0, "memory_bytes": 256, **options}
     return _begun(
         SpillableChannelBuilder(SpillableChannelBuilder.Options(**options), context(state, name)).open(), state
@@ -77,7 +77,7 @@ def spillable_channel(state: Path, name: str = "c", **options: Any) -> BatchChan
 
 
 def _begun(channel: BatchChannel, state: Path, clock: Clock | None = None) -> BatchChannel:
-    """With ledgers, which are closed with the last channel of the state."""
+    """Attach ledgers to a channel; they are closed with the last channel of the state."""
     ledgers = _ledgers.setdefault(state, _Ledgers(state, clock or SystemClock()))
     ledgers.channels[channel.name] = channel
     close = channel.close
@@ -99,7 +99,7 @@ def _begun(channel: BatchChannel, state: Path, clock: Clock | None = None) -> Ba
 
 
 def ledger_of(source: str, channels: Mapping[str, BatchChannel], selector: Any, selection: str = "") -> Ledger:
-    """The ledger of a source that writes to these channels."""
+    """Return the ledger of a source that writes to these channels."""
     ledgers = next(iter(channels.values()))._ledgers
     assert ledgers is not None
     ledger = Ledgers.of(ledgers, source)
@@ -108,13 +108,13 @@ def ledger_of(source: str, channels: Mapping[str, BatchChannel], selector: Any, 
 
 
 def ledger_in(channel: BatchChannel, source: str = "s") -> Ledger:
-    """The ledger of a source as a channel knows it."""
+    """Return a source's ledger, as the channel uses it."""
     assert channel._ledgers is not None
     return channel._ledgers.of(source)
 
 
 def is_safe(channel: BatchChannel, name: str) -> bool:
-    """Whether nothing of what was put is lost if the process dies."""
+    """Return True if a crash loses nothing of what was put under a name."""
     ledger = ledger_in(channel, name.partition("/")[0])
     return ledger.safe_end(name) == ledger.ends(name)[-1]
 

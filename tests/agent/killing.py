@@ -1,4 +1,4 @@
-"""Agents as processes that are killed, who gives them lines to read, and which of these have arrived.
+"""Run agents as processes and kill them, feed them lines, and count the lines that arrived.
 
 ``PRODUCER_SOAK=1`` kills more often; by hand: ``KILLS=20 pytest tests/agent/test_kills.py``.
 """
@@ -23,27 +23,27 @@ from ..support.waiting import eventually
 
 SOAK = os.environ.get("PRODUCER_SOAK") == "1"
 KILLS = int(os.environ.get("KILLS", "50" if SOAK else "6"))
-#: Seconds: so many kills take longer than other tests may, and what they wait for may take so long.
+#: Timeouts in seconds, longer than other tests', since so many kills take long.
 TIMEOUT, _PATIENCE = (7200 if KILLS > 6 else 300), 120.0
 _REPOSITORY = Path(__file__).parents[2]
 _NUMBER = re.compile(rb"\d{9}")
 
 
 def seed_for(fixed: int) -> int:
-    """Other histories each time when there are many."""
+    """Return a random seed if there are many kills, otherwise the fixed one."""
     return random.randrange(1 << 30) if KILLS > 6 else fixed
 
 
 @contextmanager
 def agent(config: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
-    """The program, which is killed at the end."""
+    """Run the agent program, and kill it at the end."""
     with program("producer", "agent", "--config", str(config), *arguments) as process:
         yield process
 
 
 @contextmanager
 def program(module: str, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
-    """A module as a program, which is killed at the end."""
+    """Run a module as a program, and kill it at the end."""
     process = subprocess.Popen([sys.executable, "-m", module, *arguments], cwd=_REPOSITORY)
     try:
         yield process
@@ -53,17 +53,17 @@ def program(module: str, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def soon(condition: Callable[[], object], what: str) -> None:
-    """As ``eventually``, for what takes time to find out, and may take long where many are killed at a time."""
+    """Wait as ``eventually`` does, with pauses and a timeout for many kills at a time."""
     eventually(lambda: condition() or threading.Event().wait(0.05), what, _PATIENCE)
 
 
 def numbered(number: int) -> bytes:
-    """A line with a number of nine digits, and of some length."""
+    """Return a line with a number of nine digits and some further text."""
     return b"line %09d %s\n" % (number, b"x" * (number % 90))
 
 
 class Writing(ABC):
-    """Writes numbered lines on a thread, until it is told to end."""
+    """A thread that writes numbered lines until it is stopped."""
 
     def __init__(self, seed: int) -> None:
         self._random = random.Random(seed)
@@ -85,11 +85,11 @@ class Writing(ABC):
 
     @abstractmethod
     def _pause(self) -> float:
-        """Seconds before the next lines."""
+        """Return the seconds before the next lines."""
 
     @abstractmethod
     def _write(self, numbers: range) -> None:
-        """The lines of these numbers."""
+        """Write the lines of these numbers."""
 
     def _live(self) -> None:
         while not self._end.wait(self._pause()):
@@ -99,7 +99,7 @@ class Writing(ABC):
 
 
 class Log(Writing):
-    """A file that grows, and is rotated: by a rename, and in turn by a copy and a cut if wanted."""
+    """A file that grows, and is rotated by renaming, and alternately by copying and truncating if requested."""
 
     def __init__(
         self,
@@ -123,7 +123,7 @@ class Log(Writing):
         text = b"".join(map(self._line, numbers))
         half = self._random.randrange(len(text))
         with self._path.open("ab", buffering=0) as file:
-            file.write(text[:half])  # a reader may see half a line
+            file.write(text[:half])  # so that a reader may see half a line
             file.write(text[half:])
         if self._rotates and self._random.random() < 0.08:
             self._rotate()
@@ -139,7 +139,7 @@ class Log(Writing):
 
 
 class Spool(Writing):
-    """A directory of files, each of which is there whole at once."""
+    """A directory of files, each of which appears complete."""
 
     def __init__(self, folder: Path, seed: int) -> None:
         super().__init__(seed)
@@ -158,19 +158,19 @@ class Spool(Writing):
 
 
 def numbers_in(folder: Path) -> Counter[bytes]:
-    """How often each number stands in the files of a folder, whole lines of hidden ones included."""
+    """Count each number in the files of a folder, hidden files' complete lines included."""
     found: Counter[bytes] = Counter()
     for path in folder.iterdir():
         try:
             text = path.read_bytes()
-        except FileNotFoundError:  # it got its name just now
+        except FileNotFoundError:  # the file was just renamed
             continue
         found.update(map(_number_of, text[: text.rfind(b"\n") + 1].splitlines()))
     return found
 
 
 def numbers_stored(server: LogHubServer, project: str, logstore: str) -> Counter[bytes]:
-    """How often each number stands in the logs of a logstore."""
+    """Count each number in the logs of a logstore."""
     return Counter(_number_of(str(log.fields["content"]).encode()) for log in server.logs(project, logstore))
 
 

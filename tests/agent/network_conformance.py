@@ -1,4 +1,4 @@
-"""The rules of all sources and sinks, for those that other agents and programs speak to by network."""
+"""The conformance tests for sources and sinks that other agents and programs reach by network."""
 
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping
@@ -19,7 +19,7 @@ from .components import made
 
 
 class ListeningSourceConformance(SourceConformance):
-    """A source that listens: a peer sends again what was not acknowledged."""
+    """A listening source, whose client sends unacknowledged events again."""
 
     source: ClassVar[tuple[str, Mapping[str, Any]]]
     resumes = False
@@ -29,7 +29,7 @@ class ListeningSourceConformance(SourceConformance):
 
     @abstractmethod
     def send(self, address: tuple[str, int], number: int, body: bytes) -> None:
-        """Send an event until it is taken."""
+        """Send an event until it is acknowledged."""
 
     @pytest.fixture(autouse=True)
     def _quick(self) -> Iterator[None]:
@@ -43,12 +43,12 @@ class ListeningSourceConformance(SourceConformance):
 
     def feed(self, number: int) -> bytes:
         body = b"event %d" % number
-        with suppress(AssertionError):  # the source ends
+        with suppress(AssertionError):  # the source may have ended
             eventually(lambda: self._over or self._is_sent(number, body))
         return body
 
     def _is_sent(self, number: int, body: bytes) -> bool:
-        """Whether the source that there is now has acknowledged it."""
+        """Return True if the running source has acknowledged the event."""
         if self._source is None or not self._source.server.listening.wait(0.05):
             return False
         with suppress(Exception):
@@ -58,7 +58,7 @@ class ListeningSourceConformance(SourceConformance):
         return False
 
     def teardown_method(self) -> None:
-        self._over = True  # nobody sends any more
+        self._over = True  # ends all clients
 
     def acknowledged(self) -> int:
         return self._acknowledged
@@ -67,7 +67,7 @@ class ListeningSourceConformance(SourceConformance):
         original = self.make
 
         def make() -> Source:
-            self._source = None  # what is fed meanwhile waits for the next one
+            self._source = None  # events fed from here on wait for the next source
             return original()
 
         self.make = make  # type: ignore[method-assign]
@@ -75,7 +75,7 @@ class ListeningSourceConformance(SourceConformance):
 
 
 class ReceivedSinkConformance(SinkConformance):
-    """A sink whose receiver is our source of its kind."""
+    """A sink whose receiver is our source of the same type."""
 
     receiver: ClassVar[tuple[str, Mapping[str, Any]]]
 

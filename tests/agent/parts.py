@@ -1,4 +1,4 @@
-"""Components for tests: a source that puts what a test feeds, and a sink that keeps what it gets, or fails."""
+"""A source that puts lines fed by a test, and a sink that records its events, or fails."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ def _set() -> threading.Event:
 
 @dataclass
 class Hub:
-    """What a test shares with its components, by name.
+    """The state that a test shares with its components, by name.
 
-    :ivar lines: to be put.
-    :ivar repeats: whether their source can read them again, and says where they stand.
-    :ivar delivered: what sinks got.
-    :ivar failing: whether sinks fail.
-    :ivar refusing: whether they refuse.
-    :ivar absent: whether they cannot be made.
-    :ivar hanging: sinks wait for it.
-    :ivar writing: whether a sink does, or did.
-    :ivar made: components made.
-    :ivar closed: sinks closed.
+    :ivar lines: lines to put.
+    :ivar repeats: True if the source can read lines again, and gives positions.
+    :ivar delivered: events that sinks received.
+    :ivar failing: True to make sinks fail.
+    :ivar refusing: True to make sinks refuse.
+    :ivar absent: True to make sinks impossible to build.
+    :ivar hanging: sinks wait for this event.
+    :ivar writing: set once a sink has begun a write.
+    :ivar made: the number of components built.
+    :ivar closed: the number of sinks closed.
     """
 
     lines: SimpleQueue[bytes] = field(default_factory=SimpleQueue)
@@ -118,7 +118,7 @@ class _Point:
 
 
 def plug_in(monkeypatch: pytest.MonkeyPatch, *hubs: str) -> tuple[Hub, ...]:
-    """Have the types ``feed`` and ``keep``, as a package's entry points; the hubs of these names, new."""
+    """Register the types ``feed`` and ``keep`` as a package's entry points, and return a new hub for each name."""
     points = {"sources": {"feed": _Point(FeedSource)}, "sinks": {"keep": _Point(KeepSink)}}
     monkeypatch.setattr(registry, "_installed", cache(lambda: points))
     for name in hubs:

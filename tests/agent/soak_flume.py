@@ -1,6 +1,6 @@
-"""A real Flume agent sends to ours, and receives from it: by Thrift, by Avro, and by Avro that is packed.
+"""A real Flume agent sends to ours and receives from it, by Thrift, Avro and compressed Avro.
 
-``make soak`` runs it, since Maven has to fetch Flume for it.
+``make soak`` runs it, since Maven has to fetch Flume.
 """
 
 import subprocess
@@ -17,7 +17,7 @@ from tests.benchmarks.agent import free_port, install_flume
 from tests.support.waiting import eventually
 
 _COUNT = 5000
-#: By name: Flume's type, and its setting of the compression, and ours.
+#: By name: Flume's type, Flume's compression setting, and ours.
 _WAYS = {"t": ("thrift", "", ""), "a": ("avro", "", ""), "z": ("avro", "deflate", 'compression_type = "deflate"')}
 
 
@@ -49,9 +49,9 @@ def _packed(where: str, compression: str) -> list[str]:
     return [f"{where}.compression-type = {compression}"] if compression else []
 
 
-@pytest.mark.timeout(900)  # Maven may have to fetch it
+@pytest.mark.timeout(900)  # Maven may have to fetch Flume
 def test_a_real_flume_sends_to_us(tmp_path: Path) -> None:
-    """Three of its sinks to three of our sources: each event once, with its header."""
+    """Three of Flume's sinks deliver each event once, with its header, to three of our sources."""
     out = {name: tmp_path / name for name in _WAYS}
     parts = [
         f'[sources.{name}]\ntype = "{kind}"\nport = 0\n{ours}\nchannels = ["{name}"]\n'
@@ -79,7 +79,7 @@ def test_a_real_flume_sends_to_us(tmp_path: Path) -> None:
 
 @pytest.mark.timeout(900)
 def test_a_real_flume_receives_from_us(tmp_path: Path) -> None:
-    """Three of our sinks to three of its sources: each event once from each."""
+    """Three of our sinks deliver each event once to three of Flume's sources."""
     out, ports = tmp_path / "out", {name: free_port() for name in _WAYS}
     out.mkdir()
     lines = ["sources = t a z", "channels = c", "sinks = k", "channels.c.type = memory", "channels.c.capacity = 100000"]

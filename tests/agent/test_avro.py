@@ -1,4 +1,4 @@
-"""Flume's Avro protocol: our sink to our source, and bytes that Flume 1.11 has sent."""
+"""Flume's Avro protocol: our sink to our source, and requests recorded from Flume 1.11."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Client:
 
 
 def answered(peer: socket.socket, number: int) -> bytes:
-    """The message of a frame of one buffer."""
+    """Return the message of a frame with one buffer."""
     assert struct.unpack(">II", received(peer, 8)) == (number, 1)
     return received(peer, struct.unpack(">I", received(peer, 4))[0])
 
@@ -99,7 +99,7 @@ class TestSource(ListeningSourceConformance):
 
 
 class TestSink(ReceivedSinkConformance):
-    """The rules of all sinks, with our source as the receiver."""
+    """The conformance tests of sinks, with our source as the receiver."""
 
     receiver = "avro", {"put_timeout": 0.0}
 
@@ -109,10 +109,10 @@ class TestSink(ReceivedSinkConformance):
 
 
 def test_what_flume_sends_is_understood_and_answered() -> None:
-    """Its handshake and both its calls, in buffers as it makes them, each a batch; answered under their numbers."""
+    """Flume's handshake and both its calls become batches, and are answered under their numbers."""
     with serving("avro") as served, served.connect() as peer:
         peer.sendall(FLUMES_APPEND)
-        assert answered(peer, 1) == b"\0\0\0\0" + b"\0\0\0"  # both know the protocol; no metadata, no error, OK
+        assert answered(peer, 1) == b"\0\0\0\0" + b"\0\0\0"  # handshake BOTH; no metadata, no error, OK
         peer.sendall(FLUMES_BATCH)
         assert answered(peer, 2) == b"\0\0\0"
         assert served.outlet.events == [EVENTS[0], *EVENTS]
@@ -120,7 +120,7 @@ def test_what_flume_sends_is_understood_and_answered() -> None:
 
 
 def test_a_full_channel_is_failed_until_there_is_room() -> None:
-    """Whoever calls tries again, as Flume's sink does."""
+    """A full channel fails the call until there is room, so that Flume's sink retries."""
     with serving("avro", put_timeout=0.0) as served, Client(served.address) as client:
         served.outlet.room.clear()
         assert client.append_batch(b"one") == Status.FAILED
@@ -130,7 +130,7 @@ def test_a_full_channel_is_failed_until_there_is_room() -> None:
 
 
 def test_a_call_that_is_not_known_is_told_so() -> None:
-    """By Avro's own error, and the connection goes on."""
+    """An unknown call gets Avro's error, and the connection continues."""
     with serving("avro") as served, Client(served.address) as client:
         with pytest.raises(ValueError, match="unknown message shout"):
             avro.read_answer(client.said(b"\0" + text("shout")))
@@ -138,7 +138,7 @@ def test_a_call_that_is_not_known_is_told_so() -> None:
 
 
 def _other(protocol: Any) -> bytes:
-    """A handshake of a peer with another text."""
+    """Return a handshake of a client with another text of the protocol."""
     return b"\1" * 16 + b"\2" + text(json.dumps(protocol)) + b"\1" * 16 + b"\0" + b"\0" + text("")
 
 
@@ -149,7 +149,7 @@ def _protocol(change: Callable[[Any], object] = lambda _protocol: None) -> Any:
 
 
 def _inline(protocol: Any) -> None:
-    """As other tools write it: types where they are used, comments, and properties."""
+    """Rewrite the protocol as other tools do: types where they are used, comments and properties."""
     status, event = protocol["types"]
     event["fields"][0]["type"]["values"] = {"type": "string", "avro.java.string": "String"}
     protocol["types"] = [{**status, "doc": "how it went"}]
@@ -159,7 +159,7 @@ def _inline(protocol: Any) -> None:
 
 @pytest.mark.parametrize("change", [lambda _: None, _inline])
 def test_a_peer_with_another_text_of_the_protocol_is_asked_for_it(change: Callable[[Any], None]) -> None:
-    """And is served if it means the same; what it is told of ours is what it needs."""
+    """A client with another text of the protocol is asked for it, and served if it is compatible."""
     with serving("avro") as served, served.connect() as peer:
         peer.sendall(avro.framed(1, b"\1" * 16 + b"\0" + b"\1" * 16 + b"\0\0" + text("append") + b"\0\0"))
         assert avro.read_greeting(answered(peer, 1)) == (Match.NONE, avro.OUR_HASH)
@@ -216,7 +216,7 @@ _FRAME = struct.Struct(">II")
     ],
 )
 def test_a_hostile_peer_loses_its_connection(sent: bytes, said: str, caplog: pytest.LogCaptureFixture) -> None:
-    """And nobody else."""
+    """A hostile client loses its connection, and no other client is affected."""
     with serving("avro", max_frame=4096) as served:
         with served.connect() as peer:
             peer.sendall(sent)
@@ -229,7 +229,7 @@ def test_a_hostile_peer_loses_its_connection(sent: bytes, said: str, caplog: pyt
 
 
 def test_calls_that_do_not_come_whole_are_bounded_together(caplog: pytest.LogCaptureFixture) -> None:
-    """In memory, and in time."""
+    """Incomplete calls are limited together, in memory and time."""
     with serving("avro", max_memory=1500, frame_timeout=0.2) as served:
         with served.connect() as slow, served.connect() as more:
             slow.sendall(avro.framed(1, b"x" * 936)[:-1])
@@ -242,7 +242,7 @@ def test_calls_that_do_not_come_whole_are_bounded_together(caplog: pytest.LogCap
 
 
 def test_a_body_and_its_headers_come_through(tmp_path: Path) -> None:
-    """On one connection; a header that is no text comes as it can; batches keep their own headers."""
+    """Bodies and headers arrive over one connection; invalid text is decoded as far as possible."""
     batches = [EventBatch.of_events(EVENTS), EventBatch.of_lines(b"a\nb\n", {"odd": "\udcff"})]
     batches.append(EventBatch.of_events([({"n": "1", "m": "2"}, b"c"), ({"n": "3"}, b"d")]))
     with serving("avro") as served, sink(served.address, tmp_path) as ours:
@@ -260,7 +260,7 @@ def test_a_body_and_its_headers_come_through(tmp_path: Path) -> None:
 
 
 def test_a_call_has_no_more_events_than_the_receiver_takes(tmp_path: Path) -> None:
-    """Batches are cut and put together; what was acknowledged before a failure is not sent again, if it is whole."""
+    """Batches are split and joined to the receiver's limit, and acknowledged whole batches are not sent again."""
     batches = [EventBatch.of_lines(b"1\n2\n3\n"), EventBatch.of_lines(b"4\n"), EventBatch.of_lines(b"5\n6\n")]
     with serving("avro", put_timeout=0.0) as served, sink(served.address, tmp_path, batch_size=2) as ours:
         ours.write(batches)
@@ -278,7 +278,7 @@ def test_a_call_has_no_more_events_than_the_receiver_takes(tmp_path: Path) -> No
 
 
 def test_a_batch_larger_than_the_receivers_channel_comes_once(tmp_path: Path) -> None:
-    """It goes on behind the call that was acknowledged last, over another connection, too; a new delivery is whole."""
+    """A retry continues after the last acknowledged call, also over another connection; a new delivery is complete."""
     large, next_one = EventBatch.of_lines(b"1\n2\n3\n4\n5\n").numbered(7), EventBatch.of_lines(b"6\n").numbered(8)
     with serving("avro", put_timeout=0.0) as served, sink(served.address, tmp_path, batch_size=2) as ours:
         original = served.outlet.put
@@ -302,7 +302,7 @@ def test_a_batch_larger_than_the_receivers_channel_comes_once(tmp_path: Path) ->
 
 
 def test_each_call_has_its_own_time(tmp_path: Path) -> None:
-    """As Flume's: a delivery of many calls may take longer than one of them."""
+    """Each call has its own timeout, so that a delivery of many calls may take longer."""
     clock = ManualClock()
     with serving("avro") as served, sink(served.address, tmp_path, clock, batch_size=1) as ours:
         original = served.outlet.put
@@ -318,7 +318,7 @@ def test_each_call_has_its_own_time(tmp_path: Path) -> None:
 
 @contextmanager
 def speaking(*answers: bytes) -> Iterator[tuple[tuple[str, int], list[bytes]]]:
-    """A receiver that answers so, one answer to each message, and closes; and what it was told."""
+    """Run a receiver that sends one answer for each message and then closes; yield its address and the messages."""
     told: list[bytes] = []
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
@@ -328,7 +328,7 @@ def speaking(*answers: bytes) -> Iterator[tuple[tuple[str, int], list[bytes]]]:
                 for answer in answers:
                     told.append(peer.recv(1 << 16))
                     peer.sendall(answer)
-                with suppress(ConnectionError):  # it may go away before it has read the rest
+                with suppress(ConnectionError):  # the client may close before it has read the rest
                     told.append(peer.recv(1 << 16))
 
         call = Call(serve)
@@ -359,13 +359,13 @@ _ERROR = b"\0\1" + long(0) + text("a bug")
     ],
 )
 def test_without_an_ok_nothing_is_delivered(answers: Sequence[bytes], said: str, tmp_path: Path) -> None:
-    """What it was is told."""
+    """Without the answer OK the delivery fails with the reason."""
     with speaking(*answers) as (address, _), sink(address, tmp_path) as ours, pytest.raises(SinkError, match=said):
         ours.write([EventBatch.of_lines(b"a\n")])
 
 
 def test_a_receiver_with_another_text_gets_ours(tmp_path: Path) -> None:
-    """With the hash that it says it has."""
+    """A receiver that asks for the protocol gets our text, with the receiver's hash."""
     theirs = b"\4\2" + text(avro.PROTOCOL) + b"\2" + b"\5" * 16 + b"\0"
     answers = avro.framed(1, theirs), avro.framed(2, b"\0\0\0\0"), avro.framed(3, b"\0\0\0")
     with speaking(*answers) as (address, told), sink(address, tmp_path) as ours:
@@ -374,7 +374,7 @@ def test_a_receiver_with_another_text_gets_ours(tmp_path: Path) -> None:
 
 
 def test_a_connection_is_opened_anew_where_it_must_be(tmp_path: Path) -> None:
-    """One that the receiver closed, and one that is older than reset_connection_interval."""
+    """A connection that the receiver closed, or older than reset_connection_interval, is replaced."""
     with serving("avro", silence=0.05) as served, sink(served.address, tmp_path) as ours:
         ours.write([EventBatch.of_lines(b"a\n")])
         assert ours._peer is not None

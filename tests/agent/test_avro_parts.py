@@ -1,4 +1,4 @@
-"""The parts of Flume's Avro protocol: its encoding, its packing, TLS, and Flume's keys for its source and its sink."""
+"""Flume's Avro protocol: encoding, compression, TLS, and the keys of Flume's source and sink."""
 
 import struct
 import zlib
@@ -30,7 +30,7 @@ _FRAME = struct.Struct(">II")
 
 
 def test_events_have_the_bytes_that_flume_gives_them() -> None:
-    """Headers in columns, and a body of any bytes."""
+    """Events are encoded to Flume's bytes, with headers in columns and a body of any bytes."""
     batch = EventBatch.of_events(EVENTS)
     assert array(avro_encoding.events_of(batch, batch.bodies())) == FLUMES_EVENTS
     assert avro_encoding.Reader(FLUMES_EVENTS).events() == EVENTS
@@ -38,19 +38,19 @@ def test_events_have_the_bytes_that_flume_gives_them() -> None:
 
 @pytest.mark.parametrize("number", [0, 1, 63, 64, 8191, 8192, 1 << 20, (1 << 62) + 5])
 def test_numbers_come_through(number: int) -> None:
-    """Of each length."""
+    """Numbers of any length survive encoding."""
     assert avro_encoding.Reader(long(number)).long() == number
 
 
 def test_blocks_that_tell_their_size_are_understood() -> None:
-    """Avro allows them, and several blocks."""
+    """Avro blocks with a size, and several blocks, are decoded."""
     event = b"\0" + sized(b"x")
     blocks = b"\x01" + long(len(event)) + event + long(2) + event * 2 + b"\0"
     assert avro_encoding.Reader(blocks).events() == [({}, b"x")] * 3
 
 
 def test_a_call_has_so_many_events_and_headers_at_most() -> None:
-    """Of two bytes each objects are made that are many times as large."""
+    """The events and headers of a call are limited, since objects need many times their bytes."""
     with pytest.raises(ValueError, match="too many items: 131073"):
         avro_encoding.Reader(long((1 << 17) + 1) + b"\0\0" * ((1 << 17) + 1)).events()
     each = [long(2) + b"".join(text(name) + b"\0" for name in pair) + b"\0\0" for pair in ("ab", "cd")]
@@ -59,7 +59,7 @@ def test_a_call_has_so_many_events_and_headers_at_most() -> None:
 
 
 def test_all_that_is_said_may_be_packed(tmp_path: Path) -> None:
-    """By deflate, over the whole connection, in pieces of any size."""
+    """A whole connection may be compressed by deflate, in pieces of any size."""
     lines = b"".join(b"line %d\n" % number for number in range(20_000))
     with (
         serving("avro", compression_type="deflate") as served,
@@ -72,7 +72,7 @@ def test_all_that_is_said_may_be_packed(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("packing", ["source", "sink"])
 def test_an_end_that_packs_alone_is_told(packing: str, tmp_path: Path) -> None:
-    """Nobody waits for what the other one will never say."""
+    """If only one end compresses, that is reported instead of a timeout."""
     packed = {"compression_type": "deflate"}
     with (
         serving("avro", **(packed if packing == "source" else {})) as served,
@@ -83,7 +83,7 @@ def test_an_end_that_packs_alone_is_told(packing: str, tmp_path: Path) -> None:
 
 
 def test_what_packs_much_into_little_takes_no_more_memory(caplog: pytest.LogCaptureFixture) -> None:
-    """It is unpacked as far as is asked for; what is no deflate ends its connection."""
+    """A decompression bomb is unpacked only as far as it is read; invalid deflate ends the connection."""
     packed = zlib.compress(b"\0" * (8 << 20))
     unpacked, pieces = Inflated(), iter([packed])
     assert unpacked.read(10, lambda _: next(pieces)) == b"\0" * 10
@@ -98,7 +98,7 @@ def test_what_packs_much_into_little_takes_no_more_memory(caplog: pytest.LogCapt
 
 @pytest.mark.parametrize("flush", [zlib.Z_SYNC_FLUSH, zlib.Z_PARTIAL_FLUSH])
 def test_nothing_waits_for_more_while_some_is_unpacked(flush: int) -> None:
-    """Each message is there as soon as it came, also where nothing but the unpacker has the rest of it."""
+    """Each message is available at once, even if the decompressor holds the rest."""
     for size in (1, 65_535, 65_536, 65_537, 65_539, 65_600, 65_792, 200_000):
         packer = zlib.compressobj()
         unpacked, pieces, left = Inflated(), iter([packer.compress(b"m" * size) + packer.flush(flush)]), size
@@ -107,7 +107,7 @@ def test_nothing_waits_for_more_while_some_is_unpacked(flush: int) -> None:
 
 
 def test_events_travel_over_tls(tmp_path: Path) -> None:
-    """A sink that trusts the receiver's authority delivers; one that does not, does not."""
+    """A sink delivers only to a receiver whose certificate it trusts."""
     authority = trustme.CA()
     authority.issue_cert("localhost").private_key_and_cert_chain_pem.write_to_path(tmp_path / "own.pem")
     authority.cert_pem.write_to_path(tmp_path / "authority.pem")
@@ -128,7 +128,7 @@ def test_events_travel_over_tls(tmp_path: Path) -> None:
     ],
 )
 def test_over_tls_nothing_is_packed(options: type, given: Mapping[str, Any]) -> None:
-    """Flume 1.11 packs what is encrypted, others encrypt what is packed: it is refused, not guessed."""
+    """TLS together with compression is refused, since Flume's versions disagree about the order."""
     with pytest.raises(AgentConfigError, match="must be none with TLS"):
         read_options(options, given, "c")
 
@@ -152,7 +152,7 @@ a1.sinks.k1.port = 4545
 
 
 def test_flumes_keys_are_understood() -> None:
-    """Of its source and of its sink; the sink's batches stay as Flume has them, for the channels behind it."""
+    """Keys of Flume's source and sink are accepted; the sink keeps Flume's batch size."""
     sinks = """
 connect-timeout = 3000
 request-timeout = 4000
@@ -176,7 +176,7 @@ truststore-password = x
 
 
 def test_flumes_keys_of_tls_are_ours_or_refused() -> None:
-    """Who is trusted is never guessed: a truststore, a keystore and rules for addresses are told, not passed over."""
+    """Trust stores, key stores and address rules are refused, not ignored."""
     trusting = parse_flume(f"{_FLUME}a1.sinks.k1.ssl = true\na1.sinks.k1.trust-all-certs = true\n")
     options = read_options(AvroSink.Options, trusting.sinks["k1"].options, "sinks.k1")
     assert (options.tls, options.verify) == (True, False)

@@ -1,4 +1,4 @@
-"""What every component must keep: held by those of the documentation, and by the built-in ones."""
+"""The conformance tests hold for the documentation's components and the built-in ones."""
 
 import re
 import sys
@@ -32,8 +32,8 @@ _PAGE = Path(__file__).parents[2] / "docs" / "agent" / "plugins.md"
 
 
 def _of_the_page() -> dict[str, Any]:
-    """The components that the documentation shows."""
-    page = sys.modules["page_of_components"] = ModuleType("page_of_components")  # where dataclasses look
+    """Return the components that the documentation shows."""
+    page = sys.modules["page_of_components"] = ModuleType("page_of_components")  # dataclasses look the module up there
     names = page.__dict__
     for block in re.findall(r"^```python\n(.*?)^```$", _PAGE.read_text(), re.MULTILINE | re.DOTALL)[:-1]:
         exec(block, names)
@@ -44,7 +44,7 @@ _COMPONENTS = _of_the_page()
 
 
 class TestShout(InterceptorConformance):
-    """The interceptor of the documentation."""
+    """The documentation's interceptor conforms."""
 
     def make(self) -> Interceptor:
         return _COMPONENTS["Shout"](_COMPONENTS["Shout"].Options(), self.context)
@@ -68,7 +68,7 @@ class TestSize(SelectorConformance):
 
 
 class TestLogHub(SinkConformance):
-    """The sink into LogHub, with a server that fails."""
+    """The LogHub sink conforms, with a server that fails."""
 
     @pytest.fixture(autouse=True)
     def _served(self) -> Any:
@@ -118,7 +118,7 @@ def same(batch: EventBatch) -> EventBatch:
 @pytest.mark.parametrize("kind", sorted(BUILT_IN["interceptors"]))
 @pytest.mark.parametrize("name", [name for name in dir(InterceptorConformance) if name.startswith("test_")])
 def test_every_built_in_interceptor_keeps_it(kind: str, name: str, tmp_path: Path) -> None:
-    """The same tests as for those of users."""
+    """Each built-in interceptor passes the tests that plugins inherit."""
 
     class Built(InterceptorConformance):
         def make(self) -> Interceptor:
@@ -140,7 +140,7 @@ _SELECTED: dict[str, dict[str, Any]] = {
 @pytest.mark.parametrize("kind", sorted(BUILT_IN["selectors"]))
 @pytest.mark.parametrize("name", [name for name in dir(SelectorConformance) if name.startswith("test_")])
 def test_every_built_in_selector_keeps_it(kind: str, name: str, tmp_path: Path) -> None:
-    """The same tests as for those of users."""
+    """Each built-in selector passes the tests that plugins inherit."""
 
     class Built(SelectorConformance):
         def make(self, channels: Mapping[str, BatchChannel]) -> Selector:
@@ -154,7 +154,7 @@ def test_every_built_in_selector_keeps_it(kind: str, name: str, tmp_path: Path) 
 
 
 class _Forgetful:
-    """Passes every second event over, takes any option, and knows a channel of its own."""
+    """A selector that drops every second event, accepts any option, and names an unknown channel."""
 
     exclusive = True
 
@@ -177,7 +177,7 @@ class _Forgetful:
     ],
 )
 def test_a_selector_that_breaks_a_rule_is_found(name: str, said: str, tmp_path: Path) -> None:
-    """By the test that is named after it."""
+    """A faulty selector fails the test named after its fault."""
 
     class Broken(SelectorConformance):
         wrong_options = ({"most": 0},)
@@ -192,7 +192,7 @@ def test_a_selector_that_breaks_a_rule_is_found(name: str, said: str, tmp_path: 
 
 
 class _Pushed(SourceConformance):
-    """Events that a test gives to a source, and what the source acknowledged."""
+    """A source of events given by a test, which counts acknowledgements."""
 
     resumes = True
     acknowledges_early = False
@@ -238,7 +238,7 @@ class _Pushed(SourceConformance):
 
 
 class TestPushed(_Pushed):
-    """A source that keeps all rules."""
+    """A correct source conforms."""
 
 
 @pytest.mark.parametrize(
@@ -251,7 +251,7 @@ class TestPushed(_Pushed):
 def test_a_source_that_breaks_a_rule_is_found(
     flaw: str, test: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The tests to inherit fail where they should."""
+    """A faulty source fails the inherited test for its fault."""
     monkeypatch.setattr("producer.agent.testing.PATIENCE", 0.5)
     flawed = type("Flawed", (_Pushed,), {flaw: True})()
     flawed.setup_method()
@@ -278,7 +278,7 @@ class _Loose:
 
 
 def test_a_sink_that_hides_a_failure_is_found(tmp_path: Path) -> None:
-    """One that tells it passes."""
+    """A sink that hides a failure fails the conformance test; one that raises passes."""
     for silent in (False, True):
 
         class Checked(SinkConformance):
@@ -304,7 +304,7 @@ def test_a_sink_that_hides_a_failure_is_found(tmp_path: Path) -> None:
 
 
 def test_the_selector_of_the_documentation_chooses_by_size(tmp_path: Path) -> None:
-    """And the source of the documentation ends when it is told to."""
+    """The documentation's selector chooses by size, and its source ends when asked."""
     context = Context("a", "s", tmp_path)
     cls = _COMPONENTS["SizeSelector"]
     selector = cls(cls.Options(most=1), context, {"small": None, "large": None})

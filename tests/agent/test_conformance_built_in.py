@@ -1,4 +1,4 @@
-"""The rules of all sources and sinks, for the built-in ones that have no module of their own for them."""
+"""The conformance tests for the built-in sources and sinks without a module of their own."""
 
 import ast
 import socket
@@ -27,7 +27,7 @@ from .network_conformance import ListeningSourceConformance, ReceivedSinkConform
 from .sources.test_journald import Journal
 from .sources.test_loghub import send, target_in
 
-#: What cannot be held to the rules, and why.
+#: Types that cannot conform, and the reasons.
 _BESIDE = {
     "sources": {"sequence": "makes its own events", "stress": "likewise"},
     "sinks": {"logger": "delivers nothing that can be asked for", "null": "likewise"},
@@ -35,7 +35,7 @@ _BESIDE = {
 
 
 def test_every_built_in_source_and_sink_is_held_to_the_rules() -> None:
-    """Each type has its class of rules below ``tests/agent``, but for those that cannot."""
+    """Each built-in type has its conformance class below ``tests/agent``, with listed exceptions."""
     found: dict[str, set[str]] = {"sources": set(), "sinks": set()}
     for path in Path(__file__).parent.rglob("test_*.py"):
         for kind, words in _held(ast.parse(path.read_text())):
@@ -45,7 +45,7 @@ def test_every_built_in_source_and_sink_is_held_to_the_rules() -> None:
 
 
 def _held(module: ast.Module) -> Iterator[tuple[str, set[object]]]:
-    """Of each class of rules for sources or sinks, which of both, and what it names."""
+    """Yield the kind of each conformance class of a module, and the names that it uses."""
     kinds: dict[str, str] = {}
     for node in module.body:
         if isinstance(node, ast.ClassDef):
@@ -98,7 +98,7 @@ class TestSpooldir(SourceConformance):
 
 
 class TestExec(SourceConformance):
-    """The lines of a command, which begins again from the first one."""
+    """The lines of a command, which a restart reads from the first one."""
 
     resumes = False
 
@@ -117,7 +117,7 @@ class TestExec(SourceConformance):
 
 
 class TestJournald(SourceConformance):
-    """Entries of a program that stands in for journalctl."""
+    """Entries of a program that replaces journalctl."""
 
     @pytest.fixture(autouse=True)
     def _journal(self, tmp_path: Path) -> None:
@@ -153,7 +153,7 @@ class TestLogHub(SourceConformance):
 
 
 class TestKafka(SourceConformance):
-    """Messages of librdkafka's own broker."""
+    """Messages of librdkafka's mock broker."""
 
     @pytest.fixture(autouse=True)
     def _broker(self) -> Iterator[None]:
@@ -207,7 +207,7 @@ class TestNetcat(ListeningSourceConformance):
 
 
 class _Unanswered(ListeningSourceConformance):
-    """A protocol without acknowledgements: what does not come is sent again."""
+    """A protocol without acknowledgements, whose client sends missing events again."""
 
     def acknowledged(self) -> None:  # type: ignore[override]
         return None

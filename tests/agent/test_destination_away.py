@@ -1,4 +1,4 @@
-"""Each source whose events somebody can send or read again, while its destination is down, full, refusing or slow."""
+"""Sources whose events can be sent or read again, while the destination is down, full, refusing or slow."""
 
 import json
 import socket
@@ -29,18 +29,18 @@ from .test_kafka import cluster
 
 __all__ = ["cluster"]
 
-#: Events of each source, those of a delivery, and those that a channel has room for.
+#: Events of each source, of a delivery, and of a channel's capacity.
 _COUNT, _PART, _ROOM = 120, 10, 30
-#: Seconds that anything may take.
+#: The timeout of every wait, seconds.
 _PATIENCE = 120.0
-#: Types that nobody gives events, or that lose what comes while a channel is full, as datagrams do.
+#: Types without input here, or that lose events while a channel is full, as datagrams do.
 _BESIDE = {"sequence", "stress", "syslog_udp", "netcatudp"}
 
 Deliver = Callable[[Path, Any, list[bytes], threading.Event], None]
 
 
 def _to(sink: str, where: Callable[[str, int], Mapping[str, Any]]) -> Deliver:
-    """By one of our sinks, which is asked again until it succeeds, or the test is over."""
+    """Deliver by one of our sinks, retried until it succeeds or the test is over."""
 
     def deliver(_folder: Path, address: tuple[str, int], lines: list[bytes], over: threading.Event) -> None:
         client = made("sinks", sink, **where(*address))
@@ -59,7 +59,7 @@ def _to(sink: str, where: Callable[[str, int], Mapping[str, Any]]) -> Deliver:
 
 
 def _by_hand(ok: bytes) -> Deliver:
-    """On a connection, until as many answers came."""
+    """Deliver over a connection until as many answers arrived."""
 
     def deliver(_folder: Path, address: tuple[str, int], lines: list[bytes], _over: threading.Event) -> None:
         with socket.create_connection(address, _PATIENCE) as peer:
@@ -83,7 +83,7 @@ def _put_file(folder: Path, _address: object, lines: list[bytes], _over: object)
     (folder / ".part").rename(folder / lines[0].decode())
 
 
-#: Whoever gave up would send what was taken once more.
+#: A sender that times out would send acknowledged events again.
 _PATIENT = {"request_timeout": 120.0}
 
 
@@ -95,7 +95,7 @@ def _named(host: str, port: int) -> dict[str, Any]:
     return {"hostname": host, "port": port, **_PATIENT}
 
 
-#: Of each type its options, and how it is given lines; ``{folder}`` is its own.
+#: By type: its options, and how to feed it; ``{folder}`` is its own folder.
 _SOURCES: Mapping[str, tuple[str, Deliver]] = {
     "taildir": ('paths = ["{folder}/a.log"]', _append),
     "spooldir": ('spool_directory = "{folder}"\nsettle = 0\npoll_delay = 0.01', _put_file),
@@ -142,12 +142,12 @@ _LINES = [b"<13>%03d" % number for number in range(_COUNT)]
 
 
 def test_every_source_that_can_wait_is_among_them() -> None:
-    """Whatever is built in, but for what is told above."""
+    """All built-in sources take part, with listed exceptions."""
     assert BUILT_IN["sources"].keys() - _SOURCES.keys() == _BESIDE
 
 
 class _World:
-    """An agent with a source of each type, and what they read."""
+    """An agent with a source of each type, and their input."""
 
     def __init__(self, folder: Path, server: LogHubServer, cluster: str) -> None:
         self._folder, self._server, self._cluster = folder, server, cluster
@@ -175,8 +175,9 @@ class _World:
 
     @contextmanager
     def giving(self) -> Iterator[None]:
-        """To all others, each on a thread that its source may hold up. Nothing of it is left behind, also where the
-        test fails: what then works again delivers, and whoever gives gives up.
+        """Feed the listening sources, each on a thread that its source may block.
+
+        The threads end with the test, even after a failure.
         """
         threads = [threading.Thread(target=self._give, args=(kind,), daemon=True) for kind in _SOURCES]
         self.agent.start()
@@ -206,12 +207,14 @@ class _World:
             _SOURCES[kind][1](self._folder / kind, address, _LINES[start : start + _PART], self._over)
 
     def held_up(self) -> bool:
-        """Whether each channel has, or had, all that it has room for."""
+        """Return True if each channel has been full."""
         self._full |= {kind for kind in _SOURCES if self._is_full(kind)}
         return self._full == _SOURCES.keys()
 
     def _is_full(self, kind: str) -> bool:
-        """What is read at once is one batch, which waits as a whole: perhaps behind a single event."""
+        """Return True if the channel is full. Data read at once is one batch, which may wait for the room of a single
+        event.
+        """
         refused = self.agent.counters[f"sources.{kind}"].get("ChannelWriteFail")
         return self.agent.channels[kind].held > _ROOM - _PART or refused > 0
 
@@ -221,7 +224,7 @@ class _World:
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What failed is tried again soon, however often it has."""
+    """Shorten the pauses before retries."""
     for module in (outlet, sink_runner):
         monkeypatch.setattr(module, "_LONGEST_PAUSE", 0.2)
 
@@ -232,7 +235,7 @@ def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
     ids=["down", "full", "refusing", "slow"],
 )
 def test_sources_wait_and_lose_nothing(fault: Fault, tmp_path: Path, cluster: str) -> None:
-    """Each takes what its channel has room for; once the destination works all is there in order, each event once."""
+    """Each source fills its channel, and once the destination works, all events arrive in order, each once."""
     with LogHubServer(shards=1) as server:
         world = _World(tmp_path, server, cluster)
         server.faults.add(fault, operation="PutLogs")

@@ -19,7 +19,7 @@ TEXT = "\n".join(document.read_text() for document in DOCUMENTS)
 
 
 def test_the_configurations_of_the_page_are_well(monkeypatch: pytest.MonkeyPatch) -> None:
-    """On each of its pages: a block of TOML that has sources and sinks is a whole agent."""
+    """Each TOML block with sources and sinks in the agent's pages is a valid configuration."""
     for name in ("LOGHUB_ACCESS_KEY_ID", "LOGHUB_ACCESS_KEY_SECRET"):
         monkeypatch.setenv(name, "x")
     blocks = re.findall(r"^```toml\n(.*?)^```$", TEXT, re.MULTILINE | re.DOTALL)
@@ -30,7 +30,7 @@ def test_the_configurations_of_the_page_are_well(monkeypatch: pytest.MonkeyPatch
 
 
 def test_each_type_has_its_options_on_one_page() -> None:
-    """Each type of component with options has one table of them."""
+    """Each component type with options has exactly one table of them."""
     pages = [*DOCUMENTS, DOCS / "reference" / "agent-options.md"]
     tables = re.findall(r"^<!-- options: (\w+\.\w+) -->$", "\n".join(page.read_text() for page in pages), re.MULTILINE)
     types = {f"{kind}.{name}" for kind, known in BUILT_IN.items() for name in known if class_of(kind, name).Options}
@@ -38,7 +38,7 @@ def test_each_type_has_its_options_on_one_page() -> None:
 
 
 def test_the_page_names_what_does_the_work_of_a_type_of_flumes_that_is_not_here() -> None:
-    """The table and what ``check`` says are the same, and no type in it is there after all."""
+    """The page's replacements for unsupported types of Flume are those of ``check``."""
     rows = re.findall(r"^\| ((?:source|channel|sink|interceptor) `.*) \| (.*) \|$", TEXT, re.MULTILINE)
     told = {
         (f"{kind}s", name): use.replace("`", "")
@@ -51,7 +51,7 @@ def test_the_page_names_what_does_the_work_of_a_type_of_flumes_that_is_not_here(
 
 
 def test_what_differs_from_flume_is_told_by_explain() -> None:
-    """Each type with differences names them, also by its Flume name; ``docs/migrate/flume.md`` does not repeat them."""
+    """``explain`` lists all differences from Flume, which ``docs/migrate/flume.md`` does not repeat."""
     page = " ".join(next(path for path in DOCUMENTS if path.stem == "flume").read_text().replace("`", "").split())
     for name, rows in DIFFERENCES.items():
         told = " ".join(explain(name).split())
@@ -59,4 +59,4 @@ def test_what_differs_from_flume_is_told_by_explain() -> None:
             assert f"* Flume: {theirs}; here: {ours}" in told
             assert theirs not in page
     assert "Flume: after a crash .tmp files" in explain("hdfs")
-    assert "the connection waits" not in explain("syslog_udp")  # there is none
+    assert "the connection waits" not in explain("syslog_udp")  # UDP has no connections

@@ -1,4 +1,4 @@
-"""``producer channel drain`` and a channel of an agent's."""
+"""``producer channel drain`` with a channel of an agent."""
 
 from pathlib import Path
 
@@ -22,7 +22,7 @@ def _content(directory: str) -> dict[str, tuple[bytes, int]]:
 def test_drain_leaves_the_batches_of_an_agent_alone(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """They are no records of a producer's: it says who can deliver them, and changes nothing in the directory."""
+    """``drain`` refuses an agent's batches, says what can deliver them, and changes nothing."""
     with opened(file_channel(tmp_path)) as channel:
         channel.put(EventBatch.of_lines(b"a\nb\n"))
         directory = str(channel.channel.directory)  # type: ignore[attr-defined]
@@ -40,7 +40,7 @@ def test_drain_leaves_the_batches_of_an_agent_alone(
 def test_drain_of_an_agents_dead_letters_says_how_they_are_delivered(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """By a sink like the one that was refused, with that channel; the reason is told, and nothing is changed."""
+    """``drain`` refuses an agent's dead letters with their reason, and says which sink can deliver them."""
     marks = marks_of(Refusal(EventBatch.of_lines(b""), "400: no such field"), "archive", ManualClock())
     with opened(file_channel(tmp_path, "dead")) as channel:
         channel.put(marked(EventBatch.of_lines(b"a\n"), marks))
@@ -65,7 +65,7 @@ def test_drain_of_an_agents_dead_letters_says_how_they_are_delivered(
 def test_drain_names_the_channel_of_dead_letters_as_the_configuration_does(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """In ``STATE/channels/NAME/events``, where the agent keeps it, the channel is NAME, not ``events``."""
+    """``drain`` names the channel in ``STATE/channels/NAME/events`` NAME, not ``events``."""
     marks = marks_of(Refusal(EventBatch.of_lines(b""), "400: no such field"), "archive", ManualClock())
     with opened(file_channel(tmp_path / "channels", "dead")) as channel:
         channel.put(marked(EventBatch.of_lines(b"a\n"), marks))

@@ -20,13 +20,13 @@ from .sources.test_journald import Journal
 
 EXAMPLES = Path(__file__).parents[2] / "examples/agent"
 FILES = sorted(path for path in EXAMPLES.iterdir() if path.suffix in (".toml", ".properties"))
-#: Directories of the examples, each as it is below a test's own.
+#: Directories of the examples, and their names below a test's own.
 _PLACES = re.compile(r"/(?=(?:var|srv|etc)/)")
 
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[LogHubServer]:
-    """A LogHub whose address and keys stand in the environment."""
+    """Run a LogHub whose address and keys are in the environment."""
     with LogHubServer() as server:
         monkeypatch.setenv("LOGHUB_ENDPOINT", server.endpoint)
         monkeypatch.setenv("LOGHUB_ACCESS_KEY_ID", server.access_key_id)
@@ -38,7 +38,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[LogHubServer]:
 
 
 def moved(name: str, tmp_path: Path) -> str:
-    """An example's text, with its directories in the test's own."""
+    """Return an example's text with its directories below the test's own."""
     for secret in ("token", "secret"):
         path = tmp_path / "etc/loghub-agent" / secret
         path.parent.mkdir(parents=True, exist_ok=True)
@@ -61,20 +61,20 @@ def delivered(agent: Agent, ready: Callable[[], object]) -> None:
 
 @pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
 def test_every_example_is_well(path: Path, tmp_path: Path, server: LogHubServer) -> None:
-    """``producer agent check`` finds nothing wrong with it, whatever this machine lacks (1)."""
+    """``producer agent check`` finds every example valid, whatever resources this machine lacks."""
     example = tmp_path / path.name
     example.write_text(moved(path.name, tmp_path))
     assert main(["agent", "check", "--flume" if path.suffix == ".properties" else "--config", str(example)]) in (0, 1)
 
 
 def test_every_example_is_in_the_list() -> None:
-    """``examples/README.md`` names each of them."""
+    """``examples/README.md`` names each example."""
     text = (EXAMPLES.parent / "README.md").read_text()
     assert [path.name for path in FILES if f"(agent/{path.name})" not in text] == []
 
 
 def test_access_logs_of_nginx_reach_loghub_with_their_fields(tmp_path: Path, server: LogHubServer) -> None:
-    """``nginx.toml``: each line is a log with the fields of its line, and the file's path."""
+    """``nginx.toml`` makes a log of each line, with its fields and the file's path."""
     line = '192.0.2.{} - - [10/Oct/2026:13:55:36 +0000] "GET /a HTTP/1.1" 200 5 "-" "curl/8"\n'
     log = tmp_path / "var/log/nginx/access.log"
     written(log, "".join(line.format(number) for number in range(3)))
@@ -86,7 +86,9 @@ def test_access_logs_of_nginx_reach_loghub_with_their_fields(tmp_path: Path, ser
 
 
 def test_flumes_example_runs_and_so_does_what_is_made_of_it(tmp_path: Path, server: LogHubServer) -> None:
-    """``flume.properties``: from TAILDIR through the file channel into files; converted it goes on where it was."""
+    """``flume.properties`` delivers from TAILDIR through a file channel into files; the converted file continues its
+    state.
+    """
     log, archive = tmp_path / "var/log/app/web.log", tmp_path / "srv/archive"
     written(log, "one\ntwo\n")
     text = moved("flume.properties", tmp_path)
@@ -107,7 +109,7 @@ def test_flumes_example_runs_and_so_does_what_is_made_of_it(tmp_path: Path, serv
 
 
 def test_containers_logs_reach_loghub_whole(tmp_path: Path, server: LogHubServer) -> None:
-    """``kubernetes.toml``: parts of a line are one log, with its stream, time, node and file."""
+    """``kubernetes.toml`` joins parts of a line to one log, with its stream, time, node and file."""
     log = tmp_path / "var/log/containers/web-1_shop_web-0123.log"
     written(log, "2026-10-06T00:17:09.5Z stderr P one \n2026-10-06T00:17:09.6Z stderr F log\n")
     text = moved("kubernetes.toml", tmp_path).replace('monitoring = "0.0.0.0:9180"\n', "")
@@ -124,7 +126,7 @@ def test_containers_logs_reach_loghub_whole(tmp_path: Path, server: LogHubServer
 
 
 def listening_on(agent: Agent, source: str) -> int:
-    """The port of a source, once it listens."""
+    """Return the port of a source once it listens."""
     eventually(lambda: source in agent._reading)
     server = agent._reading[source].server
     assert server.listening.wait(60)
@@ -132,7 +134,7 @@ def listening_on(agent: Agent, source: str) -> int:
 
 
 def test_two_tiers_deliver_through_the_collector_that_lives(tmp_path: Path, server: LogHubServer) -> None:
-    """The edge finds nobody at the first collector; what the second one has taken is in LogHub."""
+    """With the first collector down, the second one delivers to LogHub."""
     text = moved("two-tiers-collector.toml", tmp_path / "collector").replace("port = 8443", "port = 0")
     collector = Agent(parse_toml(re.sub(r"^certificate.*\n", "", text, flags=re.MULTILINE)))
     collector.start()
@@ -150,7 +152,7 @@ def test_two_tiers_deliver_through_the_collector_that_lives(tmp_path: Path, serv
 
 
 def test_a_syslog_relay_sends_errors_apart(tmp_path: Path, server: LogHubServer) -> None:
-    """All messages are in one logstore, those of severity 3 and worse in another one, too."""
+    """All messages are in one logstore, and those of severity 3 or worse also in another one."""
     relay = Agent(parse_toml(moved("syslog-relay.toml", tmp_path).replace("port = 5140", "port = 0")))
     relay.start()
     try:
@@ -164,7 +166,7 @@ def test_a_syslog_relay_sends_errors_apart(tmp_path: Path, server: LogHubServer)
 
 
 def test_a_spool_directory_is_emptied_into_files(tmp_path: Path, server: LogHubServer) -> None:
-    """``spool.toml``: lines of both files are collected, other files stay, and what is done has another name."""
+    """``spool.toml`` collects the lines of both files, leaves other files, and renames completed ones."""
     inbox, collected = tmp_path / "srv/inbox", tmp_path / "srv/collected"
     written(inbox / "a.log", "one\n")
     written(inbox / "b.csv", "two\n")
@@ -179,7 +181,7 @@ def test_a_spool_directory_is_emptied_into_files(tmp_path: Path, server: LogHubS
 
 
 def test_a_stack_trace_is_one_log_without_what_is_private(tmp_path: Path, server: LogHubServer) -> None:
-    """``application.toml``: with its level as a field, under the application's topic."""
+    """``application.toml`` makes one redacted log of a stack trace, with its level and the application's topic."""
     trace = "2026-10-10 13:55:36 ERROR no card 4111 1111 1111 1111 of a@example.com\n  at pay\n  at main\n"
     written(tmp_path / "srv/app/logs/web/app.log", trace)
     text = moved("application.toml", tmp_path).replace("channels =", "multiline_timeout = 0\nchannels =")
@@ -192,7 +194,7 @@ def test_a_stack_trace_is_one_log_without_what_is_private(tmp_path: Path, server
 
 
 def test_errors_have_a_logstore_of_their_own(tmp_path: Path, server: LogHubServer) -> None:
-    """``by-level.toml``: and all else has the other one."""
+    """``by-level.toml`` puts errors into one logstore, and all other logs into another."""
     written(tmp_path / "var/log/app/a.log", "a FATAL end\nan INFO\nan ERROR\n")
     agent = Agent(parse_toml(moved("by-level.toml", tmp_path)))
     delivered(agent, lambda: (server.count("shop", "errors"), server.count("shop", "application")) == (2, 1))
@@ -200,7 +202,7 @@ def test_errors_have_a_logstore_of_their_own(tmp_path: Path, server: LogHubServe
 
 
 def test_what_reaches_loghub_is_kept_in_files_too(tmp_path: Path, server: LogHubServer) -> None:
-    """``archive.toml``: both channels have each line; the file is there when the agent has ended."""
+    """``archive.toml`` puts each line into LogHub and into a file, complete when the agent has ended."""
     written(tmp_path / "var/log/app/a.log", "one\ntwo\n")
     agent = Agent(parse_toml(moved("archive.toml", tmp_path)))
     delivered(agent, lambda: server.count("shop", "application") == 2 and agent_has(agent, 2, "files")())
@@ -209,7 +211,7 @@ def test_what_reaches_loghub_is_kept_in_files_too(tmp_path: Path, server: LogHub
 
 
 def test_two_regions_take_turns(tmp_path: Path, server: LogHubServer) -> None:
-    """``regions.toml``: one delivery each; the key's secret comes from a file."""
+    """``regions.toml`` delivers to two regions in turn; the secret comes from a file."""
     text = re.sub(r"https://cn-\w+\.log\.aliyuncs\.com", server.endpoint, moved("regions.toml", tmp_path))
     written(tmp_path / "etc/loghub-agent/secret", server.access_key_secret)
     logs = [tmp_path / f"var/log/app/{name}.log" for name in "ab"]
@@ -232,7 +234,7 @@ def test_two_regions_take_turns(tmp_path: Path, server: LogHubServer) -> None:
 def test_the_journal_comes_through_a_command(
     tmp_path: Path, server: LogHubServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """``command.toml``: each line that it writes is a log."""
+    """``command.toml`` makes a log of each line of a command."""
     journal = Journal(tmp_path)
     monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
     journal.say("one", "two")
@@ -244,7 +246,7 @@ def test_the_journal_comes_through_a_command(
 
 
 def test_warnings_reach_a_web_server_each_once(tmp_path: Path, server: LogHubServer) -> None:
-    """``webhook.toml``: what was there at the first start is passed over, as are other lines and repetitions."""
+    """``webhook.toml`` sends new warnings once, and neither older lines, others nor repetitions."""
     folder = tmp_path / "var/log/app"
     written(folder / "a.log", "ERROR of yesterday\n")
     with serving("http", format="lines") as hook:
@@ -262,7 +264,7 @@ def test_warnings_reach_a_web_server_each_once(tmp_path: Path, server: LogHubSer
 
 
 def test_a_channel_is_measured(tmp_path: Path) -> None:
-    """``measure.toml``: it ends when all events have passed, here fewer."""
+    """``measure.toml`` ends after all events, here fewer."""
     text = moved("measure.toml", tmp_path).replace("1000000", "5000")
     agent = Agent(replace(parse_toml(text), state=tmp_path))
     delivered(agent, lambda: agent.finished() and agent.delivered())
@@ -270,7 +272,7 @@ def test_a_channel_is_measured(tmp_path: Path) -> None:
 
 
 def test_every_example_is_run() -> None:
-    """By a test of this module or of the one beside it, each of which takes its text by its name."""
+    """Each example runs in this module or in ``test_examples_kafka``."""
     tests = "".join(
         Path(__file__).with_name(name).read_text() for name in ("test_examples.py", "test_examples_kafka.py")
     )
@@ -278,5 +280,5 @@ def test_every_example_is_run() -> None:
 
 
 def agent_has(agent: Agent, count: int, sink: str = "k1") -> Callable[[], bool]:
-    """Whether a sink of it has delivered so many."""
+    """Return a test whether a sink has delivered so many events."""
     return lambda: agent.counters[f"sinks.{sink}"].get("EventDrainSuccessCount") >= count

@@ -1,4 +1,4 @@
-"""The examples that read topics of Kafka, with a broker of librdkafka's in this process."""
+"""The examples that read Kafka topics, with librdkafka's mock broker in this process."""
 
 import io
 import re
@@ -22,12 +22,12 @@ from .test_kafka import cluster
 __all__ = ["cluster", "s3", "server"]
 
 _TOPICS = ("orders", "payments")
-#: A member of a group that is known to have gone soon.
+#: A group member whose end the broker notices soon.
 _BRISK = '"session.timeout.ms" = "4000"\n"heartbeat.interval.ms" = "300"'
 
 
 def _deliver(text: str, cluster: str, ready: Callable[[], object]) -> None:
-    """Have the agent of an example read a message of each topic, until that is so."""
+    """Have an example's agent read a message of each topic until the condition holds."""
     text = re.sub(r'bootstrap_servers = ".*"', f'bootstrap_servers = "{cluster}"', text)
     producer = Producer({"bootstrap.servers": cluster}, **QUIET)
     for topic in _TOPICS:
@@ -42,7 +42,7 @@ def _deliver(text: str, cluster: str, ready: Callable[[], object]) -> None:
 
 
 def test_topics_of_kafka_reach_loghub(tmp_path: Path, server: LogHubServer, cluster: str) -> None:
-    """``kafka.toml``, without its password: topic and key are fields beside the message."""
+    """``kafka.toml``, without its password, has topic and key as fields beside the message."""
     text = re.sub(r'"security\.protocol".*?\n\n', f"{_BRISK}\n\n", moved("kafka.toml", tmp_path), flags=re.DOTALL)
     _deliver(text, cluster, lambda: server.count("shop", "events") == 2)
     logs = sorted((log.fields for log in server.logs("shop", "events")), key=lambda fields: str(fields["topic"]))
@@ -54,7 +54,7 @@ def test_topics_of_kafka_reach_loghub(tmp_path: Path, server: LogHubServer, clus
 def test_topics_of_kafka_are_objects_by_day_and_topic(
     tmp_path: Path, server: LogHubServer, cluster: str, s3: S3, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """``objects.toml``: rows of Parquet, with topic and key as columns."""
+    """``objects.toml`` writes rows of Parquet, with topic and key as columns."""
     monkeypatch.setenv("S3_KEY", s3.storage["key"])
     monkeypatch.setenv("S3_SECRET", s3.storage["secret"])
     s3.files.mkdir("lake")
@@ -67,7 +67,7 @@ def test_topics_of_kafka_are_objects_by_day_and_topic(
         s3.files.invalidate_cache()
         return list(s3.files.find("lake/events"))
 
-    # One that is being written has another name, and is soon gone: it is read only when the agent has ended.
+    # Files being written have other names, and disappear: read only after the agent has ended.
     _deliver(text, cluster, lambda: len({path.rpartition("/")[0] for path in objects()}) == len(_TOPICS))
     found = set()
     for path in objects():

@@ -1,4 +1,4 @@
-"""Fluentd's forward protocol: our sink to our source, a client of others, and messages made by hand."""
+"""Fluentd's forward protocol: our sink to our source, another client, and messages made by hand."""
 
 from __future__ import annotations
 
@@ -67,7 +67,7 @@ class TestSource(ListeningSourceConformance):
 
 
 class TestSink(ReceivedSinkConformance):
-    """The rules of all sinks, with our source as the receiver."""
+    """The conformance tests of sinks, with our source as the receiver."""
 
     receiver = "forward", {"field": "message"}
 
@@ -77,7 +77,7 @@ class TestSink(ReceivedSinkConformance):
 
 
 def test_the_library_of_fluentd_is_understood() -> None:
-    """fluent-logger's events, with its times: each a record as JSON, with its tag."""
+    """fluent-logger's events arrive with their times, each a record as JSON, with its tag."""
     with serving("forward") as served:
         host, port = served.address
         sender = FluentSender("app", host=host, port=port, nanosecond_precision=True)
@@ -106,7 +106,7 @@ _ENTRIES = [[TIME, {"m": "a", "x": 1}], [event_time(TIME * 1000), {"m": "b", "no
     ids=["forward", "packed", "packed with gzip"],
 )
 def test_all_modes_are_understood_and_acknowledged(message: Any) -> None:
-    """Fields are headers, one is the body; the chunk is acknowledged once, after the commit."""
+    """In all modes fields become headers, one the body, and the chunk is acknowledged once, after the commit."""
     with serving("forward", field="m") as served, served.connect() as peer:
         served.outlet.room.clear()
         peer.sendall(packed(None, message))
@@ -122,7 +122,7 @@ def test_all_modes_are_understood_and_acknowledged(message: Any) -> None:
 
 
 def test_a_large_message_becomes_several_batches() -> None:
-    """Of so many events at most; it is acknowledged once, when all of them are committed."""
+    """A large message becomes several batches, and is acknowledged once all are committed."""
     texts = [b"%d" % number for number in range(23_000)]
     entries = [[TIME, {"m": text.decode()}] for text in texts]
     with serving("forward", field="m") as served, served.connect() as peer:
@@ -134,7 +134,7 @@ def test_a_large_message_becomes_several_batches() -> None:
 
 
 def test_what_waits_for_its_turn_ends_with_the_source() -> None:
-    """Few large messages are taken apart at a time; who waits holds up nobody's end."""
+    """Large messages that wait for their turn do not delay the end of the source."""
     large = packed(["t", [[TIME, {"m": "x" * 1000}]] * 20])
     with serving("forward", field="m") as served, served.connect() as peer, served.connect() as small:
         assert served.source._turns[True].acquire(blocking=False)
@@ -145,7 +145,7 @@ def test_what_waits_for_its_turn_ends_with_the_source() -> None:
 
 
 def test_a_record_without_the_field_is_json() -> None:
-    """And what is no text in it comes as it can."""
+    """A record without the body's field is JSON; invalid text is decoded as far as possible."""
     with serving("forward", field="log") as served, served.connect() as peer:
         peer.sendall(packed(["t", None, {"b": b"\xff\x00", 7: 1.5}]))
         served.got(rb'{"b": "\udcff\u0000", "7": 1.5}')
@@ -153,7 +153,7 @@ def test_a_record_without_the_field_is_json() -> None:
 
 
 def test_what_no_channel_took_before_the_end_is_not_acknowledged(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its sender keeps it, and sends it again; though its connection might still take an answer."""
+    """A message not committed before the end is not acknowledged, although its connection is open."""
     with serving("forward", field="m") as served, served.connect() as peer:
         monkeypatch.setattr(served.outlet, "put_until", lambda _batch, _stop: False)
         peer.sendall(packed(["t", _ENTRIES, {"chunk": "c"}]))
@@ -161,7 +161,7 @@ def test_what_no_channel_took_before_the_end_is_not_acknowledged(monkeypatch: py
 
 
 def test_a_message_may_come_in_pieces() -> None:
-    """Byte by byte; what is not asked for is not acknowledged."""
+    """A message may arrive byte by byte; without a request it is not acknowledged."""
     with serving("forward", field="m") as served, served.connect() as peer:
         for byte in packed(["t", _ENTRIES], ["t", TIME, {"m": "c"}]):
             peer.sendall(bytes([byte]))
@@ -193,7 +193,7 @@ def test_a_message_may_come_in_pieces() -> None:
     ],
 )
 def test_a_hostile_peer_loses_its_connection(sent: bytes, said: str, caplog: pytest.LogCaptureFixture) -> None:
-    """And nobody else; what stood before is taken, and acknowledged; of a message that is wrong nothing is."""
+    """A hostile client loses its connection; earlier messages are committed, and nothing of the invalid one."""
     with serving("forward", field="m", max_frame=max(4096, 200_000 * (len(sent) > 100_000))) as served:
         with served.connect() as peer:
             peer.sendall(packed(["t", _ENTRIES, {"chunk": "c"}]) + sent)
@@ -207,7 +207,7 @@ def test_a_hostile_peer_loses_its_connection(sent: bytes, said: str, caplog: pyt
 
 
 def test_a_message_of_more_than_max_frame_is_refused_as_soon_as_it_has_more(caplog: pytest.LogCaptureFixture) -> None:
-    """It does not wait for memory that its address never has: its sender would wait, too, and send nothing else."""
+    """A message above max_frame is refused at once, without waiting for memory."""
     with serving("forward", max_frame=4 << 20, max_memory=32 << 20) as served, served.connect() as peer:
         peer.sendall(packed(["t", TIME, {"m": "x" * (6 << 20)}])[: 5 << 20])
         assert all_of(peer) == b""
@@ -216,7 +216,7 @@ def test_a_message_of_more_than_max_frame_is_refused_as_soon_as_it_has_more(capl
 
 
 def test_an_event_that_becomes_too_large_is_refused_before_it_is_made(caplog: pytest.LogCaptureFixture) -> None:
-    """Empty maps become 72 times their bytes; texts of the same size are taken, packed or not."""
+    """Empty maps, which grow 72 times, are refused before decoding; texts of the same size are accepted."""
     large = {"m": "x" * 300_000}
     for content in ([[TIME, large]], packed([TIME, large])):
         with serving("forward", field="m", max_memory=16 << 20) as served, served.connect() as peer:
@@ -224,7 +224,7 @@ def test_an_event_that_becomes_too_large_is_refused_before_it_is_made(caplog: py
             assert answers(peer, 1) == [{"ack": "c"}]
             assert served.outlet.bodies == [b"x" * 300_000]
     for message in (["t", [[TIME, {"a": [{}] * 100_000}]]], ["t", packed([TIME, {"a": [{}] * 100_000}])]):
-        with serving("forward", max_memory=16 << 20) as served, served.connect() as peer:  # each tells of a peer once
+        with serving("forward", max_memory=16 << 20) as served, served.connect() as peer:  # each logs a client once
             peer.sendall(packed(message))
             assert all_of(peer) == b""
             assert served.outlet.bodies == []
@@ -232,7 +232,7 @@ def test_an_event_that_becomes_too_large_is_refused_before_it_is_made(caplog: py
 
 
 def test_messages_that_do_not_come_whole_are_bounded_together(caplog: pytest.LogCaptureFixture) -> None:
-    """In memory, and in time."""
+    """Incomplete messages are limited together, in memory and time."""
     with serving("forward", max_memory=2048, frame_timeout=0.05) as served:
         with served.connect() as peer:
             peer.sendall(packed(["t", TIME, {"m": "x" * 2000}])[:-1])
@@ -246,7 +246,7 @@ def test_messages_that_do_not_come_whole_are_bounded_together(caplog: pytest.Log
 
 
 def test_what_waits_for_a_channel_counts_and_who_finds_no_memory_waits(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A message that came whole is held until it is put; another one that does not fit beside it loses nothing."""
+    """A message that waits for a channel counts as memory; another one waits until it fits, without loss."""
     large = packed(["t", TIME, {"m": "x" * 700}, {"chunk": "c"}])
     with (
         serving("forward", field="m", max_memory=4096) as served,
@@ -275,7 +275,7 @@ def test_what_waits_for_a_channel_counts_and_who_finds_no_memory_waits(monkeypat
 
 
 def test_messages_that_wait_for_each_others_memory_are_not_held_up() -> None:
-    """The older one is taken at once; the connection of the younger one ends, and its sender sends it again."""
+    """If two messages wait for each other's memory, the younger one's connection ends, and its sender retries."""
     message = packed(["t", TIME, {"m": "x" * 900}, {"chunk": "c"}])
     with (
         serving("forward", field="m", max_frame=1024, max_memory=4096) as served,
@@ -295,7 +295,7 @@ def test_messages_that_wait_for_each_others_memory_are_not_held_up() -> None:
 
 
 def test_small_messages_that_wait_for_a_channel_are_counted() -> None:
-    """The long tag is each event's, so that few bytes become many; events for which there is no memory are not made."""
+    """Events with a long tag count with their tags, and are not built without memory."""
     message = packed(["t" * 2000, packed(*[[TIME, {}]] * 80), {"chunk": "c"}])
     with serving("forward", max_memory=1 << 20, max_frame=1 << 17) as served, ExitStack() as opened:
         budget, peers = served.source._budget, []
@@ -306,14 +306,14 @@ def test_small_messages_that_wait_for_a_channel_are_counted() -> None:
             peer.sendall(message)
             eventually(lambda: budget.left <= before - 2 * len(message))
         assert budget.size - budget.left > 80 * 2000
-        assert served.outlet.waiting <= 2  # one that is counted, and one that has its turn
+        assert served.outlet.waiting <= 2  # one that is counted, and one being decoded
         served.outlet.room.set()
         assert [answers(peer, 1) for peer in peers] == [[{"ack": "c"}]] * 6
         eventually(lambda: budget.left == budget.size)
 
 
 def test_a_message_has_its_own_time_to_come() -> None:
-    """Of a sender whose messages come in pieces, with no pause between them, for longer than one message may take."""
+    """The time limit applies to each message, not to a connection with messages in pieces."""
     message = packed(["t", TIME, {"m": "a"}, {"chunk": "c"}])
     with serving("forward", field="m", frame_timeout=0.2) as served, served.connect() as peer:
         peer.sendall(message[:9])
@@ -327,7 +327,7 @@ _LARGE = packed(["t", packed([TIME, {"m": "x" * (4 << 20)}]), {"chunk": "c"}])
 
 
 def test_what_has_come_of_a_message_takes_no_more_memory_than_is_counted() -> None:
-    """It is there twice: as it came, and where its end is looked for."""
+    """A partly received message counts twice, as received and as scanned, and needs no more memory."""
     with serving("forward", field="m", max_frame=len(_LARGE)) as served, served.connect() as peer, _traced() as taken:
         peer.sendall(memoryview(_LARGE)[:-1])
         eventually(lambda: served.source._budget.size - served.source._budget.left == 2 * (len(_LARGE) - 1))
@@ -335,7 +335,7 @@ def test_what_has_come_of_a_message_takes_no_more_memory_than_is_counted() -> No
 
 
 def test_of_messages_that_came_their_connection_keeps_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
-    """However large they were, and however many connections are silent; one that waits keeps its message once."""
+    """A connection keeps no memory of completed messages, and one copy of a waiting one."""
     asked, free = threading.Event(), threading.Event()
 
     def put(_batch: EventBatch, _stop: Stop) -> bool:
@@ -355,7 +355,7 @@ def test_of_messages_that_came_their_connection_keeps_no_memory(monkeypatch: pyt
 
 @contextmanager
 def _traced() -> Iterator[Callable[[], int]]:
-    """Asks for the bytes that came to be since."""
+    """Yield a function that returns the bytes allocated since the start."""
     tracemalloc.start()
     try:
         yield lambda: tracemalloc.get_traced_memory()[0]
@@ -364,7 +364,7 @@ def _traced() -> Iterator[Callable[[], int]]:
 
 
 def test_a_body_and_its_headers_come_through_both(tmp_path: Path) -> None:
-    """By tag, with their times; also bytes that are no text, and packed."""
+    """Events arrive with tags and times, also with invalid text, and compressed."""
     events = [
         ({"tag": "a", "timestamp": STAMP, "host": "h"}, b"one"),
         ({"timestamp": STAMP}, b"two \xff"),
@@ -382,7 +382,7 @@ def test_a_body_and_its_headers_come_through_both(tmp_path: Path) -> None:
 
 
 def test_a_shared_key_is_shown_by_both(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Who does not know it is served nothing; it travels in no message."""
+    """A client without the shared key is refused; the key is in no message."""
     with serving("forward", field="message", shared_key="between us") as served:
         with sink(served.address, tmp_path, shared_key="between us") as forward:
             forward.write([EventBatch.of_lines(b"a\n")])
@@ -398,7 +398,7 @@ def test_a_shared_key_is_shown_by_both(tmp_path: Path, caplog: pytest.LogCapture
 
 
 def _speaking(replies: bytes) -> contextmanager[tuple[str, int]]:  # type: ignore[valid-type]
-    """A receiver that says this, whatever it is told, and closes."""
+    """Run a receiver that sends this, whatever it receives, and closes."""
 
     @contextmanager
     def serving() -> Iterator[tuple[str, int]]:
@@ -426,7 +426,7 @@ def _speaking(replies: bytes) -> contextmanager[tuple[str, int]]:  # type: ignor
     ],
 )
 def test_without_its_acknowledgement_nothing_is_delivered(replies: bytes, said: str, tmp_path: Path) -> None:
-    """The connection is given up, and the next try has a new one."""
+    """Without an acknowledgement the connection is closed, and the next attempt uses a new one."""
     with _speaking(replies) as address, sink(address, tmp_path) as forward:
         with pytest.raises(SinkError, match=said):
             forward.write([EventBatch.of_lines(b"a\n")])
@@ -434,7 +434,7 @@ def test_without_its_acknowledgement_nothing_is_delivered(replies: bytes, said: 
 
 
 def test_a_connection_that_the_receiver_closed_is_opened_anew(tmp_path: Path) -> None:
-    """Without a failure."""
+    """A connection that the receiver closed is replaced without a failure."""
     with serving("forward", field="message", silence=0.05) as served, sink(served.address, tmp_path) as forward:
         forward.write([EventBatch.of_lines(b"a\n")])
         assert forward._receiver is not None
@@ -444,7 +444,7 @@ def test_a_connection_that_the_receiver_closed_is_opened_anew(tmp_path: Path) ->
 
 
 def test_events_travel_over_tls(tmp_path: Path) -> None:
-    """The receiver's certificate is checked, unless told otherwise."""
+    """The receiver's certificate is verified, unless disabled."""
     authority = trustme.CA()
     authority.issue_cert("localhost").private_key_and_cert_chain_pem.write_to_path(tmp_path / "server.pem")
     authority.cert_pem.write_to_path(tmp_path / "authority.pem")

@@ -1,4 +1,4 @@
-"""From Kafka and to it, in Kafka's own protocol: a broker of librdkafka's in this process."""
+"""Kafka source and sink with librdkafka's mock broker in this process."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from .doubles import context
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[str]:
-    """The address of a broker; it lives as long as the client that it belongs to."""
+    """Yield the address of a broker, which lives as long as its client."""
     client = AdminClient({"test.mock.num.brokers": 1, "test.mock.broker.rtt": 0, **QUIET_ADMIN})
     brokers = client.list_topics(timeout=60).brokers
     yield ",".join(f"{broker.host}:{broker.port}" for broker in brokers.values())
@@ -42,7 +42,7 @@ _topics = iter(f"topic-{number}" for number in range(1000))
 
 @pytest.fixture
 def topic() -> str:
-    """The name of one that nobody has used; the broker makes it, with four partitions, when it is asked for it."""
+    """Return the name of a new topic; the broker creates it with four partitions on first use."""
     return next(_topics)
 
 
@@ -51,7 +51,7 @@ _ONE_PARTITION = {"partitioner": "consistent"}
 
 
 def _messages(cluster: str, topic: str) -> list[Any]:
-    """All messages of a topic, read without a group."""
+    """Return all messages of a topic, read without a group."""
     consumer = Consumer({"bootstrap.servers": cluster, "group.id": "none"}, **QUIET)
     found: list[Any] = []
     partitions = consumer.list_topics(topic, timeout=60).topics[topic].partitions
@@ -79,7 +79,7 @@ class TestKafkaSink(SinkConformance):
 
 
 def test_headers_choose_topic_and_key(cluster: str, topic: str, tmp_path: Path) -> None:
-    """And come along as headers."""
+    """Headers select topic and key, and are sent as headers."""
     options = KafkaSink.Options(bootstrap_servers=cluster, topic="elsewhere")
     sink = KafkaSink(options, context(tmp_path))
     sink.write([EventBatch.of_lines(b"a\n", {"topic": topic, "key": "k", "host": "h"})])
@@ -90,7 +90,7 @@ def test_headers_choose_topic_and_key(cluster: str, topic: str, tmp_path: Path) 
 
 
 def test_a_message_that_is_too_large_is_refused_alone(cluster: str, topic: str, tmp_path: Path) -> None:
-    """It goes to the dead letters or, without them, is dropped and counted; the rest of its batch was delivered."""
+    """A message that is too large becomes a dead letter or is dropped; the rest of its batch is delivered."""
     options = KafkaSink.Options(
         bootstrap_servers=cluster, topic=topic, config={"message.max.bytes": "2000", **_ONE_PARTITION}
     )
@@ -104,7 +104,7 @@ def test_a_message_that_is_too_large_is_refused_alone(cluster: str, topic: str, 
 
 
 def test_events_that_are_refused_for_several_reasons_keep_their_own(cluster: str, topic: str, tmp_path: Path) -> None:
-    """The one that is too large for the client is dropped without dead letters, whatever the broker refuses besides."""
+    """Without dead letters an event too large for the client is dropped, and others that the broker refuses are not."""
     options = KafkaSink.Options(
         bootstrap_servers=cluster,
         topic=topic,
@@ -126,7 +126,7 @@ def test_events_that_are_refused_for_several_reasons_keep_their_own(cluster: str
 
 
 def test_a_topic_may_be_named_after_headers(cluster: str, topic: str, tmp_path: Path) -> None:
-    """``%{name}`` is one; one that is not there is empty."""
+    """``%{name}`` in a topic is replaced by a header; a missing one is empty."""
     options = KafkaSink.Options(bootstrap_servers=cluster, topic="%{kind}-%{number}%{none}")
     sink = KafkaSink(options, context(tmp_path))
     kind, number = topic.split("-")
@@ -139,7 +139,7 @@ def test_a_topic_may_be_named_after_headers(cluster: str, topic: str, tmp_path: 
 def test_a_header_or_the_default_chooses_the_partition(
     cluster: str, topic: str, tmp_path: Path, header: str | None, default: int, partition: int
 ) -> None:
-    """What is no number counts as none."""
+    """A header or the default selects the partition; text that is no number is ignored."""
     values = {
         "kafka.bootstrap.servers": cluster,
         "kafka.topic": topic,
@@ -154,7 +154,7 @@ def test_a_header_or_the_default_chooses_the_partition(
 
 
 def test_no_header_chooses_the_partition_unless_it_is_named(cluster: str, topic: str, tmp_path: Path) -> None:
-    """Neither does one whose name is empty."""
+    """No header selects the partition unless its name is set and not empty."""
     sink = KafkaSink(KafkaSink.Options(bootstrap_servers=cluster, topic=topic), context(tmp_path))
     sink.write([EventBatch.of_bodies([b"a"], {"": "77"})])
     sink.close()
@@ -165,7 +165,7 @@ def test_no_header_chooses_the_partition_unless_it_is_named(cluster: str, topic:
 def test_an_event_for_a_partition_that_is_not_there_keeps_nothing_up(
     cluster: str, topic: str, tmp_path: Path, header: str
 ) -> None:
-    """It is refused alone, or its header counts as none if no partition can have such a number."""
+    """An event for a missing partition is refused alone; an impossible number is ignored."""
     options = KafkaSink.Options(bootstrap_servers=cluster, topic=topic, partition_id_header="p", config=_ONE_PARTITION)
     sink = KafkaSink(options, context(tmp_path))
     refused: list[bytes] = []
@@ -183,7 +183,7 @@ def test_an_event_for_a_partition_that_is_not_there_keeps_nothing_up(
 def test_an_event_that_names_a_topic_that_cannot_be_keeps_nothing_up(
     cluster: str, topic: str, tmp_path: Path, header: str
 ) -> None:
-    """It is refused alone, before the broker is asked."""
+    """An event with an invalid topic is refused alone, without a request."""
     sink = KafkaSink(KafkaSink.Options(bootstrap_servers=cluster, topic=topic), context(tmp_path))
     with pytest.raises(RefusedError, match="invalid topic name") as refusal:
         sink.write([EventBatch.of_bodies([b"1", b"2"], {}, {"topic": [header, None]})])
@@ -207,7 +207,7 @@ def _running(source: Source, outlet: RecordingOutlet) -> Callable[[], None]:
 
 
 def test_what_a_message_says_of_itself_becomes_headers(cluster: str, topic: str, tmp_path: Path) -> None:
-    """Topic, partition, offset, time, key, and its own headers; and who comes back reads on behind them."""
+    """Topic, partition, offset, time, key and headers become headers, and a restart reads on."""
     client = Producer({"bootstrap.servers": cluster}, **QUIET)
     client.produce(
         topic, b"a", key=b"k", partition=0, headers={"host": b"h", "timestamp": b"x"}, timestamp=1_700_000_000_000
@@ -240,7 +240,7 @@ def test_what_a_message_says_of_itself_becomes_headers(cluster: str, topic: str,
 
 
 def test_what_found_no_room_in_the_client_is_given_up_with_all_that_came_before_it(tmp_path: Path) -> None:
-    """It goes back to the channel, and comes again from there: none of it is delivered meanwhile."""
+    """If the client's buffer is full, the whole batch returns to the channel, and none of it is delivered meanwhile."""
     config = {"queue.buffering.max.messages": "2", "delivery.timeout.ms": "60000"}
     options = KafkaSink.Options(bootstrap_servers="127.0.0.1:1", topic="t", timeout=0.2, config=config)
     sink = KafkaSink(options, context(tmp_path))
@@ -251,7 +251,7 @@ def test_what_found_no_room_in_the_client_is_given_up_with_all_that_came_before_
 
 
 def test_a_channel_that_is_full_does_not_cost_the_membership(cluster: str, topic: str, tmp_path: Path) -> None:
-    """While there is no room for longer than a member may be silent, it stays in the group, and nothing is lost."""
+    """A channel that is full for longer than the poll limit neither ends the membership nor loses events."""
     client = Producer({"bootstrap.servers": cluster}, **QUIET)
     for number in range(50):
         client.produce(topic, b"%d" % number, partition=0)
@@ -276,7 +276,7 @@ def test_a_channel_that_is_full_does_not_cost_the_membership(cluster: str, topic
 
 
 def test_messages_that_no_channel_has_yet_are_the_lag(cluster: str, topic: str, tmp_path: Path) -> None:
-    """Those that wait for room as well; none once all are put."""
+    """The lag counts messages not put yet, and is 0 once all are put."""
     _produced(cluster, topic, 1, 60)
     outlet, source = RecordingOutlet(), KafkaSource(_options(cluster, topic), context(tmp_path))
     assert source.lag() == Lag(events=0)
@@ -298,7 +298,7 @@ def _produced(cluster: str, topic: str, partitions: int, count: int) -> None:
 
 @contextmanager
 def _group(cluster: str, group: str) -> Iterator[Consumer]:
-    """Asks and tells a group how far it came, without being a member."""
+    """Yield a client that reads and commits a group's offsets without joining it."""
     consumer = Consumer({"bootstrap.servers": cluster, "group.id": group}, **QUIET)
     try:
         yield consumer
@@ -311,7 +311,7 @@ def _offset(group: Consumer, topic: str, partition: int) -> int:
 
 
 class _Unsafe(RecordingOutlet):
-    """Of a channel that forgets: what was put is delivered later."""
+    """An outlet with a memory channel, which delivers later."""
 
     delivered = 0
 
@@ -334,7 +334,7 @@ def _options(cluster: str, topic: str, batch_size: int = 1000) -> KafkaSource.Op
 def test_what_a_channel_had_when_the_agent_died_is_passed_over(
     cluster: str, topic: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """In a partition that is still the same: not in one of which the group knows nothing, or that ends before."""
+    """After a crash, events that a channel has are skipped in an unchanged partition only."""
     _produced(cluster, topic, 3, 10)
     outlet, options = RecordingOutlet(), _options(cluster, topic, batch_size=2)
     same, unknown, shorter = (f"{options.group_id}/{topic}-{partition}" for partition in range(3))
@@ -364,7 +364,7 @@ def test_what_a_channel_had_when_the_agent_died_is_passed_over(
 def test_the_group_is_told_of_what_is_delivered_where_a_channel_forgets(
     cluster: str, topic: str, tmp_path: Path
 ) -> None:
-    """First where a partition was begun, then of no more than what nobody can lose any more."""
+    """With a memory channel the group's offset is the start of the partition, and then the delivered offset."""
     _produced(cluster, topic, 1, 10)
     outlet, options = _Unsafe(), _options(cluster, topic)
     with _group(cluster, options.group_id) as group:
@@ -380,7 +380,7 @@ def test_the_group_is_told_of_what_is_delivered_where_a_channel_forgets(
 def test_a_partition_that_ends_before_what_group_and_channels_have_is_read_as_a_new_one(
     cluster: str, topic: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is another one, also where both agree: nothing of it is passed over, and the group is told anew."""
+    """A partition shorter than the known offsets is a new one: it is read from its start, and committed anew."""
     _produced(cluster, topic, 1, 10)
     outlet, options = RecordingOutlet(), _options(cluster, topic)
     outlet.pass_over(Position(f"{options.group_id}/{topic}-0", 50))
@@ -394,7 +394,7 @@ def test_a_partition_that_ends_before_what_group_and_channels_have_is_read_as_a_
 
 
 class _Told:
-    """A group that hears what it is told, but the first time."""
+    """A group that records commits, and fails the first one."""
 
     def __init__(self, messages: Sequence[_Message]) -> None:
         self._messages, self._failed = list(messages), False
@@ -418,7 +418,7 @@ class _Told:
 
 
 def test_the_group_is_told_later_where_a_partition_was_begun(tmp_path: Path) -> None:
-    """If it could not be at first: not where it is by then, for what lies between is not delivered yet."""
+    """If the commit of a partition's start fails, the start is committed later, not the present offset."""
     consumer = _Told([_Message(offset) for offset in range(4)])
     reading = _Reading(_options("", "t", batch_size=2), context(tmp_path), consumer, _Unsafe(), Stop())
     reading._assigned(consumer, [TopicPartition("t", 0)])
@@ -428,7 +428,7 @@ def test_the_group_is_told_later_where_a_partition_was_begun(tmp_path: Path) -> 
 
 
 def test_a_partition_that_begins_anew_among_the_messages_of_one_look_is_read(tmp_path: Path) -> None:
-    """Its offsets lie below those before: they are put, and the group is told of them."""
+    """Messages of a recreated partition are put and committed, even within one poll."""
     consumer, outlet = _Told([_Message(offset) for offset in (7, 8, 9, 0, 1, 2)]), RecordingOutlet()
     reading = _Reading(_options("", "t", batch_size=6), context(tmp_path), consumer, outlet, Stop())
     reading._assigned(consumer, [TopicPartition("t", 0)])
@@ -438,7 +438,7 @@ def test_a_partition_that_begins_anew_among_the_messages_of_one_look_is_read(tmp
 
 
 def test_what_waited_while_its_partition_was_dealt_out_anew_is_not_put(tmp_path: Path) -> None:
-    """Kafka gives it again, from where the group is."""
+    """Messages that waited during a rebalance are not put, since Kafka delivers them again."""
     consumer, outlet = _Told([_Message(offset) for offset in (0, 1, 2)]), RecordingOutlet()
     reading = _Reading(_options("", "t"), context(tmp_path), consumer, outlet, Stop())
     reading._assigned(consumer, [TopicPartition("t", 0)])
@@ -452,7 +452,7 @@ def test_what_waited_while_its_partition_was_dealt_out_anew_is_not_put(tmp_path:
 def test_a_group_that_cannot_be_told_is_a_line_at_times(
     cluster: str, topic: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """It is tried again at each look, such as while a group is dealt out anew; the log does not fill."""
+    """A commit that fails is retried at each poll, and logged at a limited rate."""
     consumer = Consumer({"bootstrap.servers": cluster, "group.id": f"group-{topic}"}, **QUIET)
     where = context(tmp_path)
     reading = _Reading(_options(cluster, topic), where, consumer, RecordingOutlet(), Stop())
@@ -463,14 +463,14 @@ def test_a_group_that_cannot_be_told_is_a_line_at_times(
 
 
 def test_a_batch_of_a_partition_ends_where_one_of_the_channels_is() -> None:
-    """So that each channel gets what it does not have, and nothing else; offsets that are not there are no matter."""
+    """Batches end at each channel's offset, so that a channel gets only missing messages."""
     messages = [_Message(offset) for offset in (0, 1, 4, 5, 6, 9)]
     assert [[each.offset() for each in part] for part in _parts(messages, [1, 2, 6])] == [[1], [4, 5], [6, 9]]
     assert list(_parts(messages, [10, 12])) == []
 
 
 class _Message:
-    """Of partition 0 of a topic; its offset is its value."""
+    """A message of partition 0, whose value is its offset."""
 
     def __init__(self, offset: int) -> None:
         self._offset = offset
@@ -501,7 +501,7 @@ class _Message:
 
 
 def test_a_pattern_of_names_is_subscribed_to(cluster: str, topic: str, tmp_path: Path) -> None:
-    """All topics that match; the topic stands in the header that is named, beside one of the message's own."""
+    """A pattern subscribes to all matching topics, and the topic is in the named header."""
     for name in (f"{topic}-a", f"{topic}-b", f"other-{topic}"):
         client = Producer({"bootstrap.servers": cluster}, **QUIET)
         client.produce(name, name.encode(), headers={"topic": b"own"})
@@ -521,7 +521,7 @@ def test_a_pattern_of_names_is_subscribed_to(cluster: str, topic: str, tmp_path:
 
 
 def test_flumes_keys_are_known() -> None:
-    """Lists of topics have commas, and ``kafka.consumer.*`` goes to the client."""
+    """Flume's lists of topics have commas, and ``kafka.consumer.*`` goes to the client."""
     values = {
         "kafka.bootstrap.servers": "b:1",
         "kafka.topics": "x,y",
@@ -536,13 +536,13 @@ def test_flumes_keys_are_known() -> None:
 
 @pytest.mark.parametrize("given", [{}, {"topics": ("t",), "topics_regex": "t.*"}])
 def test_topics_or_a_pattern_are_needed(given: dict[str, Any]) -> None:
-    """One of the two."""
+    """Exactly one of topics and pattern is required."""
     with pytest.raises(ConfigError, match="either topics or topics_regex"):
         KafkaSource.Options(bootstrap_servers="b:1", **given)
 
 
 def test_a_broker_that_is_not_there_is_a_failure_that_passes(tmp_path: Path) -> None:
-    """The events stay in the channel."""
+    """With the broker away, the events stay in the channel."""
     options = KafkaSink.Options(bootstrap_servers="127.0.0.1:1", topic="t", timeout=1)
     sink = KafkaSink(options, context(tmp_path))
     with pytest.raises(Exception, match=r"not acknowledged|timed out|Local") as raised:
@@ -552,7 +552,7 @@ def test_a_broker_that_is_not_there_is_a_failure_that_passes(tmp_path: Path) -> 
 
 
 def test_the_end_of_the_sink_does_not_wait_for_a_broker_that_is_away(tmp_path: Path) -> None:
-    """A write gives up when the sink has to end, long before its own time is over."""
+    """A write is abandoned when the sink ends, before its own timeout."""
     sink = KafkaSink(KafkaSink.Options(bootstrap_servers="127.0.0.1:1", topic="t"), context(tmp_path))
     clock, errors = SystemClock(), list[Exception]()
 

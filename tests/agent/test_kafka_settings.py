@@ -1,4 +1,4 @@
-"""Settings of Kafka's client: what it does not take is told before anything starts."""
+"""Invalid settings of Kafka's client are reported before anything starts."""
 
 import logging
 from pathlib import Path
@@ -31,28 +31,28 @@ def _problem(cls: Any, given: dict[str, Any], **config: str) -> str:
 
 @pytest.mark.parametrize("acks", [{"acks": "1"}, {"request.required.acks": "0"}])
 def test_fewer_replicas_may_acknowledge(tmp_path: Path, acks: dict[str, str]) -> None:
-    """``acks = 1``, which many a Flume file has: the client would refuse it beside its numbers."""
+    """``acks = 1``, common in Flume's files, turns idempotence off, which the client would refuse with it."""
     sink = KafkaSink(KafkaSink.Options(**_SINK, config=acks), context(tmp_path))
     sink.close()
 
 
 @pytest.mark.parametrize("acks", [{}, {"acks": "all"}, {"acks": "-1"}])
 def test_all_replicas_acknowledge_and_the_client_has_numbers(acks: dict[str, str]) -> None:
-    """Unless somebody says otherwise: what the client repeats is stored once."""
+    """By default all replicas acknowledge, and retries of the client are stored once."""
     settings = KafkaSink.Options(**_SINK, config=acks).settings("c")
     assert settings["enable.idempotence"] is True
     assert settings["acks"] in ("all", "-1")
 
 
 def test_a_setting_that_the_client_does_not_know_is_told_by_its_name() -> None:
-    """Of the source and of the sink; Java's key stores, too."""
+    """An unknown setting of source or sink is reported by its name, such as one of Java's key stores."""
     assert 'No such configuration property: "no.such"' in _problem(KafkaSource, _SOURCE, **{"no.such": "x"})
     assert 'No such configuration property: "no.such"' in _problem(KafkaSink, _SINK, **{"no.such": "x"})
     assert "Java TrustStores" in _problem(KafkaSink, _SINK, **{"ssl.truststore.location": "/t.jks"})
 
 
 def test_a_value_that_the_client_does_not_take_is_told_without_it() -> None:
-    """A secret may stand in the wrong place."""
+    """An invalid value is reported without the value, which may be a secret."""
     message = _problem(KafkaSource, _SOURCE, **{"auto.offset.reset": "hush"})
     assert '"auto.offset.reset"' in message
     assert "hush" not in message
@@ -60,7 +60,7 @@ def test_a_value_that_the_client_does_not_take_is_told_without_it() -> None:
 
 @pytest.mark.parametrize(("cls", "given"), [(KafkaSource, _SOURCE), (KafkaSink, _SINK)])
 def test_a_file_that_is_not_there_is_missing_and_no_mistake(cls: Any, given: dict[str, Any], tmp_path: Path) -> None:
-    """The file is well, and this machine lacks what it names."""
+    """A missing file is a missing resource of this machine; the configuration is valid."""
     path = str(tmp_path / "ca.pem")
     tls = {"security.protocol": "ssl", "ssl.ca.location": path}
     options = read_options(cls.Options, {**given, "config": tls}, "x")
@@ -70,7 +70,7 @@ def test_a_file_that_is_not_there_is_missing_and_no_mistake(cls: Any, given: dic
 
 
 def test_a_broker_that_is_away_does_not_fill_the_log(caplog: pytest.LogCaptureFixture) -> None:
-    """The client tells of each of its tries, many a second: here it is one line in ten seconds."""
+    """The client's many failed attempts give one log line in ten seconds."""
     clock = ManualClock()
     log = ClientLog(clock)
     failed = "%s [%s] [thrd:127.0.0.1:1/bootstrap]: 127.0.0.1:1/bootstrap: Connect failed (after %sms in state CONNECT)"
@@ -85,7 +85,7 @@ def test_a_broker_that_is_away_does_not_fill_the_log(caplog: pytest.LogCaptureFi
 
 
 def test_the_clients_of_source_and_sink_have_that_log(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """As they are made: nobody is there, and one line says so."""
+    """Clients of source and sink log a missing broker once."""
     sink = KafkaSink(KafkaSink.Options(**_SINK, timeout=1), context(tmp_path))
     with pytest.raises(SinkError):
         sink.write([EventBatch.of_lines(b"a\n")])
@@ -101,6 +101,6 @@ def test_the_clients_of_source_and_sink_have_that_log(tmp_path: Path, caplog: py
 
 
 def _refusals(caplog: pytest.LogCaptureFixture) -> int:
-    """Lines of the agent's log; a client that another test has left may log, too."""
+    """Count the agent's log lines about refused connections; another test's client may log, too."""
     own = [record.getMessage() for record in caplog.records if record.name == "loghub.agent.kafka"]
     return sum("Connection refused" in message for message in own)

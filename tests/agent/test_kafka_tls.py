@@ -1,4 +1,4 @@
-"""From Kafka and to it over TLS, with SASL: librdkafka's broker stands behind an endpoint that asks for a password."""
+"""Kafka over TLS with SASL: librdkafka's mock broker with a TLS endpoint that checks a password."""
 
 import dataclasses
 import shutil
@@ -31,10 +31,10 @@ _TOKEN = b"\0me\0hunter2"
 
 
 class _Endpoint:
-    """Ends TLS before a broker, and lets in who knows the password.
+    """A TLS endpoint before a broker, which checks a password.
 
-    It takes PLAIN as the handshake's version 0 has it: the frame behind the handshake is the password.
-    What the broker says of where it is becomes where this is.
+    It accepts PLAIN with version 0 of the handshake: the frame after the handshake is the password. The broker's own
+    address in answers is replaced by the endpoint's.
     """
 
     def __init__(self, broker: str, tls: ssl.SSLContext) -> None:
@@ -102,7 +102,7 @@ class _Endpoint:
 
 
 def _with_handshake(versions: bytes) -> bytes:
-    """The broker's requests, of version 0, and one that it does not know itself."""
+    """Add the SASL handshake to the broker's list of request versions."""
     correlation, error, count = struct.unpack_from(">ihi", versions)
     if error:
         return versions
@@ -130,7 +130,7 @@ def _framed(data: bytes) -> bytes:
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Certificates of the endpoint and of a client, and their authority; and of another one."""
+    """Create certificates for the endpoint and a client with their authority, and another authority."""
     folder, authority = tmp_path_factory.mktemp("certificates"), trustme.CA()
     for name in ("127.0.0.1", "client"):
         authority.issue_cert(name).private_key_and_cert_chain_pem.write_to_path(folder / f"{name}.pem")
@@ -167,7 +167,7 @@ def _config(files: Path, **other: str) -> dict[str, str]:
 
 
 def test_events_go_and_come_over_tls_with_a_password(cluster: str, files: Path, tmp_path: Path) -> None:
-    """The sink's messages reach the broker, and the source reads them there, both with a client's certificate."""
+    """The sink's messages reach the broker, and the source reads them, both with a client's certificate."""
     given: dict[str, Any]
     with _endpoint(cluster, files) as endpoint:
         given = {"bootstrap_servers": endpoint.address}
@@ -191,7 +191,7 @@ def test_events_go_and_come_over_tls_with_a_password(cluster: str, files: Path, 
 def test_who_is_wrong_delivers_nothing_and_is_told_without_the_password(
     wrong: dict[str, str], cluster: str, files: Path, tmp_path: Path
 ) -> None:
-    """A wrong password, or an endpoint of another authority: the batch goes back."""
+    """With a wrong password or authority the batch returns, and no message has the password."""
     wrong = {key: str(files / value) if value.endswith(".pem") else value for key, value in wrong.items()}
     config = _config(files, **wrong) | {"message.timeout.ms": "500"}
     with _endpoint(cluster, files) as endpoint:
@@ -207,7 +207,7 @@ def test_who_is_wrong_delivers_nothing_and_is_told_without_the_password(
 
 @pytest.fixture
 def used(files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A client's certificate that the endpoint does not take; each look at it is one."""
+    """Return a client's certificate that the endpoint refuses, with its checks on every poll."""
     monkeypatch.setattr(tls_files, "_LOOK", 0.0)
     shutil.copy(files / "stranger.pem", tmp_path / "used.pem")
     return tmp_path / "used.pem"
@@ -221,7 +221,7 @@ def _renew(used: Path, files: Path, name: str = "client.pem") -> None:
 def test_the_sink_goes_on_with_a_renewed_certificate(
     cluster: str, files: Path, used: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """librdkafka reads its files when it begins: there is another client once they are others, and can be used."""
+    """The sink replaces its client once a valid renewed certificate is there."""
     config = _config(files, ssl_certificate_location=str(used), ssl_key_location=str(used), message_timeout_ms="500")
     with _endpoint(cluster, files) as endpoint:
         options = KafkaSink.Options(bootstrap_servers=endpoint.address, topic="renewed-sink", config=config)
@@ -246,7 +246,7 @@ def test_the_sink_goes_on_with_a_renewed_certificate(
 
 
 def test_the_source_goes_on_with_a_renewed_certificate(cluster: str, files: Path, used: Path, tmp_path: Path) -> None:
-    """It joins its group with a client of the new files; what is in the topic comes once."""
+    """The source joins its group with a renewed certificate, and reads each message once."""
     with _endpoint(cluster, files) as endpoint:
         options = KafkaSink.Options(bootstrap_servers=endpoint.address, topic="renewed", config=_config(files))
         sink = KafkaSink(options, context(tmp_path))

@@ -1,4 +1,4 @@
-"""Agents that are killed at random instants while lines are written and files rotated."""
+"""Agents killed at random instants while lines are written and files rotated."""
 
 import random
 import threading
@@ -11,14 +11,14 @@ import pytest
 
 from .killing import KILLS, SOAK, TIMEOUT, Log, numbers_in, program, seed_for, soon
 
-#: After so many seconds a copy is a file of its own.
+#: Seconds after which a copy counts as a separate file.
 _COPY_SETTLE = 4.0
 pytestmark = pytest.mark.timeout(TIMEOUT)
 
 
 @contextmanager
 def _started(folder: Path, channel: str) -> Iterator[None]:
-    """The agent of ``programs/follow.py``, once it follows."""
+    """Run the agent of ``programs/follow.py``, and yield once it follows."""
     (folder / "started").unlink(missing_ok=True)
     with program("tests.agent.programs.follow", str(folder), channel):
         soon((folder / "started").exists, "the agent's start")
@@ -32,7 +32,7 @@ def _started(folder: Path, channel: str) -> Iterator[None]:
 def test_no_line_is_lost_and_none_is_twice_in_a_file_channel(
     tmp_path: Path, channel: str, copies: bool, kills: int
 ) -> None:
-    """kill -9 of the agent: all that was written is delivered, in one batch of a file channel, through rotations."""
+    """After kill -9 all written lines are delivered through rotations, each in one batch of a file channel."""
     seed, out = seed_for(13), tmp_path / "out"
     chance = random.Random(seed)
     out.mkdir()

@@ -1,4 +1,4 @@
-"""The example configurations under ``kill -9`` and changes of their file: no line lost, none twice."""
+"""The examples with ``kill -9`` and reloads: no line is lost or duplicated."""
 
 import os
 import random
@@ -15,7 +15,7 @@ from .test_examples import moved, server
 
 __all__ = ["server"]
 
-#: Lines at least, before each death, and deaths.
+#: The least lines before each kill, and the number of kills.
 _LINES, _DEATHS = 300, 20 if SOAK else 2
 pytestmark = pytest.mark.timeout(TIMEOUT)
 
@@ -34,7 +34,7 @@ def _of_access(number: int) -> bytes:
 def test_an_example_loses_nothing_and_repeats_nothing_in_deaths_and_reloads(
     name: str, log: str, place: tuple[str, str], tmp_path: Path, server: LogHubServer
 ) -> None:
-    """Killed while it reads and delivers, its file changed by SIGHUP in between: each line is there once."""
+    """An agent killed while it reads and delivers, with reloads by SIGHUP, delivers each line once."""
     seed = seed_for(7)
     instants, config = random.Random(seed), tmp_path / name
     config.write_text(moved(name, tmp_path))
@@ -47,7 +47,7 @@ def test_an_example_loses_nothing_and_repeats_nothing_in_deaths_and_reloads(
                     moved(name, tmp_path).replace('type = "loghub"', f'type = "loghub"\nretries = {death + 1}')
                 )
                 os.kill(process.pid, signal.SIGHUP)
-                threading.Event().wait(instants.uniform(0, 0.3))  # the instant of the death, not a wait
+                threading.Event().wait(instants.uniform(0, 0.3))  # the random instant of the kill
         wanted = writer.end()
         with agent(config, "--monitoring", "0"):
             soon(lambda: server.count(*place) >= len(wanted), "every line")

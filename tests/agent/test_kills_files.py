@@ -1,4 +1,4 @@
-"""Files that are put into a directory, and agents that are killed: one, and the two of a hop."""
+"""Spool directories with killed agents: a single agent, and the two agents of a hop."""
 
 import random
 import socket
@@ -104,7 +104,7 @@ def _written(folder: Path) -> int:
 
 
 def test_each_line_of_a_spool_directory_is_in_a_file(tmp_path: Path) -> None:
-    """kill -9 of spooldir, file channel and file_roll: no line is lost, and none is twice."""
+    """After kill -9 of spooldir, file channel and file_roll, no line is lost or duplicated."""
     seed = seed_for(3)
     chance, out = random.Random(seed), tmp_path / "out"
     config = _write(tmp_path / "a.toml", _SPOOL + _FILES)
@@ -123,7 +123,7 @@ def test_each_line_of_a_spool_directory_is_in_a_file(tmp_path: Path) -> None:
 
 
 def test_each_line_of_a_spool_directory_is_stored_once_in_loghub(tmp_path: Path) -> None:
-    """kill -9 of spooldir, file channel and LogHub's sink, a tenth of answers lost: no line is lost or stored twice."""
+    """After kill -9 of spooldir, file channel and LogHub sink, with lost answers, each line is stored once."""
     seed = seed_for(4)
     chance = random.Random(seed)
     with LogHubServer() as server, Spool(tmp_path / "spool", seed) as spool:
@@ -143,7 +143,7 @@ def test_each_line_of_a_spool_directory_is_stored_once_in_loghub(tmp_path: Path)
 
 
 def test_each_log_that_is_pulled_is_stored_once(tmp_path: Path) -> None:
-    """kill -9 between two logstores, a tenth of all answers lost: no log is lost, and none is stored twice."""
+    """After kill -9 between two logstores, with lost answers, each log is stored once."""
     seed = seed_for(6)
     chance, count = random.Random(seed), 0
     with LogHubServer() as server:
@@ -170,7 +170,7 @@ def test_each_log_that_is_pulled_is_stored_once(tmp_path: Path) -> None:
 
 
 def test_a_hop_loses_nothing_when_either_end_is_killed(tmp_path: Path) -> None:
-    """Two agents, one behind the other, killed one by one or together: every line arrives at least once."""
+    """With two agents in a row, killed one by one or together, every line arrives at least once."""
     seed = seed_for(5)
     chance, out = random.Random(seed), tmp_path / "out"
     with socket.create_server(("127.0.0.1", 0)) as free:

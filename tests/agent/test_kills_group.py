@@ -1,4 +1,4 @@
-"""Two agents read a logstore as members of a consumer group, and one after the other is killed."""
+"""Two agents in a consumer group of a logstore, killed one after the other."""
 
 import random
 import threading
@@ -19,7 +19,7 @@ from .killing import SOAK, agent, numbers_in, seed_for
 from .sources.test_loghub import account_of
 
 _KILLS = 10 if SOAK else 2
-#: Seconds: what arrived longer ago is behind a checkpoint, which is saved each second.
+#: Seconds after which a log is before a checkpoint, which is saved every second.
 _SINCE = 2.5
 _CONFIG = """
 [agent]
@@ -47,13 +47,13 @@ type = "file_roll"
 channel = "disk"
 directory = "{folder}/out"
 """
-#: So many kills take longer than other tests may.
+#: A longer timeout than other tests', for many kills.
 pytestmark = pytest.mark.timeout(1200 if SOAK else 300)
 
 
 @contextmanager
 def _sending(server: LogHubServer) -> Iterator[dict[bytes, float]]:
-    """Numbered logs, one after the other, until the end of the block; when each had arrived."""
+    """Send numbered logs until the end of the block; yield the time at which each was stored."""
     end, sent = threading.Event(), dict[bytes, float]()
     with Producer(account_of(server), config=ProducerConfig(linger_ms=1)) as producer:
         stream = producer.stream("p", "l")
@@ -76,12 +76,12 @@ def _sending(server: LogHubServer) -> Iterator[dict[bytes, float]]:
 
 
 def test_no_log_is_lost_when_members_of_a_group_are_killed(tmp_path: Path) -> None:
-    """Its shards go to the other one, which reads again what came behind the last checkpoint, and nothing else."""
+    """A killed member's shards go to the other one, which reads again only logs after the last checkpoint."""
     chance = random.Random(seed_for(7))
     folders = [tmp_path / name for name in ("one", "two")]
 
     def found() -> Counter[bytes]:
-        threading.Event().wait(0.1)  # to look costs more than to wait
+        threading.Event().wait(0.1)  # reading the logstore is expensive
         return sum((numbers_in(folder / "out") for folder in folders), Counter())
 
     changes: list[float] = []
@@ -102,7 +102,7 @@ def test_no_log_is_lost_when_members_of_a_group_are_killed(tmp_path: Path) -> No
                 threading.Event().wait(chance.uniform(_SINCE, _SINCE + 1.5))
                 changes.append(time.monotonic())
                 members[number % 2].close()
-                # What comes now the dead one cannot have; the shards that it had go to the other one.
+                # Logs from here on cannot be the killed member's; its shards go to the other one.
                 before = set(sent)
                 threading.Event().wait(1.5)
                 fresh = sent.keys() - before

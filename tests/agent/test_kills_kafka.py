@@ -1,4 +1,4 @@
-"""An agent between two topics of Kafka, killed."""
+"""A killed agent between two Kafka topics."""
 
 from __future__ import annotations
 
@@ -19,10 +19,10 @@ from ..support.waiting import eventually
 from .killing import SOAK, agent, numbers_in, seed_for
 
 _KILLS = 50 if SOAK else 2
-#: So many kills take longer than other tests may: a group waits for its dead member before it goes on.
+#: A longer timeout than other tests', since a group waits for each killed member.
 pytestmark = pytest.mark.timeout(3600 if SOAK else 300)
 
-#: librdkafka's broker lets the first member of a group wait for three seconds, and forgets one of a shorter session.
+#: librdkafka's broker has a group's first member wait for three seconds, and drops one with a shorter session.
 _CONFIG = """
 [agent]
 name = "a"
@@ -63,16 +63,16 @@ topic_header = "none"
 
 @pytest.fixture
 def cluster() -> Iterator[str]:
-    """The address of a broker of librdkafka's; it lives as long as the client that it belongs to."""
+    """Yield the address of librdkafka's mock broker, which lives as long as its client."""
     client = AdminClient({"test.mock.num.brokers": 1, "test.mock.broker.rtt": 0, **QUIET_ADMIN})
-    for topic in ("in", "out"):  # which makes it; a consumer that asks does not
+    for topic in ("in", "out"):  # creates the topic, which a consumer's request does not
         (broker,) = client.list_topics(topic, timeout=60).brokers.values()
     yield f"{broker.host}:{broker.port}"
     del client
 
 
 class _Feeding:
-    """Sends numbers to the topic, until the end."""
+    """A thread that sends numbers to the topic until it is stopped."""
 
     def __init__(self, cluster: str) -> None:
         self._client = Producer({"bootstrap.servers": cluster}, **QUIET)
@@ -107,7 +107,7 @@ class _Found:
         self.highest = -1
 
     def look(self) -> int:
-        """How many different numbers have come."""
+        """Return the number of different numbers received."""
         messages = self._consumer.consume(1000, timeout=0.05)
         numbers = [int(message.value().split()[1]) for message in messages if message.error() is None]
         self.times.update(numbers)
@@ -128,8 +128,10 @@ def _reading(cluster: str) -> Iterator[_Found]:
 
 
 def test_no_message_between_two_topics_is_lost(tmp_path: Path, cluster: str) -> None:
-    """kill -9 of the source ``kafka``, file channels and the sinks ``kafka`` and ``file_roll``: every message arrives,
-    in the files once, in the topic at least once.
+    """After kill -9 of an agent between two topics every message arrives, in files once.
+
+    The agent has the source ``kafka``, file channels and the sinks ``kafka`` and ``file_roll``. In the topic a message
+    arrives at least once.
     """
     seed = seed_for(8)
     chance = random.Random(seed)

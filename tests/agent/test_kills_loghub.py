@@ -1,4 +1,4 @@
-"""The whole way, killed: a log that rotates, an agent that dies at random instants, and a LogHub that loses answers."""
+"""A rotating log, an agent killed at random instants, and a LogHub that loses answers."""
 
 import random
 import threading
@@ -41,7 +41,7 @@ pytestmark = pytest.mark.timeout(TIMEOUT)
 
 
 def test_each_line_is_stored_once_in_loghub(tmp_path: Path) -> None:
-    """kill -9 of the agent, a tenth of answers lost, files renamed or copied: no line is lost or stored twice."""
+    """After kill -9, with a tenth of answers lost and files renamed or copied, each line is stored once."""
     seed = seed_for(5)
     chance, config = random.Random(seed), tmp_path / "agent.toml"
     with LogHubServer() as server, Log(tmp_path / "logs/a.log", seed, copies=True) as log:

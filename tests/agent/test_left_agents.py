@@ -28,7 +28,7 @@ endpoint = "http://127.0.0.1:9/x"
 
 @pytest.fixture(scope="module")
 def left() -> Iterator[list[Agent]]:
-    """Looked at when all that belongs to the test itself has been taken down."""
+    """Yield the agents left running, and check them after the test's own teardown."""
     agents: list[Agent] = []
     yield agents
     (agent,) = agents
@@ -37,7 +37,7 @@ def left() -> Iterator[list[Agent]]:
 
 
 def test_an_agent_that_is_left_has_ended_before_the_next_test(left: list[Agent], tmp_path: Path) -> None:
-    """Its source waits for room, and its sink tries again and again: both are told to end."""
+    """An agent whose source waits and whose sink retries has ended before the next test."""
     agent = Agent(parse_toml(_TEXT.format(state=tmp_path)))
     left.append(agent)
     agent.start()

@@ -1,4 +1,4 @@
-"""An agent as a process with ``max_memory_bytes``, whose destination is away while its clients push."""
+"""An agent process with ``max_memory_bytes``, whose destination is away while clients send."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from .killing import agent, soon
 
 _MIB = 1 << 20
 _LIMIT = 108 * _MIB
-#: Clients of each source, requests of each, and lines of a request: together more bytes than the limit.
+#: Clients of each source, requests of a client, and lines of a request; together above the memory limit.
 _CLIENTS, _REQUESTS, _LINES = 6, 24, 2048
 _LINE = b"%s-%d-%d-%d " + b"x" * 180 + b"\n"
 _CONFIG = """
@@ -52,7 +52,7 @@ channel = "queue"
 
 
 class _Destination(ThreadingHTTPServer):
-    """Refuses all until it is let ``here``, and keeps the first word of each line then."""
+    """A server that refuses everything until ``here`` is set, and then keeps the first word of each line."""
 
     daemon_threads = True
 
@@ -94,7 +94,7 @@ def _request(kind: bytes, client: int, number: int) -> list[bytes]:
 
 
 def _post(port: int, client: int) -> tuple[list[bytes], int]:
-    """The lines that the agent has acknowledged, and how many requests it has refused."""
+    """Send by HTTP. Return the acknowledged lines, and the number of refused requests."""
     acknowledged, refused = list[bytes](), 0
     connection = HTTPConnection("127.0.0.1", port, timeout=60)
     for number in range(_REQUESTS):
@@ -110,7 +110,7 @@ def _post(port: int, client: int) -> tuple[list[bytes], int]:
 
 
 def _push(port: int, client: int, held_up: threading.Semaphore, over: threading.Event) -> list[bytes]:
-    """The lines of a connection that the agent has acknowledged, in their order, until the test is over."""
+    """Send over a connection until the test is over. Return the acknowledged lines, in order."""
     lines, answers = [line for number in range(_REQUESTS) for line in _request(b"line", client, number)], b""
     with socket.create_connection(("127.0.0.1", port), timeout=0.2) as peer:
         for start in range(0, len(lines), 100):
@@ -125,7 +125,7 @@ def _push(port: int, client: int, held_up: threading.Semaphore, over: threading.
 
 
 def _peak(process: subprocess.Popen[bytes]) -> int:
-    """The most bytes that a process had resident."""
+    """Return the peak resident memory of a process, in bytes."""
     status = Path(f"/proc/{process.pid}/status").read_text()
     return int(re.search(r"VmHWM:\s+(\d+) kB", status)[1]) << 10
 
@@ -149,9 +149,9 @@ def _free_ports(count: int) -> list[int]:
 
 @pytest.mark.skipif(not Path("/proc/self/status").exists(), reason="the most that a process had is read in /proc")
 def test_an_agent_stays_within_its_memory_and_loses_nothing_that_it_acknowledged(tmp_path: Path) -> None:
-    """Its destination refuses all, and clients push more than it may have: by HTTP they are told 503, others are held
-    up. Its process never has more than ``max_memory_bytes``. All that it had acknowledged arrives once the destination
-    is back.
+    """An agent never exceeds its memory limit, and delivers all acknowledged lines once the destination is back.
+
+    Clients send more than the limit. HTTP requests are refused with 503, and other clients are blocked.
     """
     posts, lines = _free_ports(2)
     over, held_up = threading.Event(), threading.Semaphore(0)

@@ -1,4 +1,4 @@
-"""OpenTelemetry's logs by HTTP: our sink to our source, and requests made by hand."""
+"""OpenTelemetry logs by HTTP: our sink to our source, and requests made by hand."""
 
 import gzip
 import json
@@ -33,7 +33,7 @@ from .network_conformance import ListeningSourceConformance, ReceivedSinkConform
 STAMP = "1700000000123"
 PROTOBUF, JSON = {"Content-Type": "application/x-protobuf"}, {"Content-Type": "application/json; charset=utf-8"}
 
-#: As the specification writes one.
+#: The request in the specification.
 REQUEST = {
     "resourceLogs": [
         {
@@ -93,7 +93,7 @@ EVENTS = [
 def post(
     address: tuple[str, int], body: bytes, headers: dict[str, str], path: str = "/v1/logs"
 ) -> tuple[int, bytes, str | None]:
-    """Status, body and type of the answer."""
+    """Send a request; return status, body and content type of the answer."""
     connection = HTTPConnection(*address, timeout=PATIENCE)
     try:
         connection.request("POST", path, body, headers)
@@ -104,7 +104,7 @@ def post(
 
 
 def as_protobuf(given: Any) -> bytes:
-    """A request in protobuf, whose ids are bytes."""
+    """Return a request in protobuf, whose IDs are bytes."""
     changed = json.loads(json.dumps(given))
     for of_resource in changed["resourceLogs"]:
         for record in (record for scope in of_resource["scopeLogs"] for record in scope["logRecords"]):
@@ -127,7 +127,7 @@ class TestSource(ListeningSourceConformance):
 
 
 class TestSink(ReceivedSinkConformance):
-    """The rules of all sinks, with our source as the receiver."""
+    """The conformance tests of sinks, with our source as the receiver."""
 
     receiver = "otlp", {"retry_after": 0, "put_timeout": 0.0}
 
@@ -137,14 +137,14 @@ class TestSink(ReceivedSinkConformance):
 
 
 def test_the_specifications_json_is_understood() -> None:
-    """Ids are hexadecimal there; values that are no text come as JSON, fields that are not known are passed over."""
+    """JSON requests have hexadecimal IDs; values other than text become JSON, and unknown fields are ignored."""
     with serving("otlp") as served:
         assert post(served.address, json.dumps(REQUEST).encode(), JSON) == (200, b"{}", "application/json")
         assert served.outlet.events == EVENTS
 
 
 def test_protobuf_is_understood() -> None:
-    """Packed or not; the answer is an empty response."""
+    """Protobuf requests are accepted, compressed or not, and answered with an empty response."""
     body = as_protobuf(REQUEST)
     with serving("otlp") as served:
         assert post(served.address, body, PROTOBUF) == (200, b"", PROTOBUF["Content-Type"])
@@ -169,7 +169,7 @@ def test_protobuf_is_understood() -> None:
     ],
 )
 def test_what_is_no_request_is_refused(body: bytes, headers: dict[str, str], path: str, status: int) -> None:
-    """By its status, and others are served on."""
+    """An invalid request is refused with its status, and other clients are served."""
     with serving("otlp", max_body=200_000) as served:
         assert post(served.address, body, headers, path)[0] == status
         assert post(served.address, b"", PROTOBUF)[0] == 200
@@ -178,7 +178,7 @@ def test_what_is_no_request_is_refused(body: bytes, headers: dict[str, str], pat
 
 @pytest.mark.parametrize("kind", ["application/x-protobuf", "application/json"])
 def test_a_request_that_would_need_too_much_memory_is_not_read(kind: str) -> None:
-    """Two bytes may become a record: what a request needs is told before, 413 says so, and the next one is taken."""
+    """A request whose decoding would need too much memory gets 413 before it is read."""
     count = 10_000
     if kind.endswith("json"):
         records = ",".join(["{}"] * count)
@@ -196,7 +196,7 @@ def test_a_request_that_would_need_too_much_memory_is_not_read(kind: str) -> Non
 
 
 def test_events_come_through_both() -> None:
-    """With what OpenTelemetry knows of a record; ids that are none, and impossible times and numbers, are left out."""
+    """OpenTelemetry's fields survive; invalid IDs, times and numbers are left out."""
     events = [
         ({**_SHARED, "timestamp": STAMP, "severity": "WARN", "severity_number": "13", "n": "1"}, b"one"),
         (
@@ -220,7 +220,7 @@ def test_events_come_through_both() -> None:
 
 @contextmanager
 def receiver(status: int, body: bytes) -> Iterator[tuple[str, list[str]]]:
-    """A server that answers this; its URL, and the paths it was asked for."""
+    """Run a server that sends this answer; yield its URL, and the paths of its requests."""
     paths: list[str] = []
 
     class Handler(BaseHTTPRequestHandler):
@@ -249,7 +249,7 @@ def sink(state: Path, counters: Counters | None = None, **options: Any) -> OtlpS
 
 
 def test_only_what_the_receiver_refuses_goes_to_the_dead_letters(tmp_path: Path) -> None:
-    """A request that is too large is halved; of the events only the one that is too large alone is refused."""
+    """A request that is too large is halved until only the single event that is too large is refused."""
     texts = [f"{number:0300}".encode() for number in range(200)]
     large = b"x" * 30_000
     with serving("otlp", max_body=20_000) as served:
@@ -263,7 +263,7 @@ def test_only_what_the_receiver_refuses_goes_to_the_dead_letters(tmp_path: Path)
 
 
 def test_what_the_receiver_rejected_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """It was accepted in part, and must not be sent again."""
+    """A partial rejection is logged, and the request is not sent again."""
     answer = ExportLogsServiceResponse()
     answer.partial_success.rejected_log_records, answer.partial_success.error_message = 1, "too old"
     counters = Counters()
@@ -277,7 +277,7 @@ def test_what_the_receiver_rejected_is_told(tmp_path: Path, caplog: pytest.LogCa
 
 
 def test_what_is_refused_goes_to_the_dead_letters(tmp_path: Path) -> None:
-    """By the status, as for the sink http; an answer that is none of OTLP's is no failure."""
+    """The status decides about refusals as for the sink http; an answer that is not OTLP is no failure."""
     batches = [EventBatch.of_lines(b"a\n")]
     with receiver(400, b"") as (url, paths):
         refusing = sink(tmp_path, endpoint=url)
@@ -297,6 +297,6 @@ def test_what_is_refused_goes_to_the_dead_letters(tmp_path: Path) -> None:
     [{"endpoint": "grpc://a"}, {"endpoint": "http://u:p@a"}, {"endpoint": "http://a", "refused": ("4",)}],
 )
 def test_what_cannot_be_is_said_before_anything_starts(options: dict[str, Any]) -> None:
-    """As for the sink http."""
+    """Invalid options are refused before anything starts, as for the sink http."""
     with pytest.raises(ConfigError):
         OtlpSink.Options(**options)

@@ -11,7 +11,7 @@ from tests.agent.sources.listeners import serving
 
 
 def test_opentelemetrys_exporter_is_understood() -> None:
-    """Packed, with a token; each record is an event once its channel has it."""
+    """OpenTelemetry's exporter, compressed and with a token, delivers each record as an event."""
     with serving("otlp", token="a secret") as served:
         host, port = served.address
         exporter = OTLPLogExporter(

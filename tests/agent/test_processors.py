@@ -36,13 +36,13 @@ def _made(processor: Any, sinks: dict[str, RecordingSink], clock: ManualClock | 
 
 
 def test_the_default_takes_one_sink() -> None:
-    """More of them need a processor that chooses."""
+    """The default processor accepts exactly one sink."""
     with pytest.raises(AgentConfigError, match="default takes one sink, got a, b"):
         _made(DefaultProcessor, {"a": RecordingSink(), "b": RecordingSink()})
 
 
 def test_a_sink_of_a_group_that_works_again_says_so(caplog: pytest.LogCaptureFixture) -> None:
-    """Once, behind the line that it failed."""
+    """A sink's recovery in a group is logged once, after its failure."""
     clock, broken = ManualClock(), _Broken()
     processor = _made(FailoverProcessor, {"a": broken, "b": RecordingSink()}, clock, priority={"a": 2, "b": 1})
     processor.write(_BATCHES)
@@ -54,7 +54,7 @@ def test_a_sink_of_a_group_that_works_again_says_so(caplog: pytest.LogCaptureFix
 
 
 def test_failover_prefers_the_highest_priority() -> None:
-    """As long as it works, nobody else delivers."""
+    """While the sink of the highest priority works, no other one delivers."""
     sinks = {name: RecordingSink() for name in ("low", "high")}
     processor = _made(FailoverProcessor, sinks, priority={"low": 1, "high": 9})
     processor.write(_BATCHES)
@@ -62,7 +62,7 @@ def test_failover_prefers_the_highest_priority() -> None:
 
 
 def test_failover_leaves_a_failed_sink_alone_for_longer_each_time() -> None:
-    """For 2, 4, 8 … seconds, at most ``maxpenalty``; then it is tried first again."""
+    """A failed sink backs off for 2, 4, 8 … seconds, at most ``maxpenalty``, and is then tried first."""
     clock, broken, other = ManualClock(), _Broken(), RecordingSink()
     processor = _made(FailoverProcessor, {"a": broken, "b": other}, clock, priority={"a": 2, "b": 1}, maxpenalty=5.0)
     for pause, tries in ((2.0, 1), (4.0, 2), (5.0, 3)):
@@ -78,7 +78,7 @@ def test_failover_leaves_a_failed_sink_alone_for_longer_each_time() -> None:
 
 
 def test_a_sink_that_delivered_is_left_alone_as_briefly_as_the_first_time() -> None:
-    """When it fails anew: failures are counted in a row."""
+    """A delivery resets a sink's backoff."""
     clock, broken = ManualClock(), _Broken()
     processor = _made(FailoverProcessor, {"a": broken, "b": RecordingSink()}, clock)
     for pause in (2.0, 4.0):
@@ -94,7 +94,7 @@ def test_a_sink_that_delivered_is_left_alone_as_briefly_as_the_first_time() -> N
 
 
 def test_failures_of_more_than_an_hour_ago_are_forgotten() -> None:
-    """A sink that failed twice and was not asked since is left alone briefly; one that fails again sooner is not."""
+    """Failures more than an hour ago no longer count for the backoff."""
     for since, tries in ((3600.1, 4), (3599.9, 3)):
         clock, broken = ManualClock(), _Broken()
         processor = _made(FailoverProcessor, {"a": broken, "b": RecordingSink()}, clock)
@@ -109,7 +109,7 @@ def test_failures_of_more_than_an_hour_ago_are_forgotten() -> None:
 
 
 def test_a_sink_that_has_failed_thousands_of_times_is_left_alone_as_long_as_it_may() -> None:
-    """No number grows out of bounds meanwhile."""
+    """After thousands of failures the backoff is the longest one, and does not overflow."""
     clock, broken = ManualClock(), _Broken()
     processor = _made(FailoverProcessor, {"a": broken, "b": RecordingSink()}, clock)
     for _ in range(2000):
@@ -120,7 +120,7 @@ def test_a_sink_that_has_failed_thousands_of_times_is_left_alone_as_long_as_it_m
 
 @pytest.mark.parametrize("processor", [FailoverProcessor, LoadBalancingProcessor])
 def test_what_the_receiver_refuses_no_other_sink_of_the_group_is_asked_for(processor: Any) -> None:
-    """It goes to the dead letters at once, and to nobody else."""
+    """A refused event goes to the dead letters at once, and to no other sink."""
 
     def refuse(batches: Sequence[EventBatch]) -> None:
         raise RefusedError("no", batches)
@@ -133,14 +133,14 @@ def test_what_the_receiver_refuses_no_other_sink_of_the_group_is_asked_for(proce
 
 
 def test_failover_says_when_nobody_is_left() -> None:
-    """And the events stay where they are."""
+    """If all sinks fail, the group raises, and the events stay."""
     processor = _made(FailoverProcessor, {"a": _Broken(), "b": _Broken()}, ManualClock())
     with pytest.raises(SinkError, match="a: down; b: down"):
         processor.write(_BATCHES)
 
 
 def test_failover_asks_the_first_alone_while_all_are_left_alone() -> None:
-    """The others are not asked before their time is over, however often the runner tries."""
+    """While all sinks back off, only the first one is tried."""
     clock, sinks = ManualClock(), {name: _Broken() for name in "ab"}
     processor = _made(FailoverProcessor, sinks, clock)
     for _ in range(3):
@@ -154,7 +154,7 @@ def test_failover_asks_the_first_alone_while_all_are_left_alone() -> None:
 
 
 def test_failover_gives_the_next_sink_what_the_first_one_did_not_deliver() -> None:
-    """What the first had acknowledged before it failed is not delivered twice."""
+    """The next sink gets only batches that the first one did not deliver."""
 
     def cut(batches: Sequence[EventBatch]) -> None:
         raise SinkError("cut", batches[1:])
@@ -167,7 +167,7 @@ def test_failover_gives_the_next_sink_what_the_first_one_did_not_deliver() -> No
 
 @pytest.mark.parametrize("processor", [FailoverProcessor, LoadBalancingProcessor])
 def test_what_one_sink_delivered_before_all_failed_is_not_delivered_again(processor: Any) -> None:
-    """The error says what is left."""
+    """If all sinks fail, the error names only the undelivered batches."""
 
     def cut(batches: Sequence[EventBatch]) -> None:
         raise SinkError("cut", batches[1:])
@@ -181,7 +181,7 @@ def test_what_one_sink_delivered_before_all_failed_is_not_delivered_again(proces
 
 @pytest.mark.parametrize("selector", ["round_robin", "random"])
 def test_load_balancing_tries_all_while_all_are_left_alone(selector: str) -> None:
-    """Rather than nobody; and the error is theirs."""
+    """While all sinks back off, all are tried, and the error has all their reasons."""
     sinks = {name: _Broken() for name in "ab"}
     processor = _made(LoadBalancingProcessor, sinks, ManualClock(), selector=selector, backoff=True)
     for tries in (1, 2):
@@ -195,13 +195,13 @@ def test_load_balancing_tries_all_while_all_are_left_alone(selector: str) -> Non
     [({"x": 1}, "priority.x: the group has no such sink"), ({"a": 1, "b": 1}, "is another sink's priority too")],
 )
 def test_failover_checks_its_priorities(priority: dict[str, int], message: str) -> None:
-    """Flume drops a sink with the priority of another one, with a line in the log."""
+    """Wrong or equal priorities are refused, where Flume drops a sink with a log line."""
     with pytest.raises(AgentConfigError, match=message):
         _made(FailoverProcessor, {"a": RecordingSink(), "b": RecordingSink()}, priority=priority)
 
 
 def test_load_balancing_takes_turns() -> None:
-    """Flume's ``testRoundRobinOneActiveSink`` and the like: each sink gets its share."""
+    """Each sink gets its share, as in Flume's ``testRoundRobinOneActiveSink``."""
     sinks = {name: RecordingSink() for name in "abc"}
     processor = _made(LoadBalancingProcessor, sinks)
     for _ in range(9):
@@ -210,7 +210,7 @@ def test_load_balancing_takes_turns() -> None:
 
 
 def test_load_balancing_at_random_reaches_everybody() -> None:
-    """In no order."""
+    """Random load balancing reaches every sink."""
     sinks = {name: RecordingSink() for name in "abc"}
     processor = _made(LoadBalancingProcessor, sinks, selector="random")
     for _ in range(300):
@@ -221,7 +221,7 @@ def test_load_balancing_at_random_reaches_everybody() -> None:
 
 
 def test_load_balancing_goes_on_with_the_next_when_one_fails() -> None:
-    """Flume's ``testRoundRobinPersistentFailure``: nothing is lost, and without backoff it is tried each time."""
+    """If a sink fails, the next one delivers; without backoff it is tried each time, as in Flume."""
     broken, other = _Broken(), RecordingSink()
     processor = _made(LoadBalancingProcessor, {"a": broken, "b": other})
     for _ in range(4):
@@ -230,7 +230,7 @@ def test_load_balancing_goes_on_with_the_next_when_one_fails() -> None:
 
 
 def test_load_balancing_with_backoff_leaves_a_failed_sink_alone() -> None:
-    """Flume's ``testRoundRobinBackoffIncreasingBackoffs``."""
+    """With backoff a failed sink is skipped, as in Flume's ``testRoundRobinBackoffIncreasingBackoffs``."""
     clock, broken, other = ManualClock(), _Broken(), RecordingSink()
     processor = _made(LoadBalancingProcessor, {"a": broken, "b": other}, clock, backoff=True)
     for _ in range(4):
@@ -247,7 +247,7 @@ def test_load_balancing_with_backoff_leaves_a_failed_sink_alone() -> None:
 
 
 def test_load_balancing_at_random_delivers_by_whoever_works() -> None:
-    """Flume's ``testRandomOneActiveSink`` and ``testRandomPersistentFailure``; all down is told."""
+    """Random load balancing delivers by a working sink, and raises if all fail, as in Flume."""
     broken, other = _Broken(), RecordingSink()
     processor = _made(LoadBalancingProcessor, {"a": broken, "b": other, "c": _Broken()}, selector="random")
     for _ in range(20):
@@ -259,7 +259,7 @@ def test_load_balancing_at_random_delivers_by_whoever_works() -> None:
 
 @pytest.mark.parametrize("selector", ["round_robin", "random"])
 def test_load_balancing_with_backoff_tries_a_sink_again_that_works_again(selector: str) -> None:
-    """Flume's ``testRandomBackoff``, ``testRoundRobinBackoffFailureRecovery``: not before its time, and then again."""
+    """With backoff a recovered sink is tried again after its time, as in Flume."""
     clock, ill, well = ManualClock(), _Broken(), RecordingSink()
     processor = _made(LoadBalancingProcessor, {"a": ill, "b": well}, clock, selector=selector, backoff=True)
     for _ in range(50):
@@ -279,7 +279,7 @@ def test_load_balancing_with_backoff_tries_a_sink_again_that_works_again(selecto
     ("processor", "names"), [(DefaultProcessor, "a"), (FailoverProcessor, "ab"), (LoadBalancingProcessor, "ab")]
 )
 def test_all_sinks_of_a_group_are_told_to_give_up(processor: Any, names: str) -> None:
-    """Whichever delivers at that moment: the end waits for it; one that cannot be told does not matter."""
+    """All sinks of a group are asked to abandon deliveries; those without the method are skipped."""
     told: list[tuple[str, Deadline]] = []
 
     class Slow(RecordingSink):
@@ -297,7 +297,7 @@ def test_all_sinks_of_a_group_are_told_to_give_up(processor: Any, names: str) ->
 
 
 def test_all_sinks_of_a_group_are_closed() -> None:
-    """Once each."""
+    """Each sink of a group is closed once."""
     sinks = {name: RecordingSink() for name in "ab"}
     _made(LoadBalancingProcessor, sinks).close()
     assert [sink.closed for sink in sinks.values()] == [1, 1]
@@ -315,5 +315,5 @@ def test_all_sinks_of_a_group_are_closed() -> None:
     ],
 )
 def test_flumes_classes_are_our_types(kind: str, name: str, ours: str) -> None:
-    """As Flume's ``SinkProcessorFactoryTest``: a class and its alias are the same."""
+    """Flume's classes and aliases are our types, as in its ``SinkProcessorFactoryTest``."""
     assert canonical(kind, f"org.apache.flume.{name}") == ours

@@ -1,4 +1,4 @@
-"""What the configuration holds as a secret is told nowhere."""
+"""Secrets of the configuration are shown nowhere."""
 
 import dataclasses
 import http.client
@@ -47,7 +47,7 @@ channel = "c1"
 
 @pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind, names in BUILT_IN.items() for name in names])
 def test_no_option_that_is_secret_is_in_the_repr_of_options(kind: str, name: str) -> None:
-    """Of no component: also where options are part of somebody else's error."""
+    """No repr of any component's options has a secret."""
     pytest.importorskip("confluent_kafka") if name == "kafka" else None
     options = class_of(kind, name).Options
     for field in dataclasses.fields(options):
@@ -55,7 +55,7 @@ def test_no_option_that_is_secret_is_in_the_repr_of_options(kind: str, name: str
 
 
 def _texts_for(hint: Any, text: str) -> Any:
-    """A text where an option may have it, in a list or a table if it must be; None for numbers and flags."""
+    """Return a text in the form that an option takes; None for numbers and booleans."""
     origin, arguments = typing.get_origin(hint), typing.get_args(hint)
     if origin is tuple:
         return [text]
@@ -67,7 +67,7 @@ def _texts_for(hint: Any, text: str) -> Any:
 @pytest.mark.parametrize("text", [f"ftp://me:{_SECRET}@h/in", f"ftp://me:a/b@'{_SECRET}@h/in", f"ftp://{_SECRET}@h"])
 @pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind, names in BUILT_IN.items() for name in names])
 def test_no_option_shows_what_an_address_tells_of_users(kind: str, name: str, text: str) -> None:
-    """Neither an error nor a repr of any option shows it; of what is secret it shows no value, right or wrong."""
+    """No error or repr of any option shows users and passwords of URLs, or a secret's value."""
     pytest.importorskip("confluent_kafka") if name == "kafka" else None
     cls = class_of(kind, name).Options
     fields, hints = options_of(cls), typing.get_type_hints(cls)
@@ -84,7 +84,7 @@ def test_no_option_shows_what_an_address_tells_of_users(kind: str, name: str, te
 
 
 def test_a_component_that_fails_shows_no_password_of_an_address(caplog: pytest.LogCaptureFixture) -> None:
-    """Whatever library named it: neither the log, with the lines of where it was, nor the figures."""
+    """A failed component shows no password of a URL, in the log, its traceback or the figures."""
     counters, clock = Counters(), ManualClock()
 
     def run(_stop: Stop) -> None:
@@ -102,7 +102,7 @@ def test_a_component_that_fails_shows_no_password_of_an_address(caplog: pytest.L
 
 
 def test_a_proxys_password_is_in_neither_repr_nor_str() -> None:
-    """Of the options of a sink that has a proxy; what is no secret is there."""
+    """Repr and str of a sink's options hide the proxy's password only."""
     options = HttpSink.Options(endpoint="http://h/", proxy=f"http://me:{_SECRET}@p:1", headers={"a": _SECRET})
     assert _SECRET not in f"{options!r} {options} {[options]}"
     assert "endpoint='http://h/'" in repr(options)
@@ -119,14 +119,14 @@ def test_a_proxys_password_is_in_neither_repr_nor_str() -> None:
     ],
 )
 def test_a_problem_shows_no_password_of_a_url(kind: str, name: str, wrong: dict[str, str]) -> None:
-    """Whichever option has it, and whatever else is wrong with the value."""
+    """A problem shows no password of a URL, whatever else is wrong with the value."""
     with pytest.raises(AgentConfigError) as error:
         read_options(class_of(kind, name).Options, wrong, f"{kind}.k1")
     assert _SECRET not in f"{error.value} {error.value.problems!r}"
 
 
 def test_a_store_that_fails_shows_no_password_of_its_address(tmp_path: Path) -> None:
-    """Neither where the store's own library names it, ever so long."""
+    """A failed object store shows no password, however long its library's message."""
     sink: Any = made("sinks", "objects", tmp_path, path=f"{tmp_path}/a")
     assert isinstance(sink, ObjectsSink)
     said = sink._description(ValueError(f"no answer of ftp://me:{_SECRET}@host:21/dir"))
@@ -134,7 +134,7 @@ def test_a_store_that_fails_shows_no_password_of_its_address(tmp_path: Path) -> 
 
 
 def test_a_running_agent_tells_no_secret(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """Its log, its figures and its page, while a sink fails behind a proxy with a password."""
+    """An agent's log, figures and page show no secret while a sink fails behind a proxy."""
     caplog.set_level(logging.DEBUG)
     agent = Agent(parse_toml(_CONFIG.format(state=tmp_path)))
     agent.start()

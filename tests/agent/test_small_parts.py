@@ -1,4 +1,4 @@
-"""The sources ``sequence`` and ``stress`` and the sink ``logger``: parts to try an agent with."""
+"""The sources ``sequence`` and ``stress`` and the sink ``logger``, for trials."""
 
 import logging
 from typing import Any
@@ -14,7 +14,7 @@ from tests.agent.components import bodies, made
 
 
 class _Outlet:
-    """Takes what is put, but for the first try of each second batch: then it has to be put again."""
+    """An outlet that fails the first put of each second batch."""
 
     def __init__(self, most: int) -> None:
         self._most, self._tries = most, 0
@@ -37,13 +37,13 @@ def _run(name: str, most: int = 0, **options: Any) -> list[list[bytes]]:
 
 
 def test_a_sequence_counts_and_leaves_out_no_number() -> None:
-    """Flume's ``testSingleEvents`` and ``testBatch``: also where a put is made again; the last one is short."""
+    """The sequence has no gaps, even if puts are repeated, and its last batch is short, as in Flume's tests."""
     assert _run("sequence", batch_size=3, total_events=5) == [[b"0", b"1", b"2"], [b"3", b"4"]]
     assert _run("sequence", total_events=2) == [[b"0"], [b"1"]]
 
 
 def test_stress_puts_as_many_events_as_it_shall() -> None:
-    """Flume's ``testMaxTotalEvents``, ``testBatchEvents``: of one size, in batches; without an end until its stop."""
+    """Stress puts its number of events of one size in batches, or runs until its stop, as in Flume's tests."""
     assert _run("stress", size=3, batch_size=4, max_total_events=6) == [[b"xxx"] * 4, [b"xxx"] * 2]
     assert list(map(len, _run("stress", most=7, batch_size=2))) == [2] * 7
 
@@ -52,7 +52,7 @@ def test_stress_puts_as_many_events_as_it_shall() -> None:
 def test_the_logger_shows_headers_and_the_beginning_of_bodies(
     most: int, shown: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Flume's ``testAppend`` and ``testAppendWithCustomSize``."""
+    """The logger shows headers and the start of bodies, as in Flume's ``testAppend``."""
     with caplog.at_level(logging.INFO):
         made("sinks", "logger", max_bytes_to_log=most).write([bodies("PPPP1", host="h")])
     assert "{'host': 'h'}" in caplog.text
@@ -60,7 +60,7 @@ def test_the_logger_shows_headers_and_the_beginning_of_bodies(
 
 
 def test_stress_keeps_to_a_rate_if_it_shall() -> None:
-    """``max_events_per_second``: behind each batch it waits as long as that needs at this rate."""
+    """With ``max_events_per_second`` stress waits after each batch."""
     clock, outlet = ManualClock(), RecordingOutlet()
     stop, waited = Stop(clock), list[float]()
 
@@ -85,5 +85,5 @@ def test_stress_keeps_to_a_rate_if_it_shall() -> None:
     ],
 )
 def test_flumes_two_ends_of_stress_are_one(texts: dict[str, str], most: str) -> None:
-    """Each event is put until it is in the channel, so all are successful: the smaller number counts."""
+    """Of Flume's two limits of stress the smaller one counts, since each event is put until it succeeds."""
     assert from_flume(class_of("sources", "stress").Options, texts) == {"max_total_events": most}

@@ -1,4 +1,4 @@
-"""Flume's Thrift protocol: our sink to our source, and calls that Thrift's own library writes."""
+"""Flume's Thrift protocol: our sink to our source, and calls written by Thrift's library."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ EVENTS = [({"a": "1", "ü": ""}, b"one"), ({}, b"\xff\x00two")]
 
 
 class Client:
-    """A client of Flume's, written field by field with Thrift's library, without its compiled part."""
+    """A client of Flume's protocol, written field by field with Thrift's library in pure Python."""
 
     def __init__(self, address: tuple[str, int], protocol: Any = TCompactProtocol) -> None:
         plain = TSocket(*address)
@@ -108,7 +108,7 @@ def _status(given: Any) -> int:
 
 
 def framed(write: Callable[[Any], object], name: str = "appendBatch", end: bytes = b"") -> bytes:
-    """A call of which all, or its beginning, is written; and what follows."""
+    """Return a frame with a call, complete or only its beginning, and what follows."""
     buffer = TMemoryBuffer()
     out = TCompactProtocol(buffer)
     out.writeMessageBegin(name, TMessageType.CALL, 1)
@@ -141,7 +141,7 @@ class TestSource(ListeningSourceConformance):
 
 
 class TestSink(ReceivedSinkConformance):
-    """The rules of all sinks, with our source as the receiver."""
+    """The conformance tests of sinks, with our source as the receiver."""
 
     receiver = "thrift", {"put_timeout": 0.0}
 
@@ -152,7 +152,7 @@ class TestSink(ReceivedSinkConformance):
 
 @pytest.mark.parametrize("protocol", [TCompactProtocol, TBinaryProtocol])
 def test_calls_of_both_protocols_are_understood(protocol: Any) -> None:
-    """One event or several; each peer is answered in its own, once its events are committed."""
+    """Single events and lists are accepted in both protocols, and answered in the client's after the commit."""
     with serving("thrift") as served, Client(served.address, protocol) as client:
         assert client.append(EVENTS[0]) == Status.OK
         assert client.append_batch(EVENTS) == Status.OK
@@ -162,7 +162,7 @@ def test_calls_of_both_protocols_are_understood(protocol: Any) -> None:
 
 
 def test_a_full_channel_is_failed_until_there_is_room() -> None:
-    """Whoever calls tries again, as Flume's sink does."""
+    """A full channel fails the call until there is room, so that Flume's sink retries."""
     with serving("thrift", put_timeout=0.0) as served, Client(served.address) as client:
         served.outlet.room.clear()
         assert client.append_batch(EVENTS) == Status.FAILED
@@ -172,7 +172,7 @@ def test_a_full_channel_is_failed_until_there_is_room() -> None:
 
 
 def test_a_call_that_is_not_known_is_told_so() -> None:
-    """By Thrift's own error, and the connection goes on."""
+    """An unknown call gets Thrift's error, and the connection continues."""
     with serving("thrift") as served, served.connect() as peer:
         peer.sendall(framed(lambda out: None, "shout", b"\0"))
         size = struct.unpack(">I", peer.recv(4))[0]
@@ -225,7 +225,7 @@ _CALL = framed(lambda out: None)[4:]
     ],
 )
 def test_a_hostile_peer_loses_its_connection(sent: bytes, said: str, caplog: pytest.LogCaptureFixture) -> None:
-    """And nobody else."""
+    """A hostile client loses its connection, and no other client is affected."""
     with serving("thrift", max_frame=4096) as served:
         with served.connect() as peer:
             peer.sendall(sent)
@@ -238,13 +238,13 @@ def test_a_hostile_peer_loses_its_connection(sent: bytes, said: str, caplog: pyt
 
 
 def test_calls_that_do_not_come_whole_are_bounded_together(caplog: pytest.LogCaptureFixture) -> None:
-    """In memory, and in time."""
+    """Incomplete calls are limited together, in memory and time."""
     with serving("thrift", max_memory=1500, frame_timeout=0.2) as served:
         with served.connect() as slow, served.connect() as more:
             call = _frame(b"x" * 1000)
             slow.sendall(call[:100])
             eventually(lambda: served.source._budget.left < 1500)
-            assert served.source._budget.left >= 1400  # what is announced is not there yet
+            assert served.source._budget.left >= 1400  # the announced bytes have not arrived yet
             slow.sendall(call[100:-1])
             eventually(lambda: served.source._budget.left == 498)
             more.sendall(_frame(b"x" * 1000)[:-1])
@@ -256,7 +256,7 @@ def test_calls_that_do_not_come_whole_are_bounded_together(caplog: pytest.LogCap
 
 @pytest.mark.parametrize("protocol", ["compact", "binary"])
 def test_a_body_and_its_headers_come_through_both(protocol: str, tmp_path: Path) -> None:
-    """On one connection; a header that is no text comes as it can."""
+    """Bodies and headers arrive over one connection; invalid text is decoded as far as possible."""
     with serving("thrift") as served, sink(served.address, tmp_path, protocol=protocol) as thrift:
         thrift.write([EventBatch.of_events(EVENTS), EventBatch.of_lines(b"a\nb\n", {"odd": "\udcff"})])
         thrift.write([EventBatch.of_lines(b"c\n")])
@@ -266,7 +266,7 @@ def test_a_body_and_its_headers_come_through_both(protocol: str, tmp_path: Path)
 
 @pytest.mark.parametrize("most", [{"batch_size": 2}, {"most_bytes": 5}])
 def test_a_call_has_no_more_than_the_receiver_takes(most: dict[str, int], tmp_path: Path) -> None:
-    """In events and in bytes, whatever a delivery has: Flume's channels refuse what their transactions do not hold."""
+    """Calls keep to the receiver's limits in events and bytes, as Flume's channels require."""
     batches = [EventBatch.of_lines(b"1a\n2a\n3a\n"), EventBatch.of_lines(b"4a\n")]
     with serving("thrift") as served, sink(served.address, tmp_path, **most) as thrift:
         thrift.write(batches)
@@ -274,7 +274,7 @@ def test_a_call_has_no_more_than_the_receiver_takes(most: dict[str, int], tmp_pa
 
 
 def test_batches_of_one_call_keep_their_own_headers(tmp_path: Path) -> None:
-    """Those that all events of a batch share, and others beside them."""
+    """Batches in one call keep their shared and single headers."""
     shared = [EventBatch.of_lines(b"1\n2\n", {"n": "a"}), EventBatch.of_lines(b"3\n", {"n": "b", "u": "\udcff"})]
     batches = [*shared, EventBatch.of_events([({"n": "c"}, b"4"), ({}, b"5")]), EventBatch.of_lines(b"6\n")]
     with serving("thrift") as served, sink(served.address, tmp_path) as thrift:
@@ -285,7 +285,7 @@ def test_batches_of_one_call_keep_their_own_headers(tmp_path: Path) -> None:
 
 @contextmanager
 def speaking(replies: bytes) -> Iterator[tuple[str, int]]:
-    """A receiver that says this, whatever it is told, and closes."""
+    """Run a receiver that sends this, whatever it receives, and closes."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def serve() -> None:
@@ -323,7 +323,7 @@ def _answered(number: int, status: int, kind: int = TMessageType.REPLY) -> bytes
     ],
 )
 def test_without_an_ok_nothing_is_delivered(replies: bytes, said: str, tmp_path: Path) -> None:
-    """What it was is told."""
+    """Without the answer OK the delivery fails with the reason."""
     with (
         speaking(replies) as address,
         sink(address, tmp_path) as thrift,
@@ -333,7 +333,7 @@ def test_without_an_ok_nothing_is_delivered(replies: bytes, said: str, tmp_path:
 
 
 def test_a_connection_is_opened_anew_where_it_must_be(tmp_path: Path) -> None:
-    """One that the receiver closed, and one that is older than connection_reset_interval."""
+    """A connection that the receiver closed, or older than connection_reset_interval, is replaced."""
     with serving("thrift", silence=0.05) as served, sink(served.address, tmp_path) as thrift:
         thrift.write([EventBatch.of_lines(b"a\n")])
         assert thrift._peer is not None
@@ -347,7 +347,7 @@ def test_a_connection_is_opened_anew_where_it_must_be(tmp_path: Path) -> None:
 
 
 def test_events_travel_over_tls(tmp_path: Path) -> None:
-    """The receiver's certificate is checked."""
+    """The receiver's certificate is verified."""
     authority = trustme.CA()
     authority.issue_cert("localhost").private_key_and_cert_chain_pem.write_to_path(tmp_path / "server.pem")
     authority.cert_pem.write_to_path(tmp_path / "authority.pem")
@@ -361,7 +361,7 @@ def test_events_travel_over_tls(tmp_path: Path) -> None:
 
 
 def test_flumes_keys_are_understood() -> None:
-    """Of its source and of its sink, whose batches stay as Flume has them, for the channels behind it."""
+    """Keys of Flume's source and sink are accepted; the sink keeps Flume's batch size."""
     config = parse_flume(
         """
 a1.sources = r1
@@ -397,7 +397,7 @@ a1.sinks.k1.truststore-password = x
 
 
 def test_a_receiver_may_ask_who_sends(tmp_path: Path) -> None:
-    """A sink with a certificate of the receiver's authorities is served; one without is not."""
+    """A receiver with client authorities serves a sink with their certificate, and no other."""
     authority = trustme.CA()
     for name in ("localhost", "client"):
         path = tmp_path / f"{name}.pem"

@@ -1,4 +1,4 @@
-"""Sinks that have something to do when nothing comes."""
+"""Sinks with work to do while no events arrive."""
 
 import pytest
 
@@ -34,7 +34,7 @@ def _counted(sink):
 
 @pytest.mark.parametrize(("processor", "sinks"), [("default", 1), ("failover", 2), ("load_balance", 2)])
 def test_every_sink_is_called_while_nothing_comes(tmp_path, processor, sinks):
-    """A sink with a method tick is called while its channel is empty, too; of a group each sink is, as counted ones."""
+    """A sink's ``tick`` is called while its channel is empty, also for each sink of a group."""
     stop, cls = Stop(), class_of("processors", processor)
     ticking = {f"k{number}": _Ticking(stop) for number in range(sinks)}
     channel = made("channels", "memory", tmp_path).open()

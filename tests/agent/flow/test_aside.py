@@ -291,7 +291,7 @@ def test_a_sink_that_begins_anew_gets_only_what_was_refused(tmp_path: Path) -> N
 
 @pytest.mark.parametrize("numbered", [False, True])
 def test_what_others_have_passed_has_no_number_that_a_destination_knows(tmp_path: Path, numbered: bool) -> None:
-    """A batch delivered after later ones has no number, even after a crash, or a destination could take it for stored."""
+    """A batch delivered after later ones has no number, even after a crash: it could be taken for stored."""
 
     def refuse(batches: Sequence[EventBatch]) -> None:
         bad = [batch for batch in batches if batch.block.startswith(_BAD)]

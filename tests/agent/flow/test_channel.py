@@ -329,7 +329,7 @@ def test_nothing_is_delivered_that_a_power_cut_could_take_from_the_channel(tmp_p
 def test_a_batch_that_others_have_passed_has_no_number_to_be_known_by(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, make: Callable[[Path], BatchChannel]
 ) -> None:
-    """A batch delivered after later ones has no origin, even after reopening, since destinations expect rising numbers."""
+    """A batch delivered after later ones has no origin, since destinations expect rising numbers."""
     monkeypatch.setattr(recent, "MOST", 0)
     with opened(make(tmp_path)) as channel:
         for number in range(3):

@@ -248,7 +248,7 @@ def test_what_a_channel_had_not_delivered_is_read_again_without_it(tmp_path: Pat
 
 
 def test_what_a_channel_has_that_others_still_use_is_not_read_again_before_it_is_lost(tmp_path: Path) -> None:
-    """A source that no longer uses a channel continues after its events, and after a crash only after delivered ones."""
+    """A source that no longer uses a channel continues after its events; after a crash, after delivered ones."""
     agent = _Agent(tmp_path, "mm")
     for _ in range(4):
         agent.read()

@@ -157,8 +157,8 @@ def test_what_interceptors_drop_is_counted_at_their_source(tmp_path: Path, monke
 
 
 _UNITS = re.compile(
-    r"\b(events?|batch(es)?|bytes|seconds|connections|files|failures|deliveries|tries|times|commits|takes|checkpoints"
-    r"|objects|whether|ratio|0 to 1|nothing here counts it)\b",
+    r"\b(events?|batch(es)?|bytes|seconds|connections|files|failures|deliveries|attempts|restarts|commits|takes|checkpoints"
+    r"|objects|else 0|0 to 1|always 0)\b",
     re.IGNORECASE,
 )
 
@@ -184,7 +184,7 @@ def test_a_page_of_another_site_is_told_nothing(watched: Watched, headers: dict[
     """Requests from pages of other sites, or with another Host than 127.0.0.1 and localhost, are refused."""
     status, kind, text = watched.get("/status.json", **headers)
     assert (status, kind.partition(";")[0]) == (403, "text/plain")
-    assert "for this machine only" in text
+    assert text.startswith("Only 127.0.0.1 and localhost may be used here")
     here = f"localhost:{watched.server.port}"
     assert watched.get("/status.json", Host=here, Origin=f"http://{here}")[0] == 200
 

@@ -248,7 +248,7 @@ def test_a_wrong_configuration_changes_nothing(tmp_path: Path, hubs: tuple[Hub, 
         eventually(lambda: (a.made, b.made) == (2, 2))
         with pytest.raises(AgentConfigError, match=r"sinks.k1.hubb: unknown option; did you mean hub"):
             agent.reload(config_of(tmp_path, ('hub = "a"\nchannel =', 'hubb = "a"\nchannel =')))
-        with pytest.raises(ReloadError, match=r"^line \d+: agent.state: was .* start again"):
+        with pytest.raises(ReloadError, match=r"^line \d+: agent.state: cannot change from .*: restart it"):
             agent.reload(config_of(tmp_path / "elsewhere"))
         (tmp_path / "file").write_text("in the way")
         new = f'[channels.c3]\ntype = "file"\ndirectory = "{tmp_path}/file/events"\n[channels.c1]'
