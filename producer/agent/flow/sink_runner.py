@@ -373,8 +373,8 @@ class SinkRunner:
         more = self._repeated.due_error(error)
         if more is not None:
             _log.warning(
-                "sink %s: %d events returned to channel %s: %s%s",
-                *(self._name, events_of(later), self._channel.name, words_of(error), more),
+                "sink %s: %s returned to channel %s: %s%s",
+                *(self._name, counted(events_of(later), "event"), self._channel.name, words_of(error), more),
             )
         done = delivery.count - events_of(later)
         try:

@@ -142,7 +142,7 @@ def test_a_failed_delivery_has_one_line(tmp_path: Path, caplog: pytest.LogCaptur
         assert runner.deliver(0)
     assert [record.message for record in caplog.records] == [
         (
-            f"sink g: 1 events returned to channel {channel.name}: no sink of the group could deliver:"
+            f"sink g: 1 event returned to channel {channel.name}: no sink of the group could deliver:"
             " a: 0 is away; b: 1 is away"
         ),
         "sink a failed: 0 is away",

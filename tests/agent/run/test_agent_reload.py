@@ -310,7 +310,7 @@ def test_a_failing_sink_does_not_stop_the_rest_and_says_so_once(
         eventually(lambda: a.delivered == [b"waits"])
         eventually(lambda: "delivers again" in caplog.text)
     assert [record.getMessage() for record in caplog.records] == [
-        "sink k1: 1 events returned to channel c1: the test's sink fails",
+        "sink k1: 1 event returned to channel c1: the test's sink fails",
         "sink k1 delivers again",
     ]
 
