@@ -154,7 +154,7 @@ class _Reader:
         values = self._below(where)
         given = self._resolved(f"{where}.type", values.pop("type", default))
         if not given:
-            self._wrong(f"{where}.type", "is missing: set it to the component's type", self._first_line(where))
+            self._report(f"{where}.type", "is missing: set it to the component's type", self._first_line(where))
         own = _OWN.get(where.partition(".")[0], ()) if where.count(".") == 1 else ()
         texts = {key: value for key, value in values.items() if key.partition(".")[0] not in own}
         texts = {key: self._resolved(f"{where}.{key}", value) for key, value in texts.items()}
@@ -202,7 +202,7 @@ class _Reader:
         try:
             return from_flume(cls, texts)
         except (ValueError, KeyError, re.error) as error:
-            self._wrong(where, f"its values cannot be translated: {error}", self._first_line(where))
+            self._report(where, f"its values cannot be translated: {error}", self._first_line(where))
             return {}
 
     def _check_scaled(self, cls: type, where: str, texts: Mapping[str, str]) -> None:
@@ -222,7 +222,7 @@ class _Reader:
             kind, _, rest = key.partition(".")
             name = rest.partition(".")[0]
             if kind == "configfilters":
-                self._wrong(kind, "filters of Flume are not supported; use ${env:…} or ${file:…}", line)
+                self._report(kind, "filters of Flume are not supported; use ${env:…} or ${file:…}", line)
             elif kind not in _KINDS:
                 self._unknown(key, nearest(kind, _KINDS), line)
             elif rest and name not in names[kind]:
@@ -236,7 +236,7 @@ class _Reader:
             where = "" if line is None else f"line {line}: "
             self._notes.append(f"{where}{self._name}.{key} is not known; ignored{hint}")
         else:
-            self._wrong(key, f"is not known{hint}", line)
+            self._report(key, f"is not known{hint}", line)
 
     def _below(self, where: str) -> dict[str, str]:
         prefix = f"{where}."
@@ -263,10 +263,10 @@ class _Reader:
         try:
             return str(self._known.resolve(value))
         except ValueError as error:
-            self._wrong(key, str(error), self._lines.get(key))
+            self._report(key, str(error), self._lines.get(key))
             return value
 
-    def _wrong(self, key: str, message: str, line: int | None) -> None:
+    def _report(self, key: str, message: str, line: int | None) -> None:
         full = f"{self._name}.{key}"
         if all(problem.key != full for problem in self._problems):
             self._problems.append(Problem("", full, message, line))

@@ -119,7 +119,7 @@ class _Reader:
         path: toml_lines.Path = ("sources", name)
         key = "channel" if "channel" in table and "channels" not in table else "channels"
         if key == "channel":
-            self._wrong((*path, key), 'is for sinks; a source has channels, such as channels = ["q"]')
+            self._report((*path, key), 'is for sinks; a source has channels, such as channels = ["q"]')
         own = (key, "interceptors", "selector")
         selector = self._table((*path, "selector"), table.get("selector", {"type": "replicating"}))
         return SourceConfig(
@@ -131,7 +131,7 @@ class _Reader:
 
     def _interceptors(self, path: toml_lines.Path, tables: Any) -> Iterable[ComponentConfig]:
         if not isinstance(tables, list):
-            self._wrong(path, f"must be tables, each under [[{_dotted(path)}]]")
+            self._report(path, f"must be tables, each under [[{_dotted(path)}]]")
             return
         taken: set[str] = set()
         for place, each in enumerate(tables):
@@ -139,7 +139,7 @@ class _Reader:
             table = self._table(here, each)
             name = self._text((*here, "name"), table.get("name") or self._default_name(table, taken))
             if name in taken:
-                self._wrong((*here, "name"), f"another interceptor has the name {name!r} too")
+                self._report((*here, "name"), f"another interceptor has the name {name!r} too")
             taken.add(name)
             yield ComponentConfig(**self._component(here, name, table, ("name",)))
 
@@ -155,7 +155,7 @@ class _Reader:
         letters = table.get("dead_letters")
         key = "channels" if "channels" in table and "channel" not in table else "channel"
         if key == "channels":
-            self._wrong((*path, key), 'is for sources; a sink takes from one channel, such as channel = "q"')
+            self._report((*path, key), 'is for sources; a sink takes from one channel, such as channel = "q"')
             channel = ",".join(self._names((*path, key), table[key])[:1])
         else:
             channel = self._text((*path, key), table.get(key, ""))
@@ -175,9 +175,9 @@ class _Reader:
     def _components(self, kind: str) -> Iterable[tuple[str, Mapping[str, Any]]]:
         for name, table in self._table((kind,), self._document.get(kind, {})).items():
             if not isinstance(table, Mapping):
-                self._wrong((kind, name), f"must be a table, under [{kind}.{name}]")
+                self._report((kind, name), f"must be a table, under [{kind}.{name}]")
             elif not name or "/" in name or name in (".", ".."):
-                self._wrong((kind, name), "is not a valid component name: it must also be valid as a directory name")
+                self._report((kind, name), "is not a valid component name: it must also be valid as a directory name")
             else:
                 yield name, table
 
@@ -200,20 +200,20 @@ class _Reader:
 
     def _type(self, path: toml_lines.Path, value: Any) -> str:
         if value is None:
-            self._wrong(path, "is missing: set it to the component's type")
+            self._report(path, "is missing: set it to the component's type")
             return ""
         name = self._text(path, value)
         if not name and isinstance(value, str):  # _text has reported other types
-            self._wrong(path, "is empty: set it to the component's type")
+            self._report(path, "is empty: set it to the component's type")
         return name
 
     def _check_tables(self) -> None:
         """Report unknown tables. One with a nearly right name is read as the table meant, to check its content."""
         for name in [name for name in self._document if name not in _TABLES]:
             if name in options_of(AgentOptions):
-                self._wrong((name,), "is outside of a table: write it under [agent]")
+                self._report((name,), "is outside of a table: write it under [agent]")
                 continue
-            self._wrong((name,), f"no such table{nearest(name, _TABLES)}")
+            self._report((name,), f"no such table{nearest(name, _TABLES)}")
             for meant in difflib.get_close_matches(name, _TABLES, 1, 0.6):
                 self._document[meant] = _both(self._document[name], self._document.get(meant, {}))
                 lines = {path: line for path, line in self._lines.items() if path[0] == name}
@@ -224,21 +224,21 @@ class _Reader:
     def _table(self, path: toml_lines.Path, value: Any) -> Mapping[str, Any]:
         if isinstance(value, Mapping):
             return value
-        self._wrong(path, "must be a table")
+        self._report(path, "must be a table")
         return {}
 
     def _names(self, path: toml_lines.Path, value: Any) -> tuple[str, ...]:
         value = value.split() if isinstance(value, str) else value
         if isinstance(value, list) and all(isinstance(each, str) for each in value):
             return tuple(dict.fromkeys(value))
-        self._wrong(path, f"must be a list of names, got {shown(value)}")
+        self._report(path, f"must be a list of names, got {shown(value)}")
         return ()
 
     def _text(self, path: toml_lines.Path, value: Any) -> str:
         value = self._resolved(path, value)
         if isinstance(value, str):
             return value
-        self._wrong(path, f"must be text, got {shown(value)}")
+        self._report(path, f"must be text, got {shown(value)}")
         return ""
 
     def _own(self, agent: Mapping[str, Any]) -> AgentOptions:
@@ -253,7 +253,7 @@ class _Reader:
         try:
             return self._references.resolve(value)
         except ValueError as error:
-            self._wrong(path, str(error))
+            self._report(path, str(error))
             return value
 
     def _line(self, path: toml_lines.Path) -> int:
@@ -265,7 +265,7 @@ class _Reader:
             path = path[:-1]
         return self._lines.get(path, 1)
 
-    def _wrong(self, path: toml_lines.Path, message: str) -> None:
+    def _report(self, path: toml_lines.Path, message: str) -> None:
         self._problems.append(Problem(_dotted(path[:-1]), str(path[-1]), message, self._line(path)))
 
 

@@ -67,7 +67,7 @@ class HeldBack:
         """Deliver one after the other, until one fails.
 
         :param deliver: raises as a sink does.
-        :raises Exception: if one cannot be delivered; it then comes last.
+        :raises Exception: if one cannot be delivered; it is then tried last.
         :raises ChannelError: if the channel fails.
         """
         for _ in range(len(self._waiting)):
@@ -92,8 +92,9 @@ class HeldBack:
         self._pause = min(2 * self._pause, _LONGEST_PAUSE)
 
     def give_back(self) -> None:
-        """Return all batches to their channel. If it keeps its events, only the refused ones go back, so that none is
-        repeated.
+        """Return all batches to their channel.
+
+        If the channel keeps its events, only the refused ones go back, so that none is repeated.
         """
         for one in self._waiting:
             with contextlib.suppress(ChannelError):  # then the whole batch goes back

@@ -166,7 +166,7 @@ class SourceOutlet:
         )
 
     def _note(self, error: ChannelError) -> None:
-        """Record a failure. A full channel is none: its sink reports the reason."""
+        """Record a failure. A full channel is not a failure here: its sink reports the reason."""
         if not isinstance(error, ChannelFullError | MemoryFullError):
             self._health.failed(error)
 

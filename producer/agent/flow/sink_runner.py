@@ -241,7 +241,9 @@ class SinkRunner:
         return Letter(refusal.batch, marks_of(refusal, self._name, self._clock))
 
     def _put_dead(self, letters: BatchChannel, letter: Letter, timeout: float | None, stop: Stop | None = None) -> bool:
-        """Put refused events into the dead letters. Return False if they were dropped, since these can never take them.
+        """Put refused events into the dead letters.
+
+        Return False if they were dropped because the dead letters can never take them.
 
         :raises ChannelError: if the dead letters cannot take them now.
         """

@@ -3,8 +3,8 @@
 If a damaged batch is the newest of its file in the channel, and is found when the channel is opened, its source reads
 it again. If the channel does not keep its events, its source restarts at once. Nothing else is read again
 automatically: later batches may have been delivered, an interceptor such as ``dedupe`` has seen the events, and the
-file may be gone. But a batch's headers tell its events and which bytes of which file they were. They are a small part
-of its bytes, so that they usually survive.
+file may be gone. But a batch's headers have the number of its events, the file, and the range in it. They are a small
+part of its bytes, so that they usually survive.
 """
 
 from __future__ import annotations

@@ -150,7 +150,7 @@ class _Drawer:
     def _source(self, source: SourceConfig) -> SourcePart:
         where = f"sources.{source.name}"
         if not source.channels:
-            self._wrong(source, where, "channels", "must name at least one channel")
+            self._report(source, where, "channels", "must name at least one channel")
         for channel in source.channels:
             self._must_be_channel(source, where, "channels", channel)
         return SourcePart(
@@ -176,24 +176,24 @@ class _Drawer:
     def _group(self, group: GroupConfig, parts: Mapping[str, Part], grouped: dict[str, str]) -> SinkPart:
         where, sinks = f"groups.{group.name}", self._config.sinks
         if group.name in sinks:
-            self._wrong(group, where, "", "is also the name of a sink: use another name")
+            self._report(group, where, "", "is also the name of a sink: use another name")
         if not group.sinks:
-            self._wrong(group, where, "sinks", "must name at least one sink")
+            self._report(group, where, "sinks", "must name at least one sink")
         known = [name for name in group.sinks if name in sinks]
         for name in group.sinks:
             if name not in sinks:
-                self._wrong(group, where, "sinks", f"there is no sink {name!r}{nearest(name, sinks)}")
+                self._report(group, where, "sinks", f"there is no sink {name!r}{nearest(name, sinks)}")
             elif grouped.setdefault(name, group.name) != group.name:
-                self._wrong(group, where, "sinks", f"sink {name!r} is also in group {grouped[name]!r}")
+                self._report(group, where, "sinks", f"sink {name!r} is also in group {grouped[name]!r}")
         channels = list(dict.fromkeys(channel for name in known if (channel := sinks[name].channel)))
         if len(channels) > 1:
-            self._wrong(
+            self._report(
                 group, where, "sinks", f"the sinks of a group share a channel; these have {', '.join(channels)}"
             )
         letters = list(dict.fromkeys(letters for name in known if (letters := sinks[name].dead_letters) is not None))
         if len(letters) > 1:
             message = f"the sinks of a group share their dead letters; these have {', '.join(letters)}"
-            self._wrong(group, where, "sinks", message)
+            self._report(group, where, "sinks", message)
         processor = self._part("processors", where, group, group.sinks)
         own, first = tuple(parts[name] for name in known), letters[0] if letters else None
         return SinkPart(group.name, processor, own, (channels or [""])[0], first)
@@ -201,13 +201,13 @@ class _Drawer:
     def _check_sink(self, sink: SinkConfig) -> None:
         where = f"sinks.{sink.name}"
         if not sink.channel:
-            self._wrong(sink, where, "channel", "is missing: name the channel to take from")
+            self._report(sink, where, "channel", "is missing: name the channel to take from")
         else:
             self._must_be_channel(sink, where, "channel", sink.channel)
         if sink.dead_letters is not None:
             self._must_be_channel(sink, where, "dead_letters", sink.dead_letters)
             if sink.dead_letters == sink.channel:
-                self._wrong(sink, where, "dead_letters", f"must not be {sink.channel!r}, which the sink takes from")
+                self._report(sink, where, "dead_letters", f"must not be {sink.channel!r}, which the sink takes from")
 
     def _check_channels_are_served(self) -> None:
         """Refuse a channel without a sink, which would fill, unless it holds dead letters."""
@@ -216,12 +216,12 @@ class _Drawer:
         letters = {sink.dead_letters for sink in config.sinks.values()}
         fed = {channel for source in config.sources.values() for channel in source.channels}
         # A component with a wrong channel may mean this one.
-        sinks = self._are_in_doubt("sinks", config.sinks, "channel")
-        sources = self._are_in_doubt("sources", config.sources, "channels")
+        sinks = self._have_problems("sinks", config.sinks, "channel")
+        sources = self._have_problems("sources", config.sources, "channels")
         for name, channel in config.channels.items():
             if name not in served | letters and not sinks:
                 message = "no sink takes from it: it would fill, and block its sources"
-                self._wrong(channel, f"channels.{name}", "", message)
+                self._report(channel, f"channels.{name}", "", message)
             elif name not in served and name in letters:
                 message = (
                     "no sink takes from it: refused events stay in it, and once it is full, in their sink's channel"
@@ -232,7 +232,7 @@ class _Drawer:
                     message = "no source writes to it: its sink delivers only the events already in it"
                     self._notes.append(str(placed(Problem(f"channels.{name}", "", message), channel)))
                 else:
-                    self._wrong(
+                    self._report(
                         channel,
                         f"channels.{name}",
                         "",
@@ -250,7 +250,7 @@ class _Drawer:
             if channel in beyond and channel not in circle:
                 circle |= beyond
                 message = f"leads back to {channel!r}: events that all these sinks refuse would circulate for ever"
-                self._wrong(sink, where, "dead_letters", message)
+                self._report(sink, where, "dead_letters", message)
             if (lost := _FORGETTING.get(config.channels[letters].type)) is not None:
                 message = f"{letters!r} is not a file channel: {lost}"
                 self._notes.append(str(placed(Problem(where, "dead_letters", message), sink)))
@@ -309,9 +309,9 @@ class _Drawer:
     ) -> None:
         owner = owners.setdefault(place, where)
         if owner != where:
-            self._wrong(component, where, key, f"{shown} is already used by {owner}")
+            self._report(component, where, key, f"{shown} is already used by {owner}")
 
-    def _are_in_doubt(self, kind: str, components: Mapping[str, ComponentConfig], key: str) -> bool:
+    def _have_problems(self, kind: str, components: Mapping[str, ComponentConfig], key: str) -> bool:
         """Return True if a problem was found with the channels of one of them."""
         wrong = {_name(problem) for problem in self.problems}
         return any(
@@ -345,10 +345,10 @@ class _Drawer:
             found = [placed(problem, component) for problem in error.problems]
             self.problems += [problem for problem in found if _name(problem) not in self._reported]
         except LookupError as error:
-            self._wrong(component, where, "type", error.args[0])
+            self._report(component, where, "type", error.args[0])
         except ImportError as error:
             message = f"{component.type} needs {error.name}, which is not installed: {error}"
-            self._wrong(component, where, "type", message)
+            self._report(component, where, "type", message)
         return none
 
     def _check_packages(self, component: ComponentConfig, where: str, cls: Any) -> None:
@@ -356,13 +356,13 @@ class _Drawer:
         for package, extra in getattr(cls, "needs", {}).items():
             if not _is_installed(package):
                 message = f"type {component.type!r} needs the Python package {package}: {how_to_install(extra)}"
-                self._wrong(component, where, "type", message)
+                self._report(component, where, "type", message)
 
     def _must_be_channel(self, component: ComponentConfig, where: str, key: str, name: str) -> None:
         if name not in self._config.channels:
-            self._wrong(component, where, key, f"there is no channel {name!r}{nearest(name, self._config.channels)}")
+            self._report(component, where, key, f"there is no channel {name!r}{nearest(name, self._config.channels)}")
 
-    def _wrong(self, component: ComponentConfig, where: str, key: str, message: str) -> None:
+    def _report(self, component: ComponentConfig, where: str, key: str, message: str) -> None:
         problem = placed(Problem(where, key, message), component)
         if _name(problem) not in self._reported:  # reported when the file was read
             self.problems.append(problem)

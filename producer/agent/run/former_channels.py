@@ -1,8 +1,8 @@
 """Report what a changed configuration has sources read again, and events in channels that are not configured.
 
 A start uses the ledgers; ``check`` uses copies of them. Both compare the ledgers' notes with the channels' events, and
-with the events in directories that a source's channels used in its last run and no channel uses now. Those count as
-read. They wait for a channel with that directory, whether the agent stopped or crashed.
+with the events in directories that a source's channels used in its last run and no channel uses now. The latter count
+as read, and wait for a channel with that directory, whether the agent stopped or crashed.
 """
 
 from __future__ import annotations
@@ -130,7 +130,7 @@ def start_warnings(blueprint: Blueprint) -> list[str]:
 
 
 def _find_held(ledgers: Ledgers, blueprint: Blueprint) -> None:
-    """Report the events of channels that are not open to the ledgers."""
+    """Tell the ledgers the positions in channels that are not open."""
     for name, (own, *data) in places_of(blueprint.channels, blueprint.config.state).items():
         with suppress(ProducerError, OSError):  # the start reports it, or creates the channel
             events = look_at_events(own, data_directories=data, keys=blueprint.channels[name].options.keys())
