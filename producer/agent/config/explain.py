@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import inspect
-import sys
 import textwrap
 from collections.abc import Iterator
 
@@ -75,10 +74,6 @@ def _differences(name: str) -> Iterator[str]:
 def summary_of(cls: type) -> str:
     """Return the first paragraph of a component's docstring, on one line."""
     text = inspect.getdoc(cls) or ""
-    places = {"See the module": cls.__module__, "See the package": cls.__module__.rpartition(".")[0]}  # prose: compared
-    for words, place in places.items():
-        if text.startswith(words):
-            text = sys.modules[place].__doc__ or text
     return " ".join(text.strip().partition("\n\n")[0].split()).replace("``", "")
 
 

@@ -1,5 +1,4 @@
-"""An agent that follows ``logs/`` until it is killed: taildir, a channel, and a sink that keeps each batch in a file of
-its number.
+"""Run an agent that follows ``logs/`` until it is killed, with a sink that writes each batch into a numbered file.
 
 Arguments: the folder, and the type of the channel.
 """
@@ -16,7 +15,10 @@ from producer.agent.sinks import null
 
 
 class KeepingSink(null.NullSink):
-    """What is delivered twice is kept once where the channel gives it the same number; others begin anew."""
+    """A sink that writes each batch into a file named after its number, so that a second delivery replaces the first.
+
+    Without a file channel the names are new in each life.
+    """
 
     folder = Path()
     life = ""

@@ -1,5 +1,5 @@
 #!/usr/bin/env -S python3 -IS
-"""What journalctl does with a file ``journal`` beside it: entries are lines of JSON, and a line ``end`` ends it."""
+"""Replace journalctl with the JSON lines of a file ``journal`` beside it; a line ``end`` ends it."""
 
 import os
 import sys
