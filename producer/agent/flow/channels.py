@@ -67,7 +67,7 @@ class _Common:
 
 
 class MemoryChannelBuilder:
-    """Builds a channel in memory. After a crash, sources that can do so read its events again."""
+    """A channel in memory. After a crash, sources that can do so read its events again."""
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Options(_Common):
@@ -163,7 +163,7 @@ class _OnDisk(_Common):
 
 
 class FileChannelBuilder:
-    """Builds a channel on the disk."""
+    """A channel on the disk. Its events survive a crash."""
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Options(_OnDisk):
@@ -200,7 +200,7 @@ class FileChannelBuilder:
 
 
 class SpillableChannelBuilder:
-    """Builds a channel in memory that spills to the disk. It is as safe as memory."""
+    """A channel in memory that spills to the disk. It is as safe as memory."""
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Options(_OnDisk):
