@@ -18,7 +18,7 @@ _FIXED: Mapping[int, int] = {_FIXED64: 8, _FIXED32: 4}
 #: Bytes of a message in the library, and of its Python objects; a message may have only two bytes.
 _OF_MESSAGE = 250
 _OF_BYTE = _OF_MESSAGE // 2
-#: Maximum memory of a byte of text: in the library, and decoded.
+#: Maximum bytes of memory for one byte of text: in the library, and decoded.
 _OF_TEXT = 5
 #: Fields counted at once, and bytes of a message counted at once.
 _COUNTED, _TOLD = 1 << 10, 1 << 18

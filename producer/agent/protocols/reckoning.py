@@ -31,7 +31,7 @@ _OF_EVENT = 72
 OF_LINE = 100
 #: Bytes of JSON's objects, by the character that begins or precedes each.
 _OF_JSON = {"{": 72, "[": 88, ":": 110, ",": 32, '"': 28}
-#: Maximum bytes of a decoded byte of text.
+#: Maximum bytes of memory for one byte of text, decoded.
 OF_TEXT = 4
 #: Bytes reserved from the budget at once.
 _TOLD = 1 << 16

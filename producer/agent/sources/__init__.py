@@ -1,1 +1,1 @@
-"""Sources: where events come from."""
+"""Sources: components that receive or read events."""

@@ -1,4 +1,4 @@
-"""UdpServer: the common part of sources of datagrams: one thread, which batches the datagrams that have arrived.
+"""UdpServer: one thread that batches arriving datagrams, common to all sources of datagrams.
 
 While a channel is full nothing is read. Datagrams that do not fit into the system's buffer are lost, as with any
 receiver of datagrams.

@@ -53,7 +53,7 @@ class ExecSource:
                 codecs.lookup(self.charset)
                 shlex.split(self.shell or self.command)
             except LookupError as error:
-                raise ConfigError("charset", "must be one that Python knows", self.charset) from error
+                raise ConfigError("charset", "must be an encoding that Python supports", self.charset) from error
             except ValueError as error:
                 raise ConfigError("command", f"must be quoted as for a shell: {error}", self.command) from error
 

@@ -259,7 +259,6 @@ class _Reading:
         topic, partition = place
         return f"{self._options.group_id}/{topic}-{partition}"
 
-    # News of the group; called while the client is asked for messages.
     # Callbacks for events of the group; the client calls them while it is polled.
     def _assigned(self, _consumer: Any, partitions: Sequence[Any]) -> None:
         from confluent_kafka import KafkaException

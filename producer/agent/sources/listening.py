@@ -130,7 +130,7 @@ class Connection:
         """
         timeout = self._silence if until is None else min(self._silence, until - time.monotonic())
         if timeout <= 0:
-            raise TimeoutError("it took too long")
+            raise TimeoutError("the deadline has passed")
         self._socket.settimeout(timeout)
         data = self._socket.recv(size)
         if isinstance(self._socket, ssl.SSLSocket):  # recv() returns one TLS record at a time

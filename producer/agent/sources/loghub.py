@@ -1,10 +1,10 @@
 """Pull a logstore, shard by shard.
 
 The position of a shard is the number of the LogGroup after the last one that was read. It is stored in the channel's
-commit, as a file's position is. So a crash loses no log, and a file channel stores none twice. Agents that
-share a logstore name their ``shards`` or are members of one consumer ``group`` (:mod:`.loghub_group`). LogHub
-assigns the shards to the live members. A shard is read from the group's checkpoint, or from the channels' position if
-that is further.
+commit, as a file's position is. So a crash loses no log, and a file channel stores none twice. Agents that share
+a logstore name their ``shards`` or are members of one consumer ``group`` (:mod:`.loghub_group`). LogHub assigns the
+shards to the live members. A shard is read from the group's checkpoint, or from the channels' position if that is
+further.
 
 The body of an event is the field ``field``, and the other fields are its headers. A log without that field becomes one
 JSON object. ``timestamp`` is the log's time in milliseconds. Topic and source of the LogGroup become ``__topic__`` and

@@ -50,7 +50,7 @@ class RequestOptions(TcpOptions):
     def __post_init__(self) -> None:
         TcpOptions.__post_init__(self)
         if (self.user is None) != (self.password is None):
-            raise ConfigError("user", "goes with password: give both, or neither", self.user)
+            raise ConfigError("user", "must be given together with password", self.user)
 
     def holds(self) -> int:
         """Return the most bytes that the source holds."""

@@ -576,8 +576,8 @@ def test_nothing_is_kept_of_files_that_are_done(spool: Spool) -> None:
     [
         ({}, "spool_directory: is missing"),
         ({"spool_directory": "/x", "include_pattern": "("}, "include_pattern: must be a regular expression"),
-        ({"spool_directory": "/x", "input_charset": "idna"}, "input_charset: must be one that Python knows"),
-        ({"spool_directory": "/x", "input_charset": "x-no"}, "input_charset: must be one that Python knows"),
+        ({"spool_directory": "/x", "input_charset": "idna"}, "input_charset: must be an encoding that Python supports"),
+        ({"spool_directory": "/x", "input_charset": "x-no"}, "input_charset: must be an encoding that Python supports"),
         ({"spool_directory": "/x", "consume_order": "best"}, "must be one of oldest, youngest, random"),
         ({"spool_directory": "/x", "deserializer": "AVRO"}, "must be one of LINE, BLOB"),
     ],

@@ -69,7 +69,9 @@ class SpoolDirectoryOptions:
         try:
             encodings.is_utf8(self.input_charset)
         except LookupError as error:
-            raise ConfigError("input_charset", "must be one that Python knows", self.input_charset) from error
+            raise ConfigError(
+                "input_charset", "must be an encoding that Python supports", self.input_charset
+            ) from error
         if not self.file_suffix:
             raise ConfigError("file_suffix", "must not be empty", self.file_suffix)
         if self.decode_error_policy == "KEEP" and not self.is_utf8:

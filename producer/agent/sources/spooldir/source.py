@@ -21,7 +21,7 @@ from .options import SpoolDirectoryOptions
 
 _log = get_logger("loghub.agent.spooldir")
 
-#: Seconds between two removals of positions of deleted files, in the sources' positions of every channel.
+#: Seconds between two removals of deleted files' positions; a channel may note one when it delivers the last events.
 _SWEEP_INTERVAL = 60.0
 #: Most files that were put and are not safe yet; at this limit reading pauses.
 _MOST_UNSAFE = 1000

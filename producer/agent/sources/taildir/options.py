@@ -73,7 +73,7 @@ class TaildirOptions:
             raise ConfigError("paths", "is missing: globs of the files to follow, or file_groups", None)
         if self.line_format == "cri" and (self.multiline_start is not None or self.byte_offset_header):
             raise ConfigError(
-                "line_format", "cri goes without multiline_start and byte_offset_header", self.line_format
+                "line_format", "cri cannot be used with multiline_start or byte_offset_header", self.line_format
             )
         self._check_encoding()
         self.groups()
@@ -86,12 +86,12 @@ class TaildirOptions:
         try:
             utf8 = is_utf8(self.encoding)
         except LookupError as error:
-            raise ConfigError("encoding", "must be an encoding of text that Python knows", self.encoding) from error
+            raise ConfigError("encoding", "must be a text encoding that Python supports", self.encoding) from error
         if not utf8 and (self.line_format == "cri" or self.byte_offset_header):
             raise ConfigError(
                 "encoding",
-                "other than utf-8 goes without byte_offset_header, since events are converted, and line_format = cri, "
-                "which runtimes write in UTF-8: leave these out",
+                "other than utf-8 cannot be used with byte_offset_header, since events are converted, or with "
+                "line_format = cri, which runtimes write in UTF-8",
                 self.encoding,
             )
 
