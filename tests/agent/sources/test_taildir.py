@@ -460,7 +460,7 @@ def test_a_file_that_rests_and_is_cut_begins_anew(tail: Tail) -> None:
 
 def test_a_file_system_that_tells_nothing_is_looked_at_as_before(tail: Tail, monkeypatch: pytest.MonkeyPatch) -> None:
     """If changes are found without a notification, watches are not trusted any more, and files are polled."""
-    monkeypatch.setattr(Watches, "told", lambda _: [])
+    monkeypatch.setattr(Watches, "notified", lambda _: [])
     writers = [Writer(tail.logs / f"{number}.log") for number in range(300)]
     for writer in writers:
         writer.lines(1)
@@ -498,7 +498,7 @@ def test_watches_that_were_too_many_to_be_told_count_as_told(tmp_path: Path) -> 
         overflow = struct.pack("iIII", -1, 0x4000, 0, 0)
         watches._read = lambda: overflow  # type: ignore[method-assign]
 
-        assert watches.told() == [(1, 2)]
+        assert watches.notified() == [(1, 2)]
         assert (1, 2) not in watches
     watches.close()
 
