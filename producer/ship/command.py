@@ -104,15 +104,15 @@ def ship(
     search.advance(files=FIRST_FILES)
     complete = search.ended
     if complete:
-        tell_skipped((*search.skipped, *_unread(search)), console)
-        check_something_is_left(search.waiting, search.skipped, paths)
+        print_skipped((*search.skipped, *_unread(search)), console)
+        check_files_left(search.waiting, search.skipped, paths)
     check_target(job)
     if complete and not search.waiting:
         console.print(f"there are no files to ship in {shown(', '.join(paths))}", markup=False, highlight=False)
     with _running(engine, master, workers) as ready:
         shipment = ship_search(ready, search, job, console=console, partition_bytes=partition_bytes)
     if not complete:
-        tell_skipped((*search.skipped, *_unread(search)), console)
+        print_skipped((*search.skipped, *_unread(search)), console)
     return replace(shipment, unread=_unread(search))
 
 
@@ -154,8 +154,8 @@ def _ship_once(
                 allow_links_to=options.allow_links_to,
                 lenient=options.allow_unread,
             )
-            tell_skipped((*found.skipped, *_unread(found)), console)
-            check_something_is_left(len(found.files), found.skipped, options.paths)
+            print_skipped((*found.skipped, *_unread(found)), console)
+            check_files_left(len(found.files), found.skipped, options.paths)
             _check_versions(found)
             ranges = plan(found.files, partition_bytes=options.partition_bytes)
             portions = [
@@ -188,7 +188,7 @@ def _check_engine(engine: str, master: str | None, workers: int | None) -> None:
         raise InputError(f"--engine spark needs PySpark: {how_to_install('spark')}, or use --engine local")
 
 
-def check_something_is_left(files: int, skipped: Sequence[tuple[str, str]], paths: Sequence[str]) -> None:
+def check_files_left(files: int, skipped: Sequence[tuple[str, str]], paths: Sequence[str]) -> None:
     """Check that ``--exclude`` leaves a file to ship.
 
     :raises InputError: all files are excluded.
@@ -247,7 +247,7 @@ def _running_spark(master: str | None, *, sql: bool = False) -> AbstractContextM
     return running_spark(master, sql=sql)
 
 
-def tell_skipped(skipped: Sequence[tuple[str, str]], console: Console) -> None:
+def print_skipped(skipped: Sequence[tuple[str, str]], console: Console) -> None:
     """Print each skipped path with its reason, and the number of excluded ones."""
     for path, reason in skipped:
         if reason != EXCLUDED:

@@ -17,7 +17,7 @@ from ..client.producer import Producer
 from ..model.errors import ProducerError
 from ..model.records import LogItem
 from ..text.printable import shown
-from .command import check_something_is_left, check_target, tell_skipped
+from .command import check_files_left, check_target, print_skipped
 from .errors import InputError
 from .figures import Figures
 from .files.find import find_files
@@ -56,17 +56,17 @@ def dry_run(
         paths, exclude=exclude, allow_links_to=allow_links_to, lenient=allow_unread, encoding=job.encoding
     )
     unread = (*found.unread, *found.absent)
-    tell_skipped((*found.skipped, *unread), console)
-    check_something_is_left(len(found.files), found.skipped, paths)
+    print_skipped((*found.skipped, *unread), console)
+    check_files_left(len(found.files), found.skipped, paths)
     check_target(job)
     with Producer(job.project, config=job.config) as producer:
         sender = PortionSender(producer, job)
-        readable = [_tell(sender, file, console) for file in found.files]
+        readable = [_print_file(sender, file, console) for file in found.files]
     _print(console, f"{counted(len(found.files), 'file')}, {decimal(found.size)}, to {job.target}: nothing was sent")
     return all(readable) and (allow_unread or not unread)
 
 
-def _tell(sender: PortionSender, file: LogFile, console: Console) -> bool:
+def _print_file(sender: PortionSender, file: LogFile, console: Console) -> bool:
     """Print one file with its first record. Return True if it can be read."""
     packed = f", {file.compression}" if file.compression else ""
     name = f"{file.path}: {decimal(file.size)}{packed}"

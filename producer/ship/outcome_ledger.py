@@ -101,10 +101,10 @@ class Account:
     def begin(self, path: str, lines: Block | Line) -> Place:
         """Add a block that is about to be sent. Return its key."""
         place = path, lines.offset
-        fate = self._blocks.setdefault(place, _BlockOutcome())
-        fate.size += len(lines.data)
-        fate.records += records_of(lines)
-        fate.lines += lines.count if isinstance(lines, Block) else lines.part == 1
+        outcome = self._blocks.setdefault(place, _BlockOutcome())
+        outcome.size += len(lines.data)
+        outcome.records += records_of(lines)
+        outcome.lines += lines.count if isinstance(lines, Block) else lines.part == 1
         return place
 
     def read(self, split: Split) -> None:
@@ -135,9 +135,9 @@ class Account:
         return sum(self._blocks[split.file.path, offset].lines for offset in _within(split, offsets))
 
     def __iadd__(self, other: Account) -> Self:
-        for place, fate in other._blocks.items():
+        for place, outcome in other._blocks.items():
             known = self._blocks.get(place)
-            self._blocks[place] = fate if known is None else known.better(fate)
+            self._blocks[place] = outcome if known is None else known.better(outcome)
         self._read |= other._read
         self._ended |= other._ended
         return self
@@ -172,14 +172,14 @@ class Account:
         """Add the outcome of a range to its file."""
         sent = 0
         for offset in offsets:
-            fate = self._blocks[split.file.path, offset]
-            stored, in_doubt = fate.counted()
+            outcome = self._blocks[split.file.path, offset]
+            stored, in_doubt = outcome.counted()
             if doubtful:
-                in_doubt = fate.lines - stored
+                in_doubt = outcome.lines - stored
             file.stored += stored
             file.in_doubt += in_doubt
-            file.not_stored += fate.lines - stored - in_doubt
-            sent += fate.size
+            file.not_stored += outcome.lines - stored - in_doubt
+            sent += outcome.size
         if (split.file.path, split.start) in self._read:
             return
         # The size of a line within a compressed file is unknown.
@@ -224,7 +224,9 @@ class Stored:
     """
 
     def __init__(self, account: Account) -> None:
-        self._stored = {place: fate.size for place, fate in account._blocks.items() if fate.stored == fate.records}
+        self._stored = {
+            place: outcome.size for place, outcome in account._blocks.items() if outcome.stored == outcome.records
+        }
         self._read: dict[Place, int] = {}
 
     def has(self, path: str, lines: Block | Line) -> bool:

@@ -59,8 +59,8 @@ _MAX_RECORD_BYTES = (8 << 20) - (64 << 10)
 _LONG_LINE_BYTES = _MAX_RECORD_BYTES // 8
 # The limit for lines that are one request, whatever their size is.
 _UNBOUNDED = 1 << 30
-# glibc keeps freed memory, up to twice the size of the largest block so far. This block is larger than the buffers of
-# lines. Otherwise each megabyte of lines would take new memory from the system, which costs a tenth of all CPU.
+# Size of a block that is allocated and freed once, bytes. After that, glibc keeps up to twice as much freed memory.
+# Otherwise each megabyte of lines would take new memory from the system, which costs a tenth of all CPU.
 _KEPT_BYTES = 8 << 20
 
 

@@ -96,10 +96,10 @@ def build_session(*, master: str | None = None, app_name: str = "loghub-producer
 def build_context(
     *, master: str | None = None, app_name: str = "loghub-producer ship", sql: bool = True, one_attempt: bool = False
 ) -> SparkContext:
-    """Start Spark without SQL, or return the running context of this process, when there is an executor.
+    """Start Spark without a session, or return the running context; on a cluster wait for the first executor.
 
-    :param sql: False if SQL is never used. Then the package's own daemon forks the workers of a cluster, too. Spark
-        also starts this daemon next to the driver when it plans a query, and the driver has no zip file of the package.
+    :param sql: True if SQL may be used. False lets the package's own daemon fork the workers of a cluster, too. To plan
+        a query, Spark would start this daemon next to the driver, where the zip file of the package is missing.
     :param one_attempt: True to make Spark not repeat a failed task, unless its configuration sets a number.
     """
     master = master or (_ONE_ATTEMPT_MASTER if one_attempt else LOCAL_MASTER)
@@ -119,9 +119,8 @@ def build_context(
         if not local:
             context.addPyFile(package_zip())
             _let_executors_find_package(context)
-            if (
-                context.getConf().get("spark.dynamicAllocation.enabled", "false") != "true"
-            ):  # With dynamic allocation, executors come with the work.
+            # With dynamic allocation, executors come with the work.
+            if context.getConf().get("spark.dynamicAllocation.enabled", "false") != "true":
                 _wait_for_executor(context)
         return context
 

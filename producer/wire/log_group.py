@@ -14,7 +14,7 @@ encoded once, when it is sent, and its size is exact::
                32 <len> <LogTag>         LogTags = 6, repeated     ┘
     LogTag     0A <len> <key>  12 <len> <value>
 
-Example: the log ``{"k": "v"}`` at second 1 is ``0A 0A 08 01 12 06 0A 01 6B 12 01 76``.
+Example: the log ``{"k": "v"}`` at second 1 is ``0A 0A  08 01  12 06  0A 01 6B  12 01 76``.
 
 Most logs repeat names, and lengths of values, so the bytes before a value are cached by both.
 

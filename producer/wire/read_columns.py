@@ -131,9 +131,8 @@ class NativeGroups:
         return pa.Array.from_buffers(pa.int64(), stop - first, [None, pa.py_buffer(self._groups.times(first, stop))])
 
     def named(self, first: int, stop: int, names: Sequence[str]) -> list[pa.Array]:
-        if any(
-            "\\" in name for name in names
-        ):  # Bytes that are not UTF-8 are shown with backslashes, and such a name may be one of them.
+        # Bytes that are not UTF-8 are shown with backslashes, and such a name may be one of them.
+        if any("\\" in name for name in names):
             return PureGroups(self._body).named(first, stop, names)
         found = self._groups.named(first, stop, [name.encode(errors="surrogatepass") for name in names])
         return [_binary(stop - first, buffers) for buffers in found]

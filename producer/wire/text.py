@@ -272,10 +272,8 @@ def _json_of(value: object, name: str, default: Default | None) -> str:
     try:
         try:
             return _dumps(value, reduced)
-        except (
-            TypeError,
-            ValueError,
-        ):  # The value may have a number that JSON cannot express, or a key that is not text.
+        # The value may have a number that JSON cannot express, or a key that is not text.
+        except (TypeError, ValueError):
             return _dumps(_plain(value, reduced, 0), reduced)
     except (TypeError, ValueError, RecursionError) as error:
         raise InvalidArgumentError(f"field {name!r}: cannot become JSON: {message_of(error)}") from error

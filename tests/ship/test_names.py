@@ -13,7 +13,7 @@ from rich.console import Console
 
 from examples.ship_demo.verify import differences, digests_of_files, digests_of_logs
 from producer.server import LogHubServer
-from producer.ship.command import tell_skipped
+from producer.ship.command import print_skipped
 from producer.ship.errors import FileChangedError
 from producer.ship.files.find import find_files
 from producer.ship.files.log_file import LogFile
@@ -128,6 +128,6 @@ def test_a_portion_as_a_column_keeps_the_bytes_of_the_name() -> None:
 def test_skipped_file_with_such_a_name_is_told_on_any_terminal() -> None:
     """A skipped file with such a name is printed on a UTF-8 terminal."""
     terminal = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", errors="strict")
-    tell_skipped([("/logs/a\udcff.bin", "binary")], Console(file=terminal, width=200))
+    print_skipped([("/logs/a\udcff.bin", "binary")], Console(file=terminal, width=200))
     terminal.flush()
     assert terminal.buffer.getvalue() == b"skipped /logs/a\\xff.bin: binary\n"  # type: ignore[attr-defined]

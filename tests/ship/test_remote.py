@@ -111,7 +111,7 @@ def test_file_that_changed_between_two_starts_is_said(
         ("s3://bucket/logs", ["--follow", "--checkpoint=CK"], "--follow is for files of a file system"),
         (f"https://u:{SECRET}@host/a", ["--exactly-once", "--checkpoint=CK"], "would have to keep what is secret"),
         ("ftp://host/a.log", [], "the scheme ftp:// is unknown; use a path, file:// or one of http://"),
-        ("/a.log", ["--follow", "--checkpoint=s3://bucket/ck"], "must be a directory on a disk"),
+        ("/a.log", ["--follow", "--checkpoint=s3://bucket/ck"], "must be a local directory"),
     ],
 )
 def test_what_cannot_be_is_refused_before_anything_starts(

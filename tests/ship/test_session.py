@@ -222,9 +222,8 @@ def test_daemon_of_a_cluster_is_the_packages_own_where_no_sql_is_planned(
     context = SimpleNamespace(getConf=dict, addPyFile=lambda _: None, environment={"PYTHONPATH": "/theirs"})
     monkeypatch.setattr(session, "SparkContext", SimpleNamespace(getOrCreate=lambda _: context))
     session.build_context(master="spark://nowhere:7077", sql=sql, one_attempt=sql)
-    assert given.get("spark.task.maxFailures") == (
-        "1" if sql else None
-    )  # A query has one attempt, as a portion has its own attempts.
+    # A task of a query has one attempt, as a portion has its own attempts.
+    assert given.get("spark.task.maxFailures") == ("1" if sql else None)
     assert given.get("spark.python.daemon.module") == (None if sql else "producer.ship.python_daemon")
     assert context.environment["PYTHONPATH"] == f"/theirs{os.pathsep}./producer.zip"
 

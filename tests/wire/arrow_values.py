@@ -31,9 +31,8 @@ def _moments(unit: str, zone: str | None) -> tuple[pa.DataType, st.SearchStrateg
     first, last = FIRST, LAST
     if unit == "ns":
         first, last = -(2**63) // 10**9 + 86_401, 2**63 // 10**9 - 86_401
-        if (
-            zone
-        ):  # These values are made by pandas, which lacks seconds of old offsets and daylight saving time after 2037.
+        # These values are made by pandas, which lacks seconds of old offsets and daylight saving time after 2037.
+        if zone:
             first, last = 100_000_000, 2_145_000_000
     per = TICKS[unit]
     whole = st.integers(first, last).map(lambda seconds: seconds * per)

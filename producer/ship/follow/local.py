@@ -48,9 +48,8 @@ def follow_locally(
         following = _Following(engine, job, options, stop, bar, lock)
         try:
             following.until_end()
-        except (
-            InputError
-        ) as error:  # The checkpoint cannot be written, or a file cannot be read; lines may have been sent.
+        # The checkpoint cannot be written, or a file cannot be read; lines may have been sent.
+        except InputError as error:
             unwritten = str(error)
         finally:
             following.run.cancel()

@@ -125,10 +125,8 @@ def scan(
     paths_so_far = {taken["path"] for taken in known.values()}
     linked: set[tuple[int, int]] = set()
     for file in sorted(found.files, key=lambda each: each.path not in paths_so_far):
-        with (
-            contextlib.suppress(OSError),
-            open_file(file) as opened,
-        ):  # The file may be deleted or unreadable after it was listed.
+        # The file may be deleted or unreadable after it was listed.
+        with contextlib.suppress(OSError), open_file(file) as opened:
             descriptor = opened.fileno()
             if os.fstat(descriptor).st_nlink > 1:
                 if (file.device, file.inode) in linked:

@@ -249,7 +249,7 @@ def test_loss_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
     """Each loss is logged once; the last one is the reason of the failure."""
     losses = Losses()
     for lost in (("one",), ("one",), ("one", "two")):
-        losses.tell(Figures(lost=lost))
+        losses.log(Figures(lost=lost))
     assert [record.getMessage() for record in caplog.records] == ["one", "two"]
     assert losses.last == "two"
 

@@ -186,7 +186,7 @@ def _without_question_marks(pattern: str) -> str:
 def _whole(data: bytes, address: str, position: int, size: int) -> bytes:
     """Check that the data has the requested length: some servers send an error in place of the bytes.
 
-    :raises RemoteError: it has not. Empty data is returned, as it may mark the end.
+    :raises RemoteError: the length differs. Empty data is returned, as it may mark the end.
     """
     if len(data) == size + 1:  # ossfs treats the end of a range as inclusive.
         return data[:size]
