@@ -1,1 +1,3 @@
-"""The pipeline behind a channel, above ``pipeline``: stores what is sent, feeds it in, and acknowledges."""
+"""The pipeline with a durable channel, above ``pipeline``: stores records, feeds them to the pipeline, and
+acknowledges.
+"""

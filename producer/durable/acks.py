@@ -1,8 +1,8 @@
-"""Acks: the thread that tells the channel what it may forget.
+"""Acks: the thread that acknowledges completed events to the channel.
 
-Whatever was settled since it last looked is acknowledged in one call. What cannot be delivered goes to the dead letters
-first, if there are any, and is acknowledged once it is safe there; refused there too, it stays in the channel. The
-memory of failed records is given back when they are stored, or refused.
+Everything completed since the last time is acknowledged in one call. Undeliverable events first go to the dead letters,
+if there are any, and are acknowledged once they are stored there. If they are refused there too, they stay in the
+channel. The memory of failed records is returned when they are stored, or refused.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from .take_lease import Taking
 
 _log = get_logger("loghub.acks")
 
-#: Until what the channel would not acknowledge is tried again, seconds.
+#: The pause before refused acknowledgements are repeated, seconds.
 _PAUSE = 1.0
 
 
 @dataclass(frozen=True, slots=True)
 class _Failed:
-    """A batch that is given up: its tickets, and what they stand for."""
+    """A failed batch: its tickets, result and memory."""
 
     key: StreamKey
     tickets: Sequence[Ticket]
@@ -59,7 +59,7 @@ class _Unreadable:
 
 @dataclass(frozen=True, slots=True)
 class _Barrier:
-    """Somebody waits for all that came before."""
+    """A point that a caller waits for: everything enqueued before it is done."""
 
     passed: Latch
     acknowledged: bool
@@ -69,15 +69,15 @@ _Item = Sequence[Ticket] | _Failed | _Unreadable | _Barrier
 
 
 class Acks(Backing):
-    """Tells a channel what it may forget, on a thread of its own; what cannot be delivered goes to the dead letters.
+    """Acknowledges events to a channel, on a thread of its own; undeliverable ones go to the dead letters first.
 
-    :param channel: its name.
-    :param dead_letters: None to count and forget what cannot be delivered.
-    :param lasts: whether the channel keeps what is left in it.
-    :param journal: see :class:`~producer.pipeline.settling.backing.Backing`.
-    :ivar counters: ``kept_back``: events that were taken, and that no further attempt of this producer concerns; they
-        stay in the channel.
-    :ivar parking: those of them whose streams may go on.
+    :param channel: the name of the channel.
+    :param dead_letters: the dead letters; None to count and drop undeliverable events.
+    :param lasts: True if the channel keeps its events when it is closed.
+    :param journal: as in :class:`~producer.pipeline.settling.backing.Backing`.
+    :ivar counters: ``kept_back`` counts events that were taken, get no further attempt by this producer, and stay in
+        the channel.
+    :ivar parking: those of them whose streams may be resumed.
     """
 
     keeps = True
@@ -108,9 +108,9 @@ class Acks(Backing):
         self._refusals = RateLimitedLog(clock)
         self.counters = Counters()
         self.parking = Parking()
-        # Touched by the thread alone: what the channel would not acknowledge.
+        # Used by the thread only: acknowledgements that the channel refused.
         self._owed: dict[Taking, list[int]] = {}
-        #: Likewise: to be set when it owes nothing any more.
+        #: Used by the thread only: latches to set when no acknowledgement is left.
         self._barriers: list[Latch] = []
         self._room = WaitingRoom(clock, LOOK_AGAIN)
         self._lock = OwnedLock()  # guards everything below
@@ -126,38 +126,40 @@ class Acks(Backing):
         self._put(_Failed(batch.key, tickets_of(batch), records, logs, result, refund))
 
     def settled(self, ticket: Ticket) -> None:
-        """The event was settled before the process before this one died; the channel has not heard of it."""
+        """Acknowledge an event that an earlier process had delivered or failed, but not acknowledged."""
         self._put([ticket])
 
     def parked(self, batch: ProducerBatch) -> None:
         self.park(batch.key, tickets_of(batch))
 
     def park(self, key: StreamKey, tickets: Sequence[Ticket]) -> None:
-        """Keep these in the channel, for the next producer on it; of an ordered stream, until it goes on."""
+        """Keep events in the channel for the next producer on it; those of an ordered stream, until it is resumed."""
         for ticket in tickets:
             ticket.kept = key
         self._stay([ticket for ticket in tickets if ticket.settle_part()])
 
     def _stay(self, tickets: Sequence[Ticket]) -> None:
-        """No batch carries these events any more, and a part of each must stay in the channel."""
+        """Count events that no batch carries any more, and that must stay in the channel at least in part."""
         for ticket in tickets:
             if ticket.kept is not None and ticket.kept.order:
                 self.parking.park(ticket.kept.line, ticket)
         self.counters.add("kept_back", len(tickets))
 
     def unreadable(self, taking: Taking, event: Event, reason: str) -> None:
-        """``event`` holds no record."""
+        """Enqueue an event that holds no record."""
         self._put(_Unreadable(taking, event, reason))
 
     def barrier(self) -> Latch:
-        """What is set once everything settled so far is acknowledged, or kept back; an acknowledgement that
-        the channel refuses is waited for.
+        """Return a latch that is set once everything completed so far is acknowledged or retained.
+
+        Acknowledgements that the channel refuses are waited for.
         """
         return self._put_barrier(_Barrier(Latch(), acknowledged=True))
 
     def handled(self) -> Latch:
-        """As :meth:`barrier`, but waits for no acknowledgement that the channel refused: what could not be delivered
-        is a dead letter by then, or parked.
+        """Return a latch that does not wait for refused acknowledgements.
+
+        By then, everything undeliverable that was completed so far is a dead letter, or parked.
         """
         return self._put_barrier(_Barrier(Latch(), acknowledged=False))
 
@@ -176,13 +178,13 @@ class Acks(Backing):
         self._room.wake_all()
 
     def stop(self) -> None:
-        """Let the thread end after everything that was settled so far."""
+        """Let the thread end after everything that was completed so far."""
         with self._lock:
             self._stopped = True
         self._room.wake_all()
 
     def run_once(self) -> bool:
-        """Do all that there is to do without waiting; whether there was anything. For those without threads."""
+        """Do all work without waiting; return True if there was any. For pipelines without threads."""
         with self._lock:
             items, self._items = self._items, []
         self._handle(items)
@@ -210,7 +212,7 @@ class Acks(Backing):
                 self._bury(item)
             if bad:
                 self._acknowledge()
-        finally:  # whatever goes wrong, nobody waits for ever
+        finally:  # even after a failure, no caller waits forever
             self._pass(item for item in items if isinstance(item, _Barrier))
 
     def _pass(self, barriers: Iterable[_Barrier]) -> None:
@@ -242,14 +244,14 @@ class Acks(Backing):
                 del self._owed[taking]
 
     def _acknowledged(self, taking: Taking, sequences: list[int]) -> list[int]:
-        """Acknowledge these; those that are to be tried again."""
+        """Acknowledge these events; return those to be tried again."""
         try:
             taking.acknowledge(sequences)
         except (ChannelIOError, ChannelClosedError) as error:
             self._refused(error, len(sequences))
             return sequences
-        except Exception as error:  # noqa: BLE001  # a channel is somebody else's class
-            if len(sequences) > 1:  # one that the channel does not know must not hold up the others
+        except Exception as error:  # noqa: BLE001  # a channel may be user code
+            if len(sequences) > 1:  # an event that the channel does not know must not block the others
                 middle = len(sequences) // 2
                 return self._acknowledged(taking, sequences[:middle]) + self._acknowledged(taking, sequences[middle:])
             self._refused(error, 1)
@@ -259,10 +261,10 @@ class Acks(Backing):
     def _refused(self, error: Exception, events: int) -> None:
         if self._refusals.due(type(error).__name__, 0) is not None:
             _log.error(
-                "%s: the channel did not acknowledge %s done with: %s: %s. What it has not forgotten "
-                "when the process ends will be sent again",
+                "%s: the channel refused the acknowledgement of %s: %s: %s; retrying. Events not acknowledged when the "
+                "process ends are sent again",
                 self._name,
-                counted(events, "event that is", "events that are"),
+                counted(events, "completed event"),
                 type(error).__name__,
                 error,
             )
@@ -274,7 +276,7 @@ class Acks(Backing):
             self._bury_unreadable(item)
 
     def _bury_failed(self, item: _Failed) -> None:
-        """The channel may forget what the dead letters take; all of it if there are none."""
+        """Store failed events as dead letters, then acknowledge them; without dead letters acknowledge all."""
         dead_letters, done = self._dead_letters, len(item.tickets)
         if dead_letters is not None:
             done = self._guarded(lambda: dead_letters.store(self._letters(dead_letters, item)))
@@ -283,7 +285,7 @@ class Acks(Backing):
         self.park(item.key, item.tickets[done:])
 
     def _bury_unreadable(self, item: _Unreadable) -> None:
-        """Nobody's only copy is destroyed for being unreadable here: without dead letters it stays."""
+        """Store an unreadable event as a dead letter; without dead letters it stays, since it may be the only copy."""
         dead_letters = self._dead_letters
         if dead_letters is not None and self._guarded(lambda: dead_letters.store([self._letter(dead_letters, item)])):
             self._owed.setdefault(item.taking, []).append(item.event.sequence or 0)
@@ -291,17 +293,17 @@ class Acks(Backing):
             self.counters.add("kept_back", 1)
 
     def _guarded(self, store: Callable[[], int]) -> int:
-        """What one batch provokes must not keep the others from the dead letters."""
+        """Call ``store`` so that a failure with one batch does not keep the others from the dead letters."""
         try:
             return store()
-        except BaseException:  # noqa: BLE001  # a channel is somebody else's class, and so may be what is in a result
+        except BaseException:  # noqa: BLE001  # a channel may be user code, as may be parts of a result
             _log.exception("%s: a bug: events that could not be delivered stay in the channel", self._name)
             return 0
 
     @staticmethod
     def _letters(dead_letters: DeadLetters, item: _Failed) -> list[Event]:
         reason = dead_letters.reason_of(item.result)
-        # The server has seen higher numbers when somebody delivers them, and would refuse theirs as written.
+        # The server has seen higher numbers by the time they are delivered, and would report these as written.
         key = item.key._replace(order="") if item.key.order.startswith(SEQUENCED) else item.key
         return [
             write_event(key, ticket.ident, logs, record, reason)

@@ -1,4 +1,4 @@
-"""Which channels the producers of this process have: one channel cannot serve two."""
+"""The channels that producers of this process own: one channel cannot serve two producers."""
 
 from __future__ import annotations
 
@@ -8,13 +8,13 @@ from ..model.errors import ConfigError
 from ..model.interfaces import Channel
 from ..runtime.forks import Stage, call_in_child
 
-#: By their identity: they are somebody else's objects, which may have no hash, or compare equal.
+#: By identity: channels may be user objects without a hash, or that compare equal.
 _claimed: dict[int, Channel] = {}
 _claiming = threading.Lock()  # guards _claimed
 
 
 def renew_locks_in_child() -> None:
-    """Replace the module's lock, which a thread of the parent may have held."""
+    """Replace the module's lock in a forked child: a thread of the parent may have held it."""
     global _claiming  # noqa: PLW0603  # a fork is process-wide
     _claiming = threading.Lock()
 
@@ -23,9 +23,9 @@ call_in_child(renew_locks_in_child, Stage.LOCKS)
 
 
 def claim(*channels: Channel | None) -> None:
-    """Take these for a producer, all or none.
+    """Claim channels for a producer, all or none.
 
-    :raises ConfigError: another producer has one of them.
+    :raises ConfigError: another producer owns one of them.
     """
     claims = {id(channel): channel for channel in channels if channel is not None}
     with _claiming:
@@ -36,7 +36,7 @@ def claim(*channels: Channel | None) -> None:
         raise ConfigError("channel", "must belong to no other producer that is open", taken[0].name)
 
 
-def give_up(*channels: Channel | None) -> None:
-    """Let others have these; takes no lock, so that it can be called after a fork."""
+def release(*channels: Channel | None) -> None:
+    """Release channels; takes no lock, so that it can be called after a fork."""
     for channel in channels:
         _claimed.pop(id(channel), None)

@@ -1,12 +1,12 @@
-"""DeadLetters: the channel for what cannot be delivered, with the reason in the headers.
+"""DeadLetters: the channel for undeliverable records, with the reason in the headers.
 
-To the headers that name the stream these are added: ``error_code``, ``error_message``, ``request_id``, ``attempts``
-(how many were made) and ``failed_at`` (ISO 8601, UTC). The body stays as it was, so that a producer on the dead letter
-channel delivers them, once the reason is gone.
+These headers are added to those that name the stream: ``error_code``, ``error_message``, ``request_id``, ``attempts``
+(their number) and ``failed_at`` (ISO 8601, UTC). The body is unchanged, so a producer on the dead letter channel
+delivers the records once the reason is gone.
 
-What the server says of the record is kept word for word. Of what it says of credentials, and of what this side says of
-a connection, only the beginning is, since the rest may name a key or an endpoint, which do not go to disk; the log has
-the whole.
+The server's message about a record is kept word for word. Of messages about credentials, and of this side's messages
+about a connection, only the beginning is kept: the rest may name a key or an endpoint, which must not go to disk. The
+log has the whole message.
 """
 
 from __future__ import annotations
@@ -24,9 +24,9 @@ from ..text.plural import counted
 
 _log = get_logger("loghub.dead_letters")
 
-#: Events of one transaction, at most; fewer if the channel's transactions hold no more.
+#: The most events of one transaction; fewer if the channel's transactions hold fewer.
 _EVENTS = 256
-#: Codes of answers that are about credentials, or no LogHub's answers at all.
+#: Codes of responses that are about credentials, or are not from LogHub.
 _WITHHELD = frozenset(
     {
         "BadResponse",
@@ -39,7 +39,7 @@ _WITHHELD = frozenset(
         "Unauthorized",
     }
 )
-#: The code of this side whose message names nothing but the record's own project.
+#: The one code of this side whose message names only the record's own project.
 _OPEN = "ProjectConfigNotExist"
 
 
@@ -52,10 +52,10 @@ def _message_of(result: Result) -> str:
 
 
 class DeadLetters:
-    """Puts what cannot be delivered into a channel of its own, with the reason. Used by one thread.
+    """Stores undeliverable records in a channel, with the reason; used by one thread.
 
-    :ivar channel: where they go.
-    :ivar stored: how many went there.
+    :ivar channel: the dead letter channel.
+    :ivar stored: the number of stored records.
     """
 
     def __init__(self, channel: Channel, clock: Clock, name: str) -> None:
@@ -67,11 +67,11 @@ class DeadLetters:
         self._full = False
 
     def reason_of(self, result: Result) -> dict[str, str]:
-        """The headers that say why a record could not be delivered."""
+        """Return the headers that say why a record could not be delivered."""
         return self._headers(result.error_code, _message_of(result), result.request_id, result.attempt_count)
 
     def reason_unreadable(self, message: str) -> dict[str, str]:
-        """The headers of an event that holds no record."""
+        """Return the headers of an event that holds no record."""
         return self._headers("UnreadableEvent", message, "", 0)
 
     def _headers(self, code: str, message: str, request_id: str, attempts: int) -> dict[str, str]:
@@ -84,10 +84,10 @@ class DeadLetters:
         }
 
     def store(self, events: Sequence[Event]) -> int:
-        """Put and commit ``events``, in order; how many of them, from the first on, are stored.
+        """Put and commit ``events``, in order; return how many of them, from the first on, are stored.
 
-        A channel that was full is not waited for again until it takes some: whoever calls acknowledges what was
-        delivered as well, and gives back the memory of what was not.
+        A channel that was full is not waited for again until it accepts events. The calling thread also acknowledges
+        delivered events and returns the memory of failed ones.
         """
         done, step = 0, _EVENTS
         while done < len(events):
@@ -103,7 +103,7 @@ class DeadLetters:
                     continue
                 self._refused(error, len(events) - done)
                 break
-            except Exception as error:  # noqa: BLE001  # a channel is somebody else's class: what it raises is a refusal
+            except Exception as error:  # noqa: BLE001  # a channel may be user code; any error is a refusal
                 self._refused(error, len(events) - done)
                 break
             done += len(part)
@@ -116,11 +116,10 @@ class DeadLetters:
         silent = self._refusals.due(type(error).__name__, events)
         if silent is not None:
             _log.error(
-                "%s: the dead letter channel refused %s in the channel and tried again by the next producer on it: "
-                "%s: %s%s",
+                "%s: the dead letter channel refused %s in the channel for the next producer on it: %s: %s%s",
                 self._name,
                 counted(events, "event, which is kept", "events, which are kept"),
                 type(error).__name__,
                 error,
-                f"; {silent} more likewise since the last such line" if silent else "",
+                f"; {silent} more refused since the last such line" if silent else "",
             )

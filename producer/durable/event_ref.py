@@ -1,4 +1,4 @@
-"""Ticket: what is remembered of an event from the channel until the channel may forget it."""
+"""Ticket: the reference to an event of the channel until the event is acknowledged."""
 
 from __future__ import annotations
 
@@ -11,15 +11,16 @@ from .take_lease import Taking
 
 
 class Ticket:
-    """One event on its way through the pipeline.
+    """One event of the channel while the pipeline has it.
 
     :ivar taking: the transaction that took it.
-    :ivar sequence: the channel's number of it.
-    :ivar position: its place in an idempotent stream: the sequence number, or that of the channel it was adopted from.
-    :ivar ident: the record's stable id, as in the event's body.
-    :ivar future: the future of its send, until a batch takes it over; None for a record that nobody asks about.
-    :ivar shares: how many batches that are not settled carry a part of it.
-    :ivar kept: for the sake of which stream it must stay in the channel, once a part of it could go nowhere; else None.
+    :ivar sequence: its sequence number in the channel.
+    :ivar position: its position in an idempotent stream: the sequence number, or the one in the channel it was adopted
+        from.
+    :ivar ident: the record's stable name, as in the event's body.
+    :ivar future: the future of its send, until a batch takes it over; None for a record without a future.
+    :ivar shares: the number of uncompleted batches that carry a part of it.
+    :ivar kept: the stream for which it must stay in the channel, once a part of it could not be delivered; else None.
     """
 
     __slots__ = ("future", "ident", "kept", "position", "sequence", "shares", "taking")
@@ -36,13 +37,13 @@ class Ticket:
         self.kept: StreamKey | None = None
 
     def cut(self) -> None:
-        """One more batch carries a part of the event."""
+        """Count one more batch that carries a part of the event."""
         with self.taking.lock:
             self.shares += 1
 
     def settle_part(self) -> bool:
-        """One batch that carried the event, or a part of it, is done; whether it was the last."""
-        if self.shares == 1:  # only a batch that carries it could cut it, and there is none any more
+        """Note that a batch with the event, or a part of it, is completed; return True if it was the last."""
+        if self.shares == 1:  # only a batch that carries it could split it, and none is left
             return True
         with self.taking.lock:
             self.shares -= 1

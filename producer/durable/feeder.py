@@ -1,7 +1,7 @@
 """Feeder: the thread that takes events from the channel, in order, and feeds them to the pipeline as memory allows.
 
-It waits for memory without an end, for the disk absorbs what memory cannot hold. The channel's order is the order of
-everything: so the records of one project that cannot be delivered may fill the memory and hold up the others.
+It waits for memory without a limit, since the disk absorbs what memory cannot hold. The order of the channel is the
+order of feeding. So undeliverable records of one project may fill the memory, and delay the others.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ from ..pipeline.batching.accumulator import Piece
 from ..pipeline.batching.stopped_streams import Line
 from ..pipeline.batching.unconfirmed import SentBefore
 from ..pipeline.pipeline import Pipeline
-from ..pipeline.settling.settlement import attempt_of
+from ..pipeline.settling.settlement import stopped_attempt
 from ..pipeline.threads import StageThread
 from ..runtime.clock import LOOK_AGAIN, Clock, Deadline, Latch, WaitingRoom
 from ..runtime.loggers import get_logger
@@ -39,30 +39,30 @@ from .take_lease import Taking
 
 _log = get_logger("loghub.feeder")
 
-#: What is taken at once, at most: events, and bytes.
+#: The most events, and bytes, of one take.
 BLOCK_EVENTS = 1024
 BLOCK_BYTES = 1024 * 1024
-#: How long a take waits for an event, seconds: also how soon a stop is noticed.
+#: How long a take waits for an event, seconds: also the longest delay of a stop.
 PATIENCE = 0.1
-#: While events come one after the other, how long they gather before the next take, seconds, and at most which share of
-#: the time that their batches linger: to be woken for each event costs its sender and the feeder more than to feed it.
+#: While events arrive in quick succession: how long they gather before the next take, seconds, and the largest share of
+#: the linger time that this may be. Waking up for each event costs its sender and the feeder more than feeding it.
 GATHERING = 0.005
 GATHERING_SHARE = 0.05
 _BODY = attrgetter("body")
-#: After a channel's error, until it is asked again, seconds.
+#: The pause after an error of the channel, seconds.
 _PAUSE = 1.0
 
 
 class Feeder:
     """Takes blocks of events from a channel, on a thread of its own, and feeds their records to the pipeline.
 
-    :param pipeline: takes over the records, and goes on with stopped streams.
-    :param recovery: knows under what records of idempotent streams were sent before a restart.
-    :param instance: the id of this producer, by which it knows the records whose futures it may have.
-    :param block_bytes: what is taken at once, at most, if it is more than one event.
-    :param gathering: seconds that pass between takes while events come one soon after the other, unless somebody
-        flushes; 0 is none.
-    :ivar takings: the transactions that hold what was taken and is not acknowledged; the last one takes.
+    :param pipeline: takes over the records, and resumes stopped streams.
+    :param recovery: knows the numbers under which records of idempotent streams were sent before a restart.
+    :param instance: the id of this producer, by which it recognizes records whose futures it may have.
+    :param block_bytes: the most bytes of one take of several events.
+    :param gathering: seconds between takes while events arrive in quick succession, unless a caller flushes; 0 for
+        none.
+    :ivar takings: the transactions with taken events that are not acknowledged; the last one takes.
     """
 
     def __init__(
@@ -92,21 +92,21 @@ class Feeder:
         self._gathering, self._fast, self._taken_at = gathering, False, -math.inf
         self.takings = [Taking(channel)]
         self._room = WaitingRoom(clock, LOOK_AGAIN)
-        self._pause = WaitingRoom(clock)  # of the thread, while events gather
+        self._pause = WaitingRoom(clock)  # for the thread, while events gather
         self._lock = OwnedLock()  # guards everything below
         self._fed = 0
         self._idle = 0
-        self._hurries = 0  # calls that wait until all is fed
-        #: Streams that are to go on; and what says that all that was settled of them is done with, once it is settled.
+        self._hurries = 0  # the number of calls that wait until all events are fed
+        #: Streams to resume, each with the latch that is set once its completed events are acknowledged or parked.
         self._resuming: dict[Line, tuple[StreamKey, Latch | None]] = {}
         self._stopping = False
         self._ended = False
         self.thread = StageThread(f"{name}-feeder", self._loop)
 
     def run_once(self, patience: float = PATIENCE) -> bool:
-        """Take and feed one block; whether there was anything, or may be.
+        """Take and feed one block; return True if there was anything, or may be.
 
-        :raises ProducerClosedError: the memory was closed; what was not fed is still taken.
+        :raises ProducerClosedError: the memory was closed; events that were not fed are still taken.
         """
         if self._resuming:
             self._go_on()
@@ -135,11 +135,11 @@ class Feeder:
         return bool(events)
 
     def _gather(self) -> None:
-        """Let events come for a moment, as those before have come; nobody has to wake this thread for them."""
+        """Pause while further events arrive, so that no sender has to wake this thread for each."""
         self._pause.wait_until(lambda: self._hurries or self._stopping, Deadline.after(self._clock, self._gathering))
 
     def _more_is_coming(self, events: Sequence[Event]) -> bool:
-        """Whether events come so fast that the next ones are better taken together; not if they are there already."""
+        """True if events arrive so fast that the next ones are better taken together, and are not there already."""
         before, self._taken_at = self._taken_at, self._clock.monotonic()
         fast = len(events) > 1 or self._taken_at - before < self._gathering
         full = len(events) >= self._block or 2 * sum(map(len, map(_BODY, events))) > self._block_bytes
@@ -150,11 +150,13 @@ class Feeder:
             while not self._stopping:
                 self._guarded_turn()
         except ProducerClosedError:
-            pass  # the memory is closed: whoever did that closes everything
+            pass  # the memory is closed: the closing thread closes everything
         except ChannelClosedError as error:
             if not self._stopping:
                 _log.error(
-                    "%s: the channel was closed under the producer, nothing is fed any more: %s", self._name, error
+                    "%s: the channel was closed by other code; the producer delivers nothing more from it: %s",
+                    self._name,
+                    error,
                 )
                 self._leave_all()
         with self._lock:
@@ -166,15 +168,15 @@ class Feeder:
             self.run_once()
         except (ChannelClosedError, ProducerClosedError):
             raise
-        except Exception as error:  # noqa: BLE001  # a channel is somebody else's class
+        except Exception as error:  # noqa: BLE001  # a channel may be user code
             if self._errors.due(type(error).__name__, 1) is not None:
                 own = isinstance(error, ChannelError)
-                message = "%s: the channel cannot be read now, it is asked again soon: %s"
+                message = "%s: the channel cannot be read; retrying: %s"
                 _log.error(message, self._name, error, exc_info=None if own else error)
             self._room.wait_until(lambda: self._stopping, Deadline.after(self._clock, _PAUSE))
 
     def _take(self, patience: float) -> list[Event] | None:
-        """None when the transaction was full, which says nothing of the channel: the next take has room."""
+        """Take events; None if the transaction was full: the next take uses a new one."""
         taking = self.takings[-1]
         try:
             return taking.take(self._block, self._block_bytes, patience)
@@ -195,7 +197,7 @@ class Feeder:
         try:
             record = read_event(event)
         except UnreadableEventError as error:
-            _log.error("%s: event %s of the channel is none of a producer's: %s", self._name, event.sequence, error)
+            _log.error("%s: event %s of the channel holds no record: %s", self._name, event.sequence, error)
             self._acks.unreadable(taking, event, str(error))
             return
         future = None
@@ -212,13 +214,13 @@ class Feeder:
             return
         except BaseException as error:
             if future is not None:
-                self._keep_or_tell(future, error)
+                self._keep_or_leave(future, error)
             raise
         if isinstance(waiting, Waiting):
             self._registry.adopted(waiting)
 
     def _feed_in_place(self, record: StoredRecord, ticket: Ticket) -> None:
-        """Feed it, unless it was settled before a restart."""
+        """Feed a record, unless it was completed before a restart."""
         recovery, key, position = self._recovery, record.key, ticket.position
         if recovery.lasts and ticket.sequence > recovery.lasts[0][0]:
             recovery.pass_by(ticket.sequence)
@@ -244,15 +246,15 @@ class Feeder:
         self._pipeline.admission.feed(piece, ticket, number=stored.number, before=before)
 
     def _keep_or_fail(self, key: StreamKey, future: StoredFuture, error: StreamStoppedError) -> None:
-        """Its record is parked: for a moment, or nobody knows how long."""
+        """Complete the future of a parked record, unless the stream is about to be resumed."""
         if self.is_resuming(key):
             self._registry.restore(future)
         else:
-            self._registry.leave((future,), staying(attempt_of(error)))
+            self._registry.leave((future,), staying(stopped_attempt(error)))
             self._registry.adopted()
 
-    def _keep_or_tell(self, future: StoredFuture, error: BaseException) -> None:
-        """Its record could not be fed: for the close of the producer, which looks after all that is left; or a bug."""
+    def _keep_or_leave(self, future: StoredFuture, error: BaseException) -> None:
+        """Handle a record that could not be fed: the close of the producer keeps it, any other reason is a bug."""
         if isinstance(error, ProducerClosedError) or not isinstance(future._holder, Waiting):
             self._registry.restore(future)
             return
@@ -263,7 +265,7 @@ class Feeder:
         self._registry.adopted()
 
     def _leave_all(self) -> None:
-        """The channel is closed: nobody will take the records whose futures wait for that."""
+        """Complete all futures: the channel is closed, so their records will never be taken."""
         message = (
             "the channel was closed before the record could be delivered: what it keeps is delivered by the next "
             "producer on it"
@@ -275,12 +277,12 @@ class Feeder:
         return staying(Attempt(success=False, error_code=code, error_message=message, timestamp_ms=now))
 
     def resume(self, key: StreamKey) -> None:
-        """Take what was parked of a stopped stream again, soon, and go on with it."""
+        """Take the parked events of a stopped stream again, soon, and resume it."""
         with self._lock:
             self._resuming[key.line] = key, None
 
     def is_resuming(self, key: StreamKey) -> bool:
-        """Whether the stream is about to go on."""
+        """True if the stream is about to be resumed."""
         return key.line in self._resuming
 
     def _go_on(self) -> None:
@@ -288,9 +290,9 @@ class Feeder:
             resuming = list(self._resuming.values())
         for key, barrier in resuming:
             if barrier is None:
-                # Who heard of the failure may be quicker than the thread that settles what waits behind it.
+                # The resuming thread may be faster than the thread that completes the batches behind the failure.
                 if not any(batch.key.line == key.line for batch in self._pipeline.accumulator.incomplete()):
-                    # What failed may be on its way to the dead letters, or back.
+                    # The failed events may be going to the dead letters, or back.
                     self._set_resuming(key, self._acks.handled())
             elif barrier.is_set():
                 self._give_back(key)
@@ -307,9 +309,9 @@ class Feeder:
         self._room.wake_all()
 
     def _give_back(self, key: StreamKey) -> None:
-        """Let the channel have the parked events of a stream again.
+        """Return the parked events of a stream to the channel.
 
-        :raises ChannelError: it could not take all of them; the others are parked as before.
+        :raises ChannelError: the channel could not take all of them; the others stay parked.
         """
         parking = self._acks.parking
         for taking, sequences in parking.parked(key.line):
@@ -328,21 +330,21 @@ class Feeder:
 
     @property
     def gathers(self) -> bool:
-        """Whether it lets events come, and takes none, at this moment."""
+        """True if it pauses while events arrive."""
         return len(self._pause) > 0
 
     @property
     def fed(self) -> int:
-        """Events that were fed since the start."""
+        """The number of events fed since the start."""
         return self._fed
 
     def wait_fed(self, target: int, deadline: Deadline) -> bool:
-        """Wait until so many events in all were fed; whether they were.
+        """Wait until so many events in all were fed; return True if they were.
 
-        Also returns True when the channel has none left, for it may have dropped a damaged one, or have been wrong
-        about their number.
+        Also returns True when the channel is empty: it may have dropped a damaged event, or have reported a wrong
+        number.
         """
-        # The take that goes on at this moment may have begun before the last event came.
+        # The current take may have begun before the last event came.
         idle = self._hurry(1) + 2
         try:
             self._pause.wake_all()
@@ -351,7 +353,7 @@ class Feeder:
             self._hurry(-1)
 
     def _hurry(self, calls: int) -> int:
-        """So many more calls wait until all is fed; how often the channel had nothing."""
+        """Change the number of calls that wait until all is fed; return how often the channel was found empty."""
         with self._lock:
             self._hurries += calls
             return self._idle

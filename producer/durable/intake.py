@@ -1,6 +1,6 @@
-"""Intake: the way into a pipeline behind a channel: what is sent is committed to the channel, all of it or nothing.
+"""Intake: the entry to a pipeline with a durable channel: each call commits all of its records to the channel, or none.
 
-A send waits for room in the channel, not for memory; the feeder takes the memory when it takes the records out again.
+A send waits for room in the channel, not for memory. The feeder takes the memory when it takes the records out again.
 """
 
 from __future__ import annotations
@@ -35,32 +35,32 @@ from .known_stats import KnownStats
 from .number_turns import NumberTurns
 from .registry import Registry, StoredFuture
 
-#: See :class:`~producer.model.interfaces.Channel`.
+#: A channel's optional method that puts and commits events in one call.
 _PutAtOnce = Callable[[Sequence[Event], float], tuple[Stored, int | None]]
 
 
 class Durable(Protocol):
-    """The pipeline behind a channel, as far as its intake has to know it."""
+    """The pipeline with a durable channel, as far as its intake needs it."""
 
     pipeline: Pipeline
 
     def start(self) -> None:
-        """Begin to work, once."""
+        """Start the threads, once."""
 
     def stopped(self, key: StreamKey) -> StreamStoppedError | None:
-        """Why an ordered stream is stopped; None if it is not."""
+        """Return the error that stopped an ordered stream; None if it is not stopped."""
 
     def leave(self, futures: Sequence[StoredFuture]) -> None:
-        """Settle futures whose records stay in the channel."""
+        """Complete futures whose records stay in the channel."""
 
 
 class Intake:
-    """Stores what is sent, and opens its futures.
+    """Stores sent records in the channel, and opens their futures.
 
-    :param durable: is started before a record is stored, knows stopped streams, leaves records in the channel.
-    :param max_block: seconds that a send waits for room; None is for ever.
-    :param instance: the id of this producer, under which its futures are found again.
-    :ivar refusing: nothing more is stored.
+    :param durable: the pipeline: started before a record is stored, knows stopped streams, retains records.
+    :param max_block: seconds that a send waits for room; None to wait forever.
+    :param instance: the id of this producer, by which its futures are found again.
+    :ivar refusing: True if nothing more is stored.
     """
 
     def __init__(
@@ -79,21 +79,21 @@ class Intake:
         self._stats, self._clock, self._max_block, self._instance = stats, clock, max_block, instance
         self._put_at_once: _PutAtOnce | None = getattr(channel, "_put_at_once", None)
         self._turns = NumberTurns(clock)
-        self._ends = WaitingRoom(clock, LOOK_AGAIN)  # of who waits for sends to end
+        self._ends = WaitingRoom(clock, LOOK_AGAIN)  # for the close, which waits for sends to end
         self.refusing = False
 
     def _bounded(self, pieces: Iterable[Piece]) -> list[Piece]:
-        """The pieces, if they fit in the memory together: one transaction needs all of them at once.
+        """Return the pieces if they fit in memory together, since one transaction needs all of them at once.
 
-        :raises LogSizeTooLargeError: they do not.
+        :raises LogSizeTooLargeError: they do not fit.
         """
         size, limit, all_of_them = 0, self._pipeline.budget.limit, list[Piece]()
         for piece in pieces:
             size += len(piece.record) + RECORD_OVERHEAD
             if size > limit:
                 what = (
-                    "send_many behind a channel stores all its logs in one transaction, which holds them in memory "
-                    "together, against total_size_in_bytes; give it fewer logs at once: these need more than"
+                    "send_many with a durable channel stores its logs in one transaction within total_size_in_bytes; "
+                    "send fewer logs at once. Their memory"
                 )
                 raise LogSizeTooLargeError(size, limit, what)
             all_of_them.append(piece)
@@ -103,26 +103,25 @@ class Intake:
         return self.store([Piece(key, record, logs)], callback)[0]
 
     def accept_pieces(self, pieces: Iterable[Piece], callback: Callback | None) -> list[SendFuture]:
-        """As :meth:`accept`, for several in one transaction: all of them are stored, or none."""
+        """Accept several pieces in one transaction: all of them are stored, or none."""
         return self.store(self._bounded(pieces), callback)
 
     def accept_encoded(self, logs: UnencodedLogs, callback: Callback | None) -> list[SendFuture]:
-        """As :meth:`accept_pieces`, for logs that are encoded first. The feeder takes their memory."""
+        """Accept logs in one transaction after encoding them; the feeder takes their memory."""
         return self.store(logs.encode(), callback)
 
     def check_size(self, piece: Piece) -> None:
-        """See :meth:`Admission.check_size`."""
         self._pipeline.admission.check_size(piece)
 
     def open_records(self, future: SendFuture) -> OpenRecords | None:  # noqa: ARG002  # as the other door
-        """None: every record goes through the channel."""
+        """Return None: every record goes through the channel."""
         return None
 
     def store(self, pieces: Sequence[Piece], callback: Callback | None) -> list[SendFuture]:
-        """Store all of these, or none; their futures.
+        """Store all of these pieces, or none; return their futures.
 
-        :raises ProducerClosedError: after :attr:`refusing` was set.
-        :raises StreamStoppedError: a batch of the ordered stream has failed for good.
+        :raises ProducerClosedError: :attr:`refusing` was set.
+        :raises StreamStoppedError: a batch of the ordered stream failed permanently.
         """
         logs, ordered = 0, set[StreamKey]()
         for piece in pieces:
@@ -138,7 +137,7 @@ class Intake:
         self._durable.start()
         futures = self._registry.open(len(pieces), callback)
         try:
-            if self.refusing:  # whoever closes has looked for sends, and this one was not there
+            if self.refusing:  # a close that began meanwhile did not see this send
                 raise ProducerClosedError("the producer is closed")
             self._store(pieces, futures)
         except BaseException:
@@ -151,12 +150,12 @@ class Intake:
         return list(futures)
 
     def wait_ended(self, deadline: Deadline) -> None:
-        """After :attr:`refusing` was set: wait until every send that began before has stored its records, or failed."""
+        """Wait until every send that began before :attr:`refusing` was set has stored its records, or failed."""
         begun = self._registry.begun()
         self._ends.wait_until(lambda: not self._registry.any_begun(begun), deadline)
 
     def _store(self, pieces: Sequence[Piece], futures: Sequence[StoredFuture]) -> None:
-        """Store all of them; of a stream with a ``SequenceKey`` they have one count."""
+        """Store all of the pieces; those of a stream with a ``SequenceKey`` share one count."""
         numbering = pieces[0].key.order if pieces else ""
         events, timeout = self._events(pieces, futures), self._patience()
         if not isinstance(numbering, Numbering):
@@ -179,7 +178,8 @@ class Intake:
         numbers = enumerate(events, first)
         try:
             self._put([Event({**one.headers, **numbered(n)}, one.body) for n, one in numbers], futures, timeout)
-        except ProducerError:  # nothing was stored; of another exception nobody knows, and the numbers are spent
+        # nothing was stored; after any other exception that is unknown, and the numbers are used up
+        except ProducerError:
             numbering.next = first
             raise
 
@@ -203,8 +203,9 @@ class Intake:
         ]
 
     def _patience(self) -> float:
-        """How long this send waits for room, seconds."""
-        if self._pipeline.on_handler_thread():  # it does not, for the callbacks after it may be what gives room
+        """Return how long this send may wait for room, seconds."""
+        # a callback does not wait: the callbacks after it may be what makes room
+        if self._pipeline.on_handler_thread():
             return 0.0
         seconds = send_timeout.or_else(self._max_block)
         return math.inf if seconds is None else seconds

@@ -1,4 +1,4 @@
-"""KnownStats: what a channel says of itself; a channel is somebody else's class, and may fail to say."""
+"""KnownStats: the statistics of a channel, which may be user code and fail to return them."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ _log = get_logger("loghub.durable")
 
 
 class KnownStats:
-    """The newest statistics of a channel that anybody has: those of now, or if it cannot tell them, those of before.
+    """The newest known statistics of a channel: the current ones, or if the channel fails, the last ones.
 
-    :param name: the producer's, for the log.
-    :raises ChannelError: it cannot even tell them at the beginning.
-    :ivar recovered: events that were in it at the beginning.
+    :param name: the producer's name, for the log.
+    :raises ChannelError: the channel fails at the beginning already.
+    :ivar recovered: the number of events in the channel at the beginning.
     """
 
     def __init__(self, channel: Channel, clock: Clock, name: str) -> None:
         self._channel, self._name = channel, name
         found = channel.stats()
         self.recovered = found.size
-        # What was in the channel before the first take, and what came since, is what has been put in all.
+        # Events put so far: those in the channel before the first take, and those that came later.
         self._base = found.size - found.put_successes
         self._known = found
         self._last: ChannelStats | None = None
@@ -33,36 +33,40 @@ class KnownStats:
 
     @property
     def ended(self) -> bool:
-        """Whether they change no more."""
+        """True if the statistics are final."""
         return self._last is not None
 
     def end(self) -> None:
-        """The channel is about to be closed: what it says now is the last."""
+        """Read the final statistics, before the channel is closed."""
         if self._last is None:
             self._last = dataclasses.replace(self.now(), open=False)
 
     def now(self) -> ChannelStats:
-        """All of them."""
+        """Return the newest statistics."""
         if self._last is not None:
             return self._last
         try:
             self._known = self._channel.stats()
-        except ChannelClosedError:  # somebody closed it under the producer
+        except ChannelClosedError:  # another owner closed the channel
             self._known = ChannelStats(name=self._channel.name, open=False)
-        except Exception as error:  # a channel is somebody else's class; without it nothing would close
-            if type(error) is ProducerError:  # this call has interrupted one of the channel
+        except Exception as error:  # the channel may be user code; a failure must not keep the producer from closing
+            if type(error) is ProducerError:  # this call interrupted a call of the channel
                 raise
             if self._errors.due(type(error).__name__, 1) is not None:
-                _log.exception("%s: channel %s does not say what it holds", self._name, self._channel.name)
+                _log.exception(
+                    "%s: channel %s failed to return its statistics; using the last known ones",
+                    self._name,
+                    self._channel.name,
+                )
         return self._known
 
     @property
     def put(self) -> int:
-        """Events that are, or were, in the channel since this producer has it."""
+        """The number of events that were in the channel at the beginning or put later."""
         return self._base + self.now().put_successes
 
     @property
     def stored(self) -> int:
-        """Events in the channel, taken ones included."""
+        """The number of events in the channel, including taken ones."""
         stats = self.now()
         return stats.size + stats.taken

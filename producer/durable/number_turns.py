@@ -1,8 +1,8 @@
-"""NumberTurns: of the senders on one stream with a ``SequenceKey``, one at a time stores its pieces.
+"""NumberTurns: lets one sender at a time store pieces on a stream with a ``SequenceKey``.
 
-They must stand in the channel in the order of their numbers, and the numbers of a put that failed are used again. So
-the count is one sender's from the first number to the end of the put. A put is I/O, and may wait for room: the others
-wait without a lock, under their own deadlines.
+The pieces must be in the channel in the order of their numbers, and the numbers of a failed put are used again. So one
+sender owns the count from its first number to the end of the put. A put is I/O, and may wait for room: the other
+senders wait without a lock, under their own deadlines.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from ..runtime.clock import Clock, Deadline, WaitingRoom
 
 
 class NumberTurns:
-    """Whose turn it is, for every stream with a ``SequenceKey``."""
+    """The current sender of every stream with a ``SequenceKey``."""
 
     def __init__(self, clock: Clock) -> None:
         self._room = WaitingRoom(clock)
@@ -25,7 +25,7 @@ class NumberTurns:
 
     @contextmanager
     def turn(self, numbering: Numbering, deadline: Deadline) -> Iterator[bool]:
-        """Wait for the turn, and hold it for the length of the block; False if it did not come in time."""
+        """Wait for the turn, and hold it in the block; yield False if the turn did not come in time."""
         holder = object()
         try:
             yield self._room.wait_until(lambda: self._take(numbering, holder), deadline)

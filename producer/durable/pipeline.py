@@ -1,9 +1,9 @@
-"""DurablePipeline: a pipeline behind a channel, so that what was accepted survives this process.
+"""DurablePipeline: a pipeline with a durable channel, so that accepted records survive the process.
 
-``send`` puts the record into the channel and returns when the put is committed by the channel's policy. The feeder
-takes the events in order into the pipeline, as memory allows; the acks thread has the channel forget what was
-delivered, or moved to the dead letters. What is neither when the producer closes, or dies, stays in the channel for the
-next one.
+``send`` puts the record into the channel, and returns when the put is committed by the channel's policy. The feeder
+takes the events in order, and feeds them to the pipeline as memory allows. The acks thread acknowledges events that
+were delivered, or moved to the dead letters. Other events stay in the channel for the next producer, when this one
+closes or dies.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from ..runtime.clock import Clock, Deadline
 from ..runtime.loggers import get_logger
 from ..text.plural import counted
 from .acks import Acks
-from .channel_owners import claim, give_up
+from .channel_owners import claim, release
 from .dead_letters import DeadLetters
 from .event_format import INSTANCE_SIZE
 from .feeder import BLOCK_BYTES, GATHERING, GATHERING_SHARE, Feeder
@@ -40,14 +40,14 @@ _log = get_logger("loghub.durable")
 
 
 class DurablePipeline:
-    """Puts the parts behind a channel together, starts and ends them.
+    """Assembles, starts and ends the parts around a durable channel.
 
-    :param channel: where records wait; it belongs to the pipeline from now on, which closes it.
-    :param dead_letter: where those go that cannot be delivered; likewise.
-    :param owner: as of :class:`Pipeline`, as are the others.
-    :ivar admission: where records enter.
-    :ivar survives_close: whether the next producer on the channel finds what stays in it.
-    :ivar sink_error: what the sink raised when it was closed; None if nothing.
+    :param channel: the channel, which the pipeline owns and closes.
+    :param dead_letter: the channel of undeliverable records, which the pipeline owns and closes.
+    :param owner: as in :class:`Pipeline`, as are the others.
+    :ivar admission: the entry for records.
+    :ivar survives_close: True if the next producer on the channel finds the events that stay in it.
+    :ivar sink_error: the error of the sink's ``close``; None if there was none.
     :raises ChannelClosedError: the channel is closed.
     """
 
@@ -86,7 +86,7 @@ class DurablePipeline:
         if intents is not None:
             intents.accumulator = self.pipeline.accumulator
         if dead_letter is not None:
-            dead_letter.stats()  # one that cannot be used is found now, not with the first record that needs it
+            dead_letter.stats()  # a broken channel is found here, not with the first record that needs it
         self.registry = Registry(channel, self.pipeline.settlement.failure)
         self._channel_stats = KnownStats(channel, clock, name)
         block = min(BLOCK_BYTES, max(1, config.total_size_in_bytes // 8))
@@ -111,13 +111,13 @@ class DurablePipeline:
             max_block=None if config.max_block_ms < 0 else config.max_block_ms / 1000,
             instance=instance,
         )
-        self._starting = threading.RLock()  # guards the start of the threads; as the pipeline's
+        self._starting = threading.RLock()  # guards the start of the threads, as in Pipeline
         self._started = False
         events = counted(self._channel_stats.recovered, "event")
         _log.info("%s: %s recovered from channel %s", name, events, channel.name)
 
     def start(self) -> None:
-        """Start the threads, once: what was recovered is on its way without any ``send``.
+        """Start the threads, once: recovered events are delivered without any ``send``.
 
         :raises ConfigError: a channel belongs to another producer.
         """
@@ -144,18 +144,18 @@ class DurablePipeline:
             self.leave_futures()
 
     def seal_stream(self, key: StreamKey) -> None:
-        """What was fed of the stream goes at once; what is still in the channel lingers when it comes."""
+        """Send the stream's open batch at once; events still in the channel linger as usual."""
         self.pipeline.seal_stream(key)
 
     def stopped(self, key: StreamKey) -> StreamStoppedError | None:
-        """Why an ordered stream is stopped; None if it is not, or about to go on."""
+        """Return the error that stopped an ordered stream; None if it is not stopped, or is being resumed."""
         error = self.pipeline.stopped(key)
         return None if error is None or self.feeder.is_resuming(key) else error
 
     def resume(self, key: StreamKey) -> None:
-        """Let a stopped stream go on, with what of it waits in the channel.
+        """Resume a stopped stream with the events that wait in the channel.
 
-        :raises ChannelError: the channel cannot give taken events back.
+        :raises ChannelError: the channel cannot take the events back.
         """
         if self.pipeline.stopped(key) is None:
             return
@@ -168,15 +168,15 @@ class DurablePipeline:
         self.feeder.resume(plain(key))
 
     def flush(self, timeout: float | None) -> None:
-        """Wait until everything in the channel is settled, its callbacks have run, and the channel knows.
+        """Wait until every event in the channel is completed and acknowledged, and its callbacks have run.
 
-        :param timeout: seconds; None waits for ever.
-        :raises FlushTimeoutError: it took longer; the deliveries go on.
+        :param timeout: seconds; None to wait forever.
+        :raises FlushTimeoutError: the timeout has passed; the deliveries continue.
         """
         self.flush_until(Deadline.after(self.clock, timeout), timeout)
 
     def flush_until(self, deadline: Deadline, timeout: float | None) -> None:
-        """As :meth:`flush`, until ``deadline``; ``timeout`` is what is said then."""
+        """Flush until ``deadline``; ``timeout`` is the limit that the error names."""
         if not self.running or self._channel_stats.ended:
             return
         try:
@@ -191,26 +191,26 @@ class DurablePipeline:
 
     @property
     def working_threads(self) -> tuple[StageThread, ...]:
-        """Those besides the pipeline's own."""
+        """The threads besides the pipeline's own."""
         return self.feeder.thread, self.acks.thread
 
     @property
     def running(self) -> bool:
-        """Whether the threads were started, all of them."""
+        """True if all threads were started."""
         return self.feeder.thread.started
 
     @property
     def put(self) -> int:
-        """Events that are, or were, in the channel since this producer has it."""
+        """The number of events that were in the channel at the beginning or put later."""
         return self._channel_stats.put
 
     @property
     def stored(self) -> int:
-        """Events in the channel, taken ones included."""
+        """The number of events in the channel, including taken ones."""
         return self._channel_stats.stored
 
     def stats(self) -> Stats:
-        """See :class:`~producer.model.metrics.Stats`."""
+        """Return the statistics at this moment."""
         stats, channel = self.pipeline.stats(), self._channel_stats.now()
         ages = [age for age in (stats.oldest_record_age, channel.oldest_event_age) if age is not None]
         return dataclasses.replace(
@@ -226,24 +226,24 @@ class DurablePipeline:
         )
 
     def leave_futures(self) -> None:
-        """Settle every future whose record is in the channel, where it stays; also those of sends still to come."""
+        """Complete every future whose record stays in the channel, also those of later sends."""
         self.registry.leave_all(self._staying)
 
     def leave(self, futures: Sequence[StoredFuture]) -> None:
-        """Settle futures whose records stay in the channel."""
+        """Complete futures whose records stay in the channel."""
         self.registry.leave(futures, self._staying())
 
     def _staying(self) -> Result:
         return staying(self.pipeline.settlement.abandoned())
 
     def give_back(self) -> int:
-        """Close the sink, roll back what is taken, and close the channels; how many events stay.
+        """Close the sink, return taken events, and close the channels; return the number of events that stay.
 
-        What the sink raises is :attr:`sink_error` then.
+        An error of the sink is kept in :attr:`sink_error`.
         """
         try:
             self.sink.close()
-        except Exception as error:  # noqa: BLE001  # a sink is somebody else's class; raised when all else is closed
+        except Exception as error:  # noqa: BLE001  # a sink may be user code; raised when all else is closed
             self.sink_error = self.sink_error or error
         for taking in self.feeder.takings:
             self._guarded(taking.roll_back)
@@ -251,19 +251,19 @@ class DurablePipeline:
         self._guarded(self.channel.close)
         if self.dead_letter is not None:
             self._guarded(self.dead_letter.close)
-        give_up(self.channel, self.dead_letter)
+        release(self.channel, self.dead_letter)
         return self.stored
 
     def _guarded(self, call: Callable[[], object]) -> None:
-        """Whatever a channel raises at its end, the rest of the closing goes on."""
+        """Call a step of the close, and log its error, so that the later steps follow."""
         try:
             call()
-        except Exception:  # noqa: BLE001  # a channel is somebody else's class
-            _log.exception("%s: a channel could not be closed in order", self.name)
+        except Exception:  # noqa: BLE001  # a channel may be user code
+            _log.exception("%s: an error while the channels were closed", self.name)
 
     def abandon_in_child(self) -> None:
-        """After a fork: the records are the parent's, which sends them; nobody in this process shall wait for them."""
-        give_up(self.channel, self.dead_letter)
+        """Fail all records in a forked child: they belong to the parent, which sends them."""
+        release(self.channel, self.dead_letter)
         self.pipeline.abandon_in_child()
         result = staying(self.pipeline.settlement.forked_away())
         for future in self.registry.left_in_child():

@@ -1,12 +1,16 @@
-"""Recovery: after a restart, each idempotent stream goes on with the very batch that was in flight.
+"""Recovery: after a restart, each idempotent stream continues with the exact batch that was in flight.
 
-The feeder asks of every event of an idempotent stream where it belongs. As long as the stream's intent (see
-:mod:`.intents`) is not behind it: an event before the batch was settled, though the channel had not heard of it yet,
-and is acknowledged without being sent; one of the batch goes into a batch that nothing else may fill, cut or hurry; the
-first one behind it ends the recovery. The batch is closed as soon as its last event, or any later one, has been fed, or
-when the channel has nothing more to take: of a batch that was settled in part, the rest is sent under the same number.
+The feeder asks where each event of an idempotent stream belongs, as long as the stream's intent (see
+:mod:`.send_journal`) is not behind the event:
 
-Used by the feeder's thread alone.
+- An event before the batch was delivered or failed, but not acknowledged; it is acknowledged without being sent.
+- An event of the batch goes into a batch that takes no other records, and is neither split nor sealed early.
+- The first event behind the batch ends the recovery.
+
+The batch is sealed when its last event or a later one has been fed, or when the channel is empty. If a part of the
+batch was acknowledged before, the rest is sent under the same number.
+
+Used by the feeder's thread only.
 """
 
 from __future__ import annotations
@@ -23,7 +27,8 @@ from .send_journal import Intent, Intents
 
 _log = get_logger("loghub.recovery")
 
-#: Streams whose recovery is known to be over. One that is forgotten is looked up again, which finds what is in flight.
+#: How many streams with a finished recovery are remembered. A forgotten stream is looked up again, with the same
+#: result.
 _KNOWN = 4096
 
 
@@ -38,10 +43,10 @@ class _Stream:
 
 
 class Recovery:
-    """Tells of each event that comes out of the channel whether it belongs to the batch of before the restart.
+    """Decides for each event of the channel whether it belongs to a batch that was in flight before the restart.
 
-    :param intents: None for a channel without notes: there is nothing to recover.
-    :param accumulator: seals the batch of a stream that has all its events.
+    :param intents: the journal; None for a channel without notes, where nothing can be recovered.
+    :param accumulator: seals the rebuilt batch of a stream that has all its events.
     """
 
     def __init__(self, intents: Intents | None, accumulator: LogAccumulator) -> None:
@@ -49,14 +54,12 @@ class Recovery:
         self._accumulator = accumulator
         self._streams: dict[StreamKey, _Stream] = {}
         self._known: OrderedDict[StreamKey, None] = OrderedDict()
-        #: The last event of each batch that is being formed, and its stream; the next one that will be passed by first.
+        #: The last event of each batch that is being rebuilt, with its stream, the lowest first.
         self.lasts: list[tuple[int, int, StreamKey]] = []
         self._ties = itertools.count()
 
     def intent_of(self, key: StreamKey, position: int) -> Intent | None:
-        """The intent that is not behind an event, which then stands before the intent's batch or in it; None if there
-        is none.
-        """
+        """Return the intent of an event's stream if the event is in the intent's batch or before it; else None."""
         if self._intents is None or key in self._known:
             return None
         stream = self._streams.get(key) or self._look_up(self._intents, key)
@@ -69,18 +72,18 @@ class Recovery:
             stream.settled += 1
         else:
             stream.formed += 1
-            if stream.formed == 1 and not key.order.startswith(ADOPTED):  # whose positions are another channel's
+            if stream.formed == 1 and not key.order.startswith(ADOPTED):  # whose positions are those of another channel
                 heapq.heappush(self.lasts, (stream.intent.last, next(self._ties), key))
         return stream.intent
 
     def fed(self, key: StreamKey, position: int) -> None:
-        """An event of the stream's batch was fed."""
+        """Note that an event of the stream's batch was fed."""
         stream = self._streams.get(key)
         if stream is not None and position >= stream.intent.last:
             self._end(key, stream)
 
     def pass_by(self, sequence: int) -> None:
-        """An event with this sequence number comes next: the batches whose last event is before it are complete."""
+        """Seal the batches whose last event is before this sequence number, which is fed next."""
         while self.lasts and self.lasts[0][0] < sequence:
             _, _, key = heapq.heappop(self.lasts)
             stream = self._streams.get(key)
@@ -88,13 +91,13 @@ class Recovery:
                 self._end(key, stream)
 
     def end_formed(self) -> None:
-        """The channel has nothing more to take: no event that is missing will come."""
+        """Seal all rebuilt batches: the channel is empty, so no missing event will come."""
         for key, stream in list(self._streams.items()):
             if stream.formed:
                 self._end(key, stream)
 
     def distrust(self, key: StreamKey) -> None:
-        """An event of the stream could not be fed."""
+        """Forget the intent of a stream, one of whose events could not be fed."""
         if self._intents is not None:
             self._intents.distrust(key)
 
@@ -111,7 +114,7 @@ class Recovery:
         self._know(key)
         if stream.formed or stream.settled:
             _log.info(
-                "%s/%s: %s had been settled; batch %d, of %s, is sent again under its number",
+                "%s/%s: %s had been completed before the restart; sending batch %d, of %s, again under its number",
                 *key[:2],
                 counted(stream.settled, "event"),
                 stream.intent.sequence.number,

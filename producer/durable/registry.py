@@ -1,9 +1,8 @@
-"""Registry: the futures of records that are in the channel, found again when the feeder takes them.
+"""Registry: finds the futures of records in the channel again, when the feeder takes the records.
 
-However many records are on disk, memory stays bounded: a future that nobody holds and nobody is to be told about is not
-kept. One that somebody merely holds is known weakly; one with a callback, or that a waiter of ``concurrent.futures`` or
-``asyncio`` watches, is kept until its record is settled. A future costs about 400 bytes while it is kept (measured on
-CPython 3.11).
+Memory stays bounded, however many records are on disk: a future without references, callbacks or waiters is not kept. A
+future with references only is held weakly. A future with a callback, or that ``concurrent.futures`` or ``asyncio``
+watches, is kept until its record is completed. A kept future takes about 400 bytes (measured on CPython 3.11).
 """
 
 from __future__ import annotations
@@ -21,10 +20,10 @@ from ..runtime.clock import Latch
 
 
 class Waiting:
-    """What stands where the batch of a future will stand, as long as the record is in the channel.
+    """The holder of a future while its record is in the channel; a batch takes its place later.
 
-    :ivar number: of the record, at this producer.
-    :ivar committed: whether the put is committed; before that, the record is its sender's.
+    :ivar number: the number of the record at this producer.
+    :ivar committed: True if the put is committed; before that, the record belongs to its sender.
     """
 
     __slots__ = ("_event", "_over", "_registry", "committed", "number", "result")
@@ -38,50 +37,49 @@ class Waiting:
         self.result: Result | None = None
 
     def wait(self, timeout: float | None) -> None:
-        """See :class:`~producer.model.futures.ResultHolder`; ends also when a batch takes the record over."""
+        """Wait for a result, or until a batch takes the record over."""
         event = self._awaited()
         if event is not None:
             event.wait(timeout)
 
     def _awaited(self) -> Latch | None:
-        """What is set when it ends; None if it has."""
+        """Return the latch that is set at the end; None if it has ended."""
         with self._registry.lock:
             if self._event is None and not self._over:
                 self._event = Latch()
             return None if self._over else self._event
 
     def wake(self) -> None:
-        """Let those go on who wait: there is a result, or another holder."""
+        """Wake waiting threads: there is a result, or another holder."""
         with self._registry.lock:
             event = self.end()
         if event is not None:
             event.set()
 
     def end(self) -> Latch | None:
-        """As :meth:`wake`, with the registry's lock held: what the caller is to set without it."""
+        """End the wait, with the registry's lock held; return the latch that the caller sets without the lock."""
         self._over = True
         return self._event
 
     def follow(self, _position: int) -> None:
-        """Do nothing: a batch that takes the record over replaces this holder."""
+        """Return None: a batch that takes the record over replaces this holder."""
         return
 
     def keep_future(self, _position: int, future: SendFuture) -> None:
-        """See :class:`~producer.model.futures.ResultHolder`."""
-        if self.result is None:  # else there may be nobody left who could give the lock back: after a fork
+        if self.result is None:  # after a fork, a thread of the parent may hold the lock
             self._registry.keep_future(self.number, future)
 
     def settle(self, result: Result) -> None:
-        """There is a result, without a batch."""
+        """Set the result of a record that is in no batch."""
         self.result = result
         self.wake()
 
     def settle_in_child(self, result: Result) -> None:
-        """As :meth:`settle`, after a fork: nobody waits in this process."""
+        """Set the result in a forked child, where no thread waits."""
         self.result = result
 
 
-#: Asked of their class, Python 3.11 looks each up by a call.
+#: Taken from the class: Python 3.11 looks each up by a call.
 _CACHE, _DISK = Stored.CACHE, Stored.DISK
 
 
@@ -91,20 +89,20 @@ class StoredFuture(SendFuture):
     __slots__ = ("_callback", "_channel", "_stored_as")
 
     def __init__(self, holder: Waiting, callback: Callback | None, channel: Channel) -> None:
-        self._holder, self._position = holder, 0  # as its base does, without the call
+        self._holder, self._position = holder, 0  # as the base class does, without the call
         self._callback = callback
         self._channel = channel
-        #: True once it is known to be on the disk, False if it never will be; else the number to be synced.
+        #: True once the record is known to be on the disk, False if it never will be; else the sequence number to be
+        #: synced.
         self._stored_as: bool | int | None = None
 
     @property
     def number(self) -> int:
-        """Of the record, as long as no batch has taken it over."""
+        """The number of the record; valid until a batch takes it over."""
         return self._holder.number if isinstance(self._holder, Waiting) else -1
 
     @property
     def stored(self) -> bool:
-        """See :class:`~producer.model.futures.SendFuture`."""
         stored_as = self._stored_as
         if isinstance(stored_as, bool) or stored_as is None:
             return bool(stored_as)
@@ -113,9 +111,9 @@ class StoredFuture(SendFuture):
         return self._stored_as is True
 
     def committed(self, stored: Stored, sequence: int | None) -> None:
-        """The put is committed.
+        """Note that the put is committed.
 
-        :param sequence: of the last event of the transaction.
+        :param sequence: the sequence number of the transaction's last event.
         """
         self._stored_as = stored is _DISK if stored is not _CACHE else sequence
         holder = self._holder
@@ -124,9 +122,9 @@ class StoredFuture(SendFuture):
 
 
 class _Held(weakref.ref[StoredFuture]):
-    """A future that somebody holds; known as long as that is so.
+    """A weak reference to a future.
 
-    :ivar number: of its record.
+    :ivar number: the number of its record.
     """
 
     __slots__ = ("number",)
@@ -135,36 +133,36 @@ class _Held(weakref.ref[StoredFuture]):
 
 
 def staying(attempt: Attempt) -> Result:
-    """The result of a record that stays in the channel, and was in no batch."""
+    """Return the result of a record that stays in the channel, and was in no batch."""
     return Result(successful=False, attempts=(attempt,), attempt_count=1)
 
 
 class Registry:
-    """Finds the future of a record by the record's number, as long as somebody wants to know its result.
+    """Finds the future of a record by the record's number, as long as the result is needed.
 
-    :param handler: tells the holders of settled futures their result.
+    :param handler: notifies the holders of completed futures.
     """
 
     def __init__(self, channel: Channel, handler: BatchHandler) -> None:
         self._channel = channel
         self._handler = handler
-        #: Guards everything below, and who waits.
+        #: Guards everything below, and the latches of waiting threads.
         self.lock = OwnedLock()
-        # Without a lock entries go, wherever futures are collected.
+        # Entries disappear without the lock, when futures are collected.
         self._held: dict[int, _Held] = {}
         self._gone = partial(_forget_held, self._held)
         self._heeded: dict[int, StoredFuture] = {}
         self._claimed: StoredFuture | None = None
         self._next = 0
         self._closed = False
-        self._leaving = OwnedLock()  # of leave_all
+        self._leaving = OwnedLock()  # held by leave_all
 
     def __len__(self) -> int:
-        """Futures that are known at this moment."""
+        """The number of futures that are known at this moment."""
         return len(self._held) + len(self._heeded)
 
     def open(self, count: int, callback: Callback | None) -> list[StoredFuture]:
-        """The futures of so many records, which are about to be put; their numbers follow each other."""
+        """Return the futures of records that are about to be put; their numbers are consecutive."""
         with self.lock:
             first = self._next
             self._next += count
@@ -178,12 +176,12 @@ class Registry:
         return futures
 
     def begun(self) -> list[StoredFuture]:
-        """Those whose puts have begun, and have not ended."""
+        """Return the futures whose puts have begun, and have not ended."""
         with self.lock:
             return list(filter(self._is_begun, (*self._held_futures(), *self._heeded.values())))
 
     def any_begun(self, futures: Sequence[StoredFuture]) -> bool:
-        """Whether the put of one of these has not ended yet."""
+        """True if the put of one of these has not ended."""
         with self.lock:
             return any(map(self._is_begun, futures))
 
@@ -191,18 +189,18 @@ class Registry:
         holder = future._holder
         if not isinstance(holder, Waiting) or holder.committed:
             return False
-        return holder.number in self._held or holder.number in self._heeded  # else it was withdrawn, or is claimed
+        return holder.number in self._held or holder.number in self._heeded  # else it was withdrawn, or claimed
 
     def withdraw(self, futures: Sequence[StoredFuture]) -> None:
-        """These records were not put."""
+        """Drop the futures of records that were not put."""
         with self.lock:
             for future in futures:
                 self._forget(future)
 
     def claim(self, number: int) -> StoredFuture | None:
-        """The future of a record that a batch is about to take over, out of the registry; None if nobody asks.
+        """Remove and return the future of a record that a batch is about to take over; None if it is not needed.
 
-        To be followed by :meth:`adopted` or :meth:`restore`; the feeder has one at a time.
+        Must be followed by :meth:`adopted` or :meth:`restore`; the feeder claims one at a time.
         """
         with self.lock:
             if self._closed:
@@ -212,9 +210,9 @@ class Registry:
             return self._claimed
 
     def adopted(self, waiting: Waiting | None = None) -> None:
-        """A batch has taken the record over, or nobody does.
+        """Note that a batch has taken the record over, or that none does.
 
-        :param waiting: what stood in place of the batch; who waits there goes on.
+        :param waiting: the former holder; threads that wait there are woken.
         """
         event = None
         with self.lock:
@@ -226,7 +224,7 @@ class Registry:
         del claimed
 
     def restore(self, future: StoredFuture) -> None:
-        """No batch took the record over after all."""
+        """Put a claimed future back: no batch took the record over."""
         holder = future._holder
         with self.lock:
             self._claimed = None
@@ -234,14 +232,16 @@ class Registry:
                 self._heeded[holder.number] = future
 
     def keep_future(self, number: int, future: SendFuture) -> None:
-        """Somebody is to be told of the result: keep the future."""
+        """Keep a future until its callbacks and waiters are notified."""
         with self.lock:
             if number in self._held and isinstance(future, StoredFuture):
                 del self._held[number]
                 self._heeded[number] = future
 
     def committed(self, futures: Sequence[StoredFuture], stored: Stored, sequence: int | None) -> list[StoredFuture]:
-        """The puts of these are committed; returns those that no batch will claim, as :meth:`leave_all` came first."""
+        """Note that the puts are committed; return the futures that no batch will claim, since :meth:`leave_all` came
+        first.
+        """
         with self.lock:
             for future in futures:
                 future.committed(stored, sequence)
@@ -251,11 +251,11 @@ class Registry:
         return late
 
     def leave(self, futures: Sequence[StoredFuture], result: Result) -> None:
-        """The records of these stay in the channel, and this producer does not deliver them."""
+        """Complete futures whose records stay in the channel, undelivered by this producer."""
         for future in futures:
             if isinstance(future._holder, Waiting):
                 future._holder.settle(result)
-        self._handler.tell(futures, result)
+        self._handler.put_futures(futures, result)
 
     def _forget(self, future: StoredFuture) -> None:
         holder = future._holder
@@ -264,9 +264,9 @@ class Registry:
             self._held.pop(holder.number, None)
 
     def leave_all(self, result: Callable[[], Result]) -> None:
-        """Leave every future that is left, but for those whose put is not committed; nothing is claimed any more.
+        """Complete every remaining future with a committed put; no future can be claimed afterwards.
 
-        Those of a call that a signal handler's exception ended are left by the next call.
+        If a signal handler's exception ended the call, the next call completes the rest.
         """
         with self._leaving:
             left = self._left()
@@ -279,7 +279,7 @@ class Registry:
             return list(filter(_is_committed, (*self._held_futures(), *self._heeded.values())))
 
     def left_in_child(self) -> list[StoredFuture]:
-        """Every future, after a fork; takes no lock, which a thread of the parent may have held."""
+        """Return every future after a fork; takes no lock, which a thread of the parent may have held."""
         claimed = () if self._claimed is None else (self._claimed,)
         return [*self._held_futures(), *self._heeded.values(), *claimed]
 
@@ -288,7 +288,7 @@ class Registry:
 
 
 def _is_committed(future: StoredFuture) -> bool:
-    """Whether the record of a future is in the channel, and no batch has it."""
+    """True if the record of a future is in the channel, and in no batch."""
     return isinstance(future._holder, Waiting) and future._holder.committed
 
 

@@ -1,19 +1,19 @@
-"""Intents: what idempotent streams are about to send, written down in the channel before they send it.
+"""Intents: the journal of idempotent streams, kept in the channel: each batch is noted before it is sent.
 
-For a stream there is one note: the hash key, the number, and the positions of the first and the last event of the
-batch that is in flight. A position is the channel's sequence number of an event; of one that was adopted from the
-channel of a process that died, it is the number that the event had there, and the stream is one of its own.
+Each stream has one note: the hash key, the number, and the positions of the first and the last event of the batch in
+flight. A position is the event's sequence number in the channel. An event that was adopted from the channel of a
+process that died keeps the number it had there, and belongs to a stream of its own.
 
-So the next producer on the channel knows of every event of the stream where it stands: what is before the batch was
-settled, for a stream has one batch in flight at a time and stops at one that failed; what is in it has to be sent as
-the same batch under the same number; what is behind it was never sent. See :mod:`.recovery`.
+So the next producer on the channel knows the state of every event of the stream. An event before the batch was
+completed, since a stream has one batch in flight and stops at a failure. An event in the batch has to be sent in the
+same batch under the same number. An event behind it was never sent. :mod:`.recovery` uses this.
 
 The name of a note is a digest of the stream's names; the value::
 
     16 bytes  the hash key
     8 bytes   the number of the batch, big-endian
     8 and 8   the positions of its first and its last event, big-endian
-    1 byte    01 if it was cut while it was in doubt: the first of its events may have been sent under the number
+    1 byte    01 if it was split while unconfirmed: the first of its events may have been sent under the number
               without the others; else it is left out
 """
 
@@ -38,10 +38,10 @@ _log = get_logger("loghub.intents")
 
 _VALUE = Struct(">16sQQQ")
 _CUT = b"\x01"
-#: Notes that are kept; the longest unused of streams with nothing in flight are removed beyond it. About 150 bytes
-#: each.
+#: The most notes that are kept, of about 150 bytes each; beyond it, the longest unused ones of streams with nothing in
+#: flight are removed.
 MAX_NOTES = 16_384
-#: How often their number is looked at, in writes.
+#: How often the number of notes is checked, in writes.
 _LOOK_EVERY = 1024
 
 
@@ -51,8 +51,8 @@ class Intent:
 
     :ivar sequence: its hash key and number.
     :ivar first: the position of its first event.
-    :ivar last: the position of its last one.
-    :ivar cut: whether the first of its events may have been sent without the others.
+    :ivar last: the position of its last event.
+    :ivar cut: True if the first of its events may have been sent without the others.
     """
 
     sequence: SequenceId
@@ -62,30 +62,34 @@ class Intent:
 
     @property
     def before(self) -> SentBefore:
-        """What its batch may have been sent under."""
+        """The key and number that its batch may have been sent under."""
         return SentBefore(self.sequence, self.cut)
 
     def to_bytes(self) -> bytes:
-        """As it stands in a note."""
+        """Return the value of a note."""
         value = _VALUE.pack(bytes.fromhex(self.sequence.key), self.sequence.number, self.first, self.last)
         return value + _CUT if self.cut else value
 
     @classmethod
     def from_bytes(cls, value: bytes) -> Intent:
-        """From a note.
+        """Return the intent of a note.
 
-        :raises ValueError: it is none.
+        :raises ValueError: not the value of a note.
         """
         end = value[_VALUE.size :]
         if len(value) < _VALUE.size or end not in (b"", _CUT):
-            raise ValueError(f"{len(value)} bytes are no intent, which has {_VALUE.size}, and one more if it is cut")
+            raise ValueError(
+                f"a note of {len(value)} bytes is invalid: {_VALUE.size} are needed, and one more for a split batch"
+            )
         key, number, first, last = _VALUE.unpack_from(value)
         return cls(SequenceId(key.hex(), number), first, last, end == _CUT)
 
 
 @lru_cache(maxsize=4096)
 def note_name(key: StreamKey) -> str:
-    """The name of a stream's note; ends in ``@`` and where it came from, if it was adopted."""
+    """Return the name of a stream's note; for an adopted stream it ends in ``@`` and the identity of the former
+    channel.
+    """
     names = json.dumps(
         key[:-1],  # all but its order
         ensure_ascii=True,
@@ -98,8 +102,8 @@ def note_name(key: StreamKey) -> str:
 class Intents:
     """The journal of idempotent streams: implements :class:`~producer.pipeline.settling.backing.NumberJournal`.
 
-    :param notes: of the channel.
-    :ivar accumulator: knows the batches that are not settled; None until the pipeline is made.
+    :param notes: the notes of the channel.
+    :ivar accumulator: has the batches that are not completed; None until the pipeline is made.
     """
 
     def __init__(self, notes: Notes) -> None:
@@ -109,22 +113,22 @@ class Intents:
         self._distrusted: set[str] = set()
 
     def write(self, batch: ProducerBatch, sequence: SequenceId) -> None:
-        """``batch`` is about to be sent under this number.
+        """Write the number under which ``batch`` is about to be sent.
 
-        :raises NumberNotNotedError: that could not be written down; it must not be sent.
+        :raises NumberNotNotedError: it could not be written; the batch must not be sent.
         """
         name = note_name(batch.key)
         if name in self._distrusted:
             return
         whole, unconfirmed = batch, batch.unconfirmed
-        if unconfirmed is not None:  # the other parts stand and fall with it
+        if unconfirmed is not None:  # the fate of the other parts depends on this one
             whole = unconfirmed.parts[-1]
         first, last = tickets_of(batch)[0], tickets_of(whole)[-1]
         cut = unconfirmed is not None and (whole is not batch or unconfirmed.shorter)
         intent = Intent(sequence, first.position, last.position, cut)
         try:
             self._notes.write(name, intent.to_bytes(), last.sequence)
-            if name in self._distrusted:  # since a moment ago
+            if name in self._distrusted:  # distrusted by another thread meanwhile
                 self._notes.remove(name)
             self._writes += 1
             if self._writes % _LOOK_EVERY == 0:
@@ -138,20 +142,18 @@ class Intents:
         self._notes.prune(MAX_NOTES, map(note_name, keys))
 
     def read(self, key: StreamKey) -> Intent | None:
-        """What a stream was about to send when its note was written last; None if nobody knows."""
+        """Return the last intent of a stream; None if it has no note."""
         try:
             value = self._notes.read(note_name(key))
             return None if value is None else Intent.from_bytes(value)
         except (ChannelError, ValueError) as error:
             _log.error(
-                "%s/%s: what the stream was about to send is not known (%s): it may be stored twice", *key[:2], error
+                "%s/%s: cannot read the note of the batch in flight (%s); duplicates are possible", *key[:2], error
             )
             return None
 
     def distrust(self, key: StreamKey) -> None:
-        """An event of the stream was passed over, for a bug: what any note would say of it would not be true, so there
-        are none any more.
-        """
+        """Remove the note of a stream, permanently: a bug skipped one of its events, so no note would be true."""
         self._distrusted.add(note_name(key))
         try:
             self._notes.remove(note_name(key))

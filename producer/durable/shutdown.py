@@ -1,9 +1,9 @@
-"""The ordered end of a pipeline behind a channel, under one absolute deadline.
+"""The graceful shutdown of a pipeline with a durable channel, under one absolute deadline.
 
-``send`` raises from now on; those that have begun are waited for. They, feeding, deliveries and retries go on for half
-of the time, which without a timeout is :attr:`.Pipeline.patience`; then the feeder ends, nothing new is sent, and what
-is with the server at that moment gets the rest. Then attempts in flight are cut off, whatever is not settled stays in
-the channel, and its futures say so. In order: feeder → accumulator → retry queue → mover → IO pool → acks → handlers →
+``send`` raises from then on; calls that have begun are waited for. They, feeding, deliveries and retries continue for
+half of the time, which without a timeout is :attr:`.Pipeline.patience`. Then the feeder ends, no new attempt starts,
+and attempts in flight get the rest of the time. Then these are cut off. Records that are not completed stay in the
+channel, and their futures say so. In order: feeder → accumulator → retry queue → mover → IO pool → acks → handlers →
 sink → channels.
 """
 
@@ -20,9 +20,9 @@ _log = get_logger("loghub.shutdown")
 
 
 class DurableCloser:
-    """Ends a pipeline behind a channel, one part after the other, by one deadline."""
+    """Closes a pipeline with a durable channel, one part after the other, by one deadline."""
 
-    #: What is not delivered is in the channel, or was told by the dead letters or the log.
+    #: Undelivered records are in the channel, or were reported by the dead letters or the log.
     lost_records = pending_records = 0
 
     def __init__(self, durable: DurablePipeline) -> None:
@@ -43,11 +43,11 @@ class DurableCloser:
             stuck.append(durable.acks.thread.name)
         durable.leave_futures()
         stuck += join_handlers(durable.pipeline, deadline)
-        self._say(durable.give_back())
+        self._log_remaining(durable.give_back())
         return 0, tuple(stuck)
 
     def release(self) -> None:
-        """See :class:`~producer.pipeline.shutdown.Closer`; :meth:`close` has done it, in order: this tells of it."""
+        """Raise the error of the sink, which :meth:`close` has closed in order."""
         if self._durable.sink_error is not None:
             raise self._durable.sink_error
 
@@ -59,15 +59,17 @@ class DurableCloser:
         pipeline.accumulator.wait_settled(pipeline.accumulator.seal_open(), phase)
 
     def _end_deliveries(self, deadline: Deadline) -> list[str]:
-        """Feed and send nothing new, wait for what is with the server, leave the rest; threads that did not end."""
+        """Stop feeding and sending, wait for attempts in flight, retain the rest; return the threads that did
+        not end.
+        """
         durable, pipeline = self._durable, self._durable.pipeline
         clock = durable.clock
         durable.feeder.stop()
         pipeline.budget.close()
-        # It may have begun to wait for an event a moment ago.
+        # It may have just begun to wait for an event.
         patient = graceful(clock, deadline, PATIENCE + GRACE)
         stuck = [] if durable.feeder.thread.join(clock, patient) else [durable.feeder.thread.name]
-        durable.leave_futures()  # of what was not fed: what is with the server may take all of the time
+        durable.leave_futures()  # for records that were not fed: attempts in flight may take all of the time
         pipeline.accumulator.wait_settled(pipeline.leave_unsent(), deadline)
         self._abandon_rest()
         pipeline.cut_off(Deadline.after(clock, 0.0))
@@ -80,12 +82,12 @@ class DurableCloser:
         for batch in pipeline.accumulator.incomplete():
             pipeline.settlement.abandon(batch)
 
-    def _say(self, left: int) -> None:
+    def _log_remaining(self, left: int) -> None:
         durable = self._durable
         where = f"channel {durable.channel.name}"
         if left:
             events = counted(left, "event stays", "events stay")
-            end = "for the next producer on it" if durable.survives_close else "and what of it is in memory is lost"
+            end = "for the next producer on it" if durable.survives_close else "and what is in memory is lost"
             _log.info("%s: closed; %s in %s %s", durable.name, events, where, end)
         else:
             _log.info("%s: closed; nothing is left in %s", durable.name, where)

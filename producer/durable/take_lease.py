@@ -1,7 +1,7 @@
 """Taking: a transaction that takes events from the channel for as long as the producer lives.
 
-The feeder takes, the acks thread acknowledges; what nobody acknowledged goes back when the producer closes, and by
-itself when the process dies.
+The feeder takes, and the acks thread acknowledges. Events that were not acknowledged go back to the channel when the
+producer closes or the process dies.
 """
 
 from __future__ import annotations
@@ -16,9 +16,9 @@ _log = get_logger("loghub.feeder")
 
 
 class Taking:
-    """One transaction of takes, and which of its events are settled.
+    """One transaction of takes, and its acknowledged events.
 
-    :ivar unused: whether nothing was ever taken with it.
+    :ivar unused: True if nothing was ever taken with it.
     :raises ChannelClosedError: the channel is closed.
     """
 
@@ -32,7 +32,7 @@ class Taking:
         self._ended = False
 
     def take(self, count: int, max_bytes: int, timeout: float) -> list[Event]:
-        """As :meth:`producer.model.interfaces.Transaction.take`."""
+        """Take events, as :meth:`producer.model.interfaces.Transaction.take` does."""
         events = self.transaction.take(count, max_bytes=max_bytes, timeout=timeout)
         with self.lock:
             self.unused = self.unused and not events
@@ -40,9 +40,9 @@ class Taking:
         return events
 
     def acknowledge(self, sequences: Sequence[int]) -> None:
-        """Have the channel forget these events; it knows them by their sequence numbers.
+        """Acknowledge these events, named by their sequence numbers.
 
-        :raises ChannelError: it could not; they may be acknowledged again.
+        :raises ChannelError: the channel refused; the events may be acknowledged again.
         """
         self.transaction.acknowledge([Event(sequence=sequence) for sequence in sequences])
         with self.lock:
@@ -50,9 +50,9 @@ class Taking:
         self._end_if_done()
 
     def give_back(self, sequences: Sequence[int]) -> None:
-        """Let these events be taken again, from where they were.
+        """Return these events to their places in the channel.
 
-        :raises ChannelError: the channel could not.
+        :raises ChannelError: the channel refused.
         """
         self.transaction.give_back([Event(sequence=sequence) for sequence in sequences])
         with self.lock:
@@ -60,7 +60,7 @@ class Taking:
         self._end_if_done()
 
     def retire(self) -> None:
-        """Nothing more is taken with it; it ends when everything is acknowledged."""
+        """Take nothing more; the transaction ends when everything is acknowledged."""
         with self.lock:
             self._retired = True
         self._end_if_done()
@@ -73,15 +73,15 @@ class Taking:
             self._end()
 
     def _end(self) -> None:
-        """Commit it, with nothing in it: what it took is acknowledged, whatever the channel says of this."""
+        """Commit the transaction, which is empty: its events are acknowledged even if the commit fails."""
         try:
             self.transaction.commit()
             self.transaction.close()
-        except Exception:  # noqa: BLE001  # a channel is somebody else's class
+        except Exception:  # noqa: BLE001  # a channel may be user code
             _log.exception("a transaction without events could not be ended; its channel ends it when it is closed")
 
     def roll_back(self) -> None:
-        """Give back what is not acknowledged."""
+        """Return the events that are not acknowledged."""
         with self.lock:
             ended, self._ended = self._ended, True
         if not ended:
@@ -90,5 +90,5 @@ class Taking:
 
     @property
     def ended(self) -> bool:
-        """Whether it was committed or rolled back."""
+        """True if it was committed or rolled back."""
         return self._ended

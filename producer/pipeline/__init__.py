@@ -1,1 +1,1 @@
-"""Records become acknowledged batches; no protocol, no disk: ``accept`` is the door, ``pipeline`` joins the stages."""
+"""From records to acknowledged batches, in memory: ``admission`` is the entry, ``pipeline`` has all stages."""

@@ -1,11 +1,11 @@
 # cython: language_level=3
-"""The compiled part of ``threads.stand_back``: no handler of a signal runs between taking a lock and letting go of it."""
+"""The native part of ``threads.wait_until_free``: no signal handler runs between taking a lock and releasing it."""
 
 import time
 
 
 def wait_until_free(lock, double pause):
-    """Return when nobody else holds a lock, which is looked at every ``pause`` seconds."""
+    """Return when no other thread holds a lock, which is checked every ``pause`` seconds."""
     while not lock.acquire(False):
         time.sleep(pause)
     lock.release()

@@ -1,8 +1,8 @@
-"""Admission: the one door through which records enter a pipeline.
+"""Admission: the one entry for records into a pipeline.
 
-Whatever is sent (a log, a list, many logs, a slice of a table, an event out of a channel) comes as pieces. Each is
-checked, takes its memory and its place in the batch of its stream in one step, and waits for memory only where that
-step finds too little. All waits of one piece, or of one slice, have one deadline. A quota of a stream belongs here.
+A log, a list, many logs, a slice of a table, or an event of a channel arrives as pieces. Each piece is checked, and
+takes its memory and its place in the batch of its stream in one step. It waits for memory only if that step finds too
+little. All waits of one piece, or of one slice, share one deadline. A quota for each stream would belong here.
 """
 
 from __future__ import annotations
@@ -36,9 +36,9 @@ from .batching.unconfirmed import SentBefore
 
 
 class UnencodedLogs(Protocol):
-    """Logs that are encoded when there is memory for them.
+    """Logs that are encoded when memory is reserved for them.
 
-    :ivar estimate: their size once they are encoded, about, bytes.
+    :ivar estimate: their approximate encoded size, bytes.
     """
 
     estimate: int
@@ -48,37 +48,37 @@ class UnencodedLogs(Protocol):
 
 
 class Threads(Protocol):
-    """What works behind the door.
+    """The threads of a pipeline, as far as admission needs them.
 
-    :ivar late: the threads could not be started: who sends does their work.
+    :ivar late: True if the threads could not start; the sending thread then does their work.
     """
 
     late: bool
 
     def start(self) -> None:
-        """Begin to work, once; called before the first record is taken."""
+        """Start the threads, once; called before the first record is accepted."""
 
     def hurry(self) -> None:
-        """Seal and hand on all batches that take records, soon."""
+        """Seal and send all open batches soon."""
 
     def watch(self) -> None:
-        """Look at once how long the open batches may linger."""
+        """Wake the mover so that it recomputes the next linger deadline."""
 
     def may_wait(self) -> bool:
-        """Whether the caller's thread may wait for memory: not if it is one that gives memory back."""
+        """True if this thread may block for memory. Handler threads may not: they release it."""
 
     def work(self) -> None:
-        """Do on the caller's thread what the threads would be doing now, in their place."""
+        """Do the threads' work on the caller's thread."""
 
 
 class Admission:
-    """See the module.
+    """The entry of a pipeline.
 
-    :param sink: knows the size of a batch's body without records.
-    :param ready: takes the sealed batches.
-    :param threads: what works behind the door.
-    :param kept: True if each record has an origin; it is :meth:`feed` then that accepts records.
-    :ivar started: whether the threads were told to start.
+    :param sink: gives the size of a batch's body without records.
+    :param ready: the queue for sealed batches.
+    :param threads: the threads of the pipeline.
+    :param kept: True if each record has an origin; records then enter by :meth:`feed`.
+    :ivar started: True if the threads were started.
     """
 
     def __init__(
@@ -98,11 +98,11 @@ class Admission:
         self.cut = CutRule.of(config)
         self.budget = MemoryBudget(config.total_size_in_bytes, clock)
         self.accumulator = LogAccumulator(config, clock, sink, self.budget, self.cut, ready, kept=kept)
-        #: What owes no more than this, in logs that a batch may hold, needs no closer look.
+        #: A record within this size, and within the logs of a batch, needs no further check.
         self._surely_fits = min(config.total_size_in_bytes - MAX_BATCH_OVERHEAD, MAX_BATCH_SIZE_IN_BYTES // 2)
         self.started = False
 
-    # The ways in.
+    # The entries.
 
     def accept(self, key: StreamKey, record: Record, logs: int, callback: Callback | None) -> SendFuture:
         piece = Piece(key, record, logs)
@@ -116,9 +116,9 @@ class Admission:
         return future
 
     def accept_pieces(self, pieces: Iterable[Piece], callback: Callback | None) -> list[SendFuture]:
-        """As :meth:`accept`, for one after the other, each as soon as there is one.
+        """Accept pieces one after the other, each as soon as it exists.
 
-        :raises ProducerError: the error's ``accepted`` and ``accepted_logs`` say how far it came.
+        :raises ProducerError: the error's ``accepted`` and ``accepted_logs`` say what was accepted.
         """
         futures: list[SendFuture] = []
         logs = 0
@@ -132,7 +132,7 @@ class Admission:
         return futures
 
     def accept_encoded(self, logs: UnencodedLogs, callback: Callback | None) -> list[SendFuture]:
-        """Accept logs that are encoded once there is memory for them; all waits for it have one deadline.
+        """Accept logs that are encoded once memory is reserved; all waits for memory share one deadline.
 
         :raises ProducerError: as :meth:`accept_pieces`.
         """
@@ -159,34 +159,31 @@ class Admission:
     def feed(
         self, piece: Piece, recipient: Recipient, *, number: int | None = None, before: SentBefore | None = None
     ) -> None:
-        """Take over a record of a channel; waits for memory as long as it takes.
+        """Take a record from a channel; wait for memory without a limit.
 
-        One that was accepted when there was more memory than now gets all that there is.
+        A record that was accepted when there was more memory gets all there is.
 
-        :param number: the piece's, if the caller of ``send`` owned the numbers.
-        :param before: what the batch was sent under that it was in before a restart, and has to be in again; None if
-            it was in none.
-        :raises ProducerClosedError: after ``close`` began to leave records in the channel.
-        :raises StreamStoppedError: a batch of the ordered stream has failed for good: the record stays there.
+        :param number: the piece's sequence number, if the caller of ``send`` chose it.
+        :param before: the key and number of its batch before a restart, which is rebuilt; None if it was in none.
+        :raises ProducerClosedError: ``close`` has begun to leave records in the channel.
+        :raises StreamStoppedError: a batch of the ordered stream failed permanently: the record stays in the channel.
         """
         stopped = self.accumulator.stopped(piece.key)
         if stopped is not None:
-            raise stopped  # before any memory is waited for
+            raise stopped  # before any wait for memory
         self._place(piece, recipient, patient=True, number=number, before=before)
         self._ready.wake()
         self._be_watched()
 
     def open_records(self, future: SendFuture) -> OpenRecords | None:
-        """Where the next logs of a send's stream go without a closer look: the batch that took it, while that is open;
-        None if there is no such place.
-        """
+        """Return the open batch that took a send, for the next logs of its stream; None if it is not open any more."""
         batch = future._holder
         return batch.open if isinstance(batch, ProducerBatch) and not self._threads.late else None
 
-    # What all of them do.
+    # Their common steps.
 
     def check_size(self, piece: Piece) -> None:
-        """Whether a piece could be accepted at all; nothing is taken.
+        """Raise if a piece could never be accepted; nothing is taken.
 
         :raises LogSizeTooLargeError: as :meth:`accept`.
         :raises MaxBatchCountExceedError: as :meth:`accept`.
@@ -200,7 +197,7 @@ class Admission:
             raise LogSizeTooLargeError(charge, limit, what)
         if logs > MAX_BATCH_COUNT:
             raise MaxBatchCountExceedError(logs, MAX_BATCH_COUNT)
-        # A tail is small; it is not worth computing for ordinary records.
+        # A tail is small: it is computed only for large records.
         if len(record) > MAX_BATCH_SIZE_IN_BYTES // 2:
             size = len(record) + self._sink.tail_size(key, "F" * 33)
             if size > MAX_BATCH_SIZE_IN_BYTES:
@@ -216,11 +213,11 @@ class Admission:
         number: int | None = None,
         before: SentBefore | None = None,
     ) -> SendFuture:
-        """Put a piece into a batch of its stream; wait for memory where it is needed.
+        """Put a piece into a batch of its stream; wait for memory if needed.
 
-        :param memory: where its memory comes from, as far as that reaches; None to reserve the piece's own.
-        :param patient: wait without a limit for its own.
-        :param number: as :meth:`LogAccumulator.add` takes it, as is the next.
+        :param memory: bytes reserved for it; None to reserve its own.
+        :param patient: True to wait for its own memory without a limit.
+        :param number: as in :meth:`LogAccumulator.add`, as is ``before``.
         """
         accumulator, own = self.accumulator, None
         draft = None if accumulator.takes(piece.key) else accumulator.draft(piece.key)
@@ -246,14 +243,14 @@ class Admission:
             self._threads.work()
 
     def _be_watched(self) -> None:
-        """A batch may have been opened, and the mover may look for it late."""
+        """Wake the mover if a batch may have been opened that it would seal too late."""
         if self.accumulator.unwatched:
             self._threads.watch()
 
     def _acquire(self, memory: Reservation, amount: int) -> None:
-        """Have ``memory`` hold ``amount`` bytes, or all that there are if that is less; wait for them.
+        """Make ``memory`` hold ``amount`` bytes, or the whole budget if that is less; wait for them.
 
-        :raises SendTimeoutError: not enough became free before its deadline.
+        :raises SendTimeoutError: not enough memory became free before the deadline.
         :raises ProducerClosedError: the producer closes.
         """
         budget = self.budget
@@ -268,24 +265,24 @@ class Admission:
             )
 
     def _make_room(self, wanted: int) -> None:
-        """Seal the open batches if what they hold is needed, so that many streams need no more memory than a few."""
+        """Seal the open batches if their memory is needed, so that many streams need no more memory than a few."""
         if not self.budget.needs_open_batches(wanted):
             return
         all_open = self.accumulator.all_open
         self._threads.hurry()
-        if all_open:  # nothing else will ever give memory back
+        if all_open:  # nothing else will ever return memory
             self.accumulator.abandon_forming()
 
     def close(self) -> None:
-        """Refuse records from now on, and those that wait for memory; submit all batches."""
+        """Refuse further records, also those that wait for memory, and seal all batches."""
         self.budget.close()
         self.accumulator.close()
 
 
 def attach_accepted(error: BaseException, futures: Sequence[SendFuture], logs: int) -> None:
-    """Let an error that ended a call of many pieces say what was accepted before it."""
+    """Add to an error what was accepted by the same call before it."""
     if isinstance(error, ProducerError):
         error.accepted, error.accepted_logs = futures, logs
     elif futures:
-        said = f"{counted(logs, 'log')}, in {counted(len(futures), 'piece')}, had been accepted before"
-        error.add_note(f"{said}; {'it is' if logs == 1 else 'they are'} delivered")
+        accepted = f"{counted(logs, 'log')}, in {counted(len(futures), 'piece')}, had been accepted before"
+        error.add_note(f"{accepted}; {'it is' if logs == 1 else 'they are'} delivered")

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 
 class Owner:
-    """What a pipeline asks and tells its producer; by itself, one that is never gone and logs nothing."""
+    """The producer of a pipeline. This base class never goes away and logs nothing."""
 
     def begins(self) -> bool:
-        """Called once, before the first record is accepted; False if the process is past closing the pipeline."""
+        """Note the start, before the first record is accepted; return False if the process will not close the
+        pipeline.
+        """
         return True
 
     def is_gone(self) -> bool:
@@ -15,10 +17,10 @@ class Owner:
         return False
 
     def abandon(self) -> None:
-        """Called on the mover's thread once it is gone."""
+        """Close the pipeline of a producer that is gone; called on the mover's thread."""
 
     def report(self) -> None:
         """Log the statistics; must not raise."""
 
     def closed(self) -> None:
-        """Called once, when all is closed."""
+        """Note that all is closed; called once."""

@@ -1,7 +1,7 @@
-"""Pipeline: the stages of one producer in one process, put together.
+"""Pipeline: the stages of one producer in one process.
 
-``client`` makes one, and a new one after a fork; it knows no protocol and no disk, only a sink. The file is long
-because all that starts, joins and ends the stages stands in one place.
+``client`` makes one, and a new one after a fork. The pipeline knows no protocol and no disk, only a sink. The file is
+long because everything that starts, joins and ends the stages is in one place.
 """
 
 from __future__ import annotations
@@ -35,19 +35,20 @@ from .settling.settlement import Settlement
 from .snapshot import snapshot
 from .threads import StageThread
 
-#: Seconds: with ``drain_timeout_ms=0`` ``close`` retries nothing, and waits for the attempts in flight.
+#: With ``drain_timeout_ms=0``, ``close`` retries nothing, but waits this long for the attempts in flight, seconds.
 LEAST_PATIENCE = 0.5
 
 _log = get_logger("loghub.pipeline")
 
 
 class Pipeline:
-    """See the module.
+    """The stages of one producer in one process.
 
-    :param name: prefix of the threads' names.
-    :param threadless: start no threads: whoever flushes or closes does the work (see :meth:`work_inline`).
-    :param backing: where the records are kept besides.
-    :ivar owner: the producer that it works for.
+    :param name: the prefix of the threads' names.
+    :param threadless: True to start no threads: the thread that flushes or closes does the work (see
+        :meth:`work_inline`).
+    :param backing: the place where the records are kept besides.
+    :ivar owner: the producer.
     """
 
     def __init__(
@@ -105,31 +106,32 @@ class Pipeline:
             self.owner,
             config.stats_interval_ms / 1000 or math.inf,
         )
-        # Guards the start of the threads. Not an OwnedLock: a signal handler that interrupts a start does it itself.
+        # Guards the start of the threads. Not an OwnedLock: a signal handler that interrupts a start may start them
+        # itself.
         self._starting = threading.RLock()
         self._started = False
-        #: The threads were to start, and could not.
+        #: True if the threads could not start.
         self.late = False
-        self._last = False  # nobody will close this pipeline: each send is complete when it returns
+        self._last = False  # True if this pipeline is never closed, so that each send completes before it returns
         self.drain_timeout = config.drain_timeout_ms / 1000
-        #: How long ``close`` without a timeout waits without an acknowledgement, seconds.
+        #: How long ``close`` without a timeout waits for the next acknowledgement, seconds.
         self.patience = max(self.drain_timeout, LEAST_PATIENCE)
-        #: Asked for, or the interpreter would not start threads any more: whoever waits does the work itself.
+        #: True if requested, or if the interpreter starts no more threads: the waiting thread does the work.
         self.threadless = threadless
 
     def hurry(self) -> None:
-        """Seal all batches that take records, soon, on the mover's thread."""
+        """Seal all open batches soon, on the mover's thread."""
         if self.threadless:
             self.accumulator.seal_open()
         else:
             self.mover.hurry()
 
     def watch(self) -> None:
-        """Let the mover look at once how long the open batches may linger."""
+        """Wake the mover so that it recomputes the next linger deadline."""
         self.mover.watch()
 
     def may_wait(self) -> bool:
-        """Whether the caller's thread may wait for memory: not if it gives memory back."""
+        """True if this thread may block for memory. Handler threads may not: they release it."""
         return not self.on_handler_thread()
 
     def start(self) -> None:
@@ -155,68 +157,68 @@ class Pipeline:
             _log.warning("%s: no threads can be started (%s): %s", self.name, reason, self._backing.without_threads)
 
     def seal_stream(self, key: StreamKey) -> None:
-        """Send at once what the stream's batch holds, and do not let it linger."""
+        """Send the stream's open batch at once."""
         self.accumulator.seal_stream(key)
         if self.late:
             self.work()
 
     def resubmit(self, batch: ProducerBatch) -> None:
-        """Queue a batch out of the retry queue for another attempt."""
+        """Queue a batch from the retry queue for another attempt."""
         if batch.move(BatchState.QUEUED):
             self.io_pool.submit(batch)
 
     def stopped(self, key: StreamKey) -> StreamStoppedError | None:
-        """Why an ordered stream is stopped; None if it is not."""
+        """Return the error that stopped an ordered stream; None if it is not stopped."""
         return self.accumulator.stopped(key)
 
     def resume(self, key: StreamKey) -> None:
-        """Let a stopped stream go on: what is sent from now on is."""
+        """Resume a stopped stream for later sends."""
         self.accumulator.resume(key)
 
     def cut_off(self, deadline: Deadline) -> None:
-        """Have the sink end its attempts at the deadline. A batch that is settled before is not settled again."""
+        """Make the sink end its attempts at the deadline. A batch that was completed before stays as it is."""
         try:
             self.sink.hurry(deadline)
-        except Exception:  # noqa: BLE001  # a sink is a user's class; its attempts end by their own limits
+        except Exception:  # noqa: BLE001  # a sink may be user code; its attempts end by their own limits
             _log.exception("%s: the sink could not cut off its attempts", self.name)
 
     def leave_unsent(self) -> int:
-        """Make no new attempts: abandon whatever is not with the server at this moment.
+        """Start no more attempts, and abandon all batches that are not in an attempt.
 
-        :returns: the serial below which the rest is.
+        :returns: the serial below which the remaining batches are.
         """
         self.accumulator.freeze()
         self.accumulator.close()
         self.mover.stop()
         self.io_pool.stop_at_once()
         self.retry_queue.close()
-        # Whose attempt has just failed may still be on its thread: nobody would settle what waits for another one now.
+        # A thread whose attempt has just failed may still hold its batch, and no other thread would complete it.
         for batch in self.accumulator.incomplete():
             self.settlement.abandon_unsent(batch)
         return self.accumulator.seal_open()
 
     def abandon_in_child(self) -> None:
-        """After a fork: the records are the parent's, which sends them; nobody in this process shall wait for them."""
+        """Fail all batches in a forked child: the records belong to the parent, which sends them."""
         attempt = self.settlement.forked_away()
         for batch in self.accumulator.incomplete_in_child():
             batch.abandon_in_child(batch.history.result(successful=False, last=attempt))
 
     def on_handler_thread(self) -> bool:
-        """Whether the caller is a callback."""
+        """True if the caller is a callback."""
         settlement = self.settlement
         return settlement.success.thread.current or settlement.failure.thread.current
 
     def flush(self, timeout: float | None) -> None:
-        """Send what is open, and wait until everything accepted before is settled and its callbacks have run.
+        """Send the open batches, then wait until everything accepted before is completed and its callbacks have run.
 
-        :param timeout: seconds; None waits for ever.
-        :raises FlushTimeoutError: it took longer; the deliveries go on.
-        :raises ProducerError: a signal handler calls it that interrupted a call of the producer on this thread.
+        :param timeout: seconds; None to wait forever.
+        :raises FlushTimeoutError: the timeout has passed; the deliveries continue.
+        :raises ProducerError: called by a signal handler that interrupted a call of the producer on this thread.
         """
         self.flush_until(Deadline.after(self.clock, timeout), timeout)
 
     def flush_until(self, deadline: Deadline, timeout: float | None) -> None:
-        """As :meth:`flush`, until ``deadline``; ``timeout`` is what is said then."""
+        """Flush until ``deadline``; ``timeout`` is the limit that the error names."""
         self.must_not_be_a_callback("flush")
         self.must_not_work("flush")
         serial = self.accumulator.seal_open()
@@ -230,7 +232,7 @@ class Pipeline:
             raise FlushTimeoutError(remaining, timeout or 0.0)
 
     def must_not_be_a_callback(self, call: str) -> None:
-        """Refuse what cannot be done on a handler's thread.
+        """Refuse a call that would wait for its own thread.
 
         :raises ProducerError: the caller is a callback.
         """
@@ -238,10 +240,10 @@ class Pipeline:
             raise ProducerError(f"{call} inside a callback would wait for itself: call it on another thread")
 
     def must_not_work(self, call: str, others: Iterable[StageThread] = ()) -> None:
-        """Refuse what waits for the work of the threads, on one of them.
+        """Refuse a call that waits for the threads on one of them.
 
         :param others: threads that work for this pipeline besides its own.
-        :raises ProducerError: a sink, or a strategy for retries, or a channel makes the call.
+        :raises ProducerError: a sink, a retry strategy or a channel makes the call.
         """
         for thread in (*self.io_pool.threads, self.mover.thread, *others):
             if thread.current:
@@ -251,7 +253,7 @@ class Pipeline:
                 )
 
     def passed(self, barrier: Latch, deadline: Deadline) -> bool:
-        """Wait for ``barrier``; whether it was set in time."""
+        """Wait for ``barrier``; return True if it was set in time."""
         left = deadline.remaining(self.clock)
         while not barrier.wait(LOOK_AGAIN if left is None else min(left, LOOK_AGAIN)):
             if deadline.expired(self.clock) or (left is not None and left <= LOOK_AGAIN):
@@ -260,7 +262,7 @@ class Pipeline:
         return True
 
     def work(self) -> None:
-        """Do what the threads would be doing now, in their place."""
+        """Do the threads' work on the caller's thread."""
         if self._last:
             self._deliver_now()
             return
@@ -278,7 +280,7 @@ class Pipeline:
             self.flush(self.drain_timeout)
         except FlushTimeoutError:
             lost = sum(batch.log_count for batch in self.accumulator.incomplete())
-            what = "sent after the exit of the interpreter began"
+            what = "sent after the interpreter began to exit"
             _log.error("%s: %s lost", self.name, counted(lost, f"record {what} is", f"records {what} are"))
 
     def work_inline(self, deadline: Deadline) -> None:
@@ -297,5 +299,5 @@ class Pipeline:
             self.retry_queue.wait(wait if left is None else min(wait, left))
 
     def stats(self) -> Stats:
-        """See :class:`~producer.model.metrics.Stats`."""
+        """Return the statistics at this moment."""
         return snapshot(self.budget, self.accumulator, self.io_pool, self.settlement, self.counters)

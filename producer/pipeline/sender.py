@@ -1,4 +1,4 @@
-"""Sender: the pipeline that the API sends to. There are two: one in memory, and one behind a channel."""
+"""Sender: the pipeline that the API sends to, either in memory or with a durable channel."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from .batching.open_records import OpenRecords
 
 
 class Door(Protocol):
-    """The ways in, for encoded logs: :class:`~.admission.Admission`, or behind a channel its intake."""
+    """The entries for encoded logs: :class:`~.admission.Admission`, or with a durable channel its intake."""
 
     def accept(self, key: StreamKey, record: Record, logs: int, callback: Callback | None) -> SendFuture:
         """Accept one send: its encoded logs, joined, and how many they are.
@@ -32,7 +32,7 @@ class Door(Protocol):
         """
 
     def accept_pieces(self, pieces: Iterable[Piece], callback: Callback | None) -> list[SendFuture]:
-        """Accept many; an error says how far it came."""
+        """Accept many pieces; the ``accepted`` and ``accepted_logs`` of an error say what was accepted."""
 
     def accept_encoded(self, logs: UnencodedLogs, callback: Callback | None) -> list[SendFuture]:
         """Accept logs that are encoded when there is memory for them."""
@@ -52,25 +52,30 @@ class Sender(Protocol):
         """Where records enter."""
 
     def start(self) -> None:
-        """Begin to work, once; whoever sends first does so if nobody did before."""
+        """Begin to work, once; the first sender does so unless it was done before."""
 
     def seal_stream(self, key: StreamKey) -> None:
-        """Send at once what was accepted of a stream; where it is stored first, it goes when it is fed."""
+        """Send a stream's open batch at once. With a durable channel this affects only records that have left the
+        channel.
+        """
 
     def stopped(self, key: StreamKey) -> StreamStoppedError | None:
-        """Why an ordered stream is stopped; None if it is not."""
+        """Return the error that stopped an ordered stream; None if it is not stopped."""
 
     def resume(self, key: StreamKey) -> None:
-        """Let a stopped stream go on."""
+        """Resume a stopped stream."""
 
     def flush(self, timeout: float | None) -> None:
-        """Wait, for so many seconds at most, until all that was accepted has ended and everybody was told."""
+        """Wait until everything accepted before is completed and its callbacks have run.
+
+        :param timeout: seconds; None to wait forever.
+        """
 
     def flush_until(self, deadline: Deadline, timeout: float | None) -> None:
-        """Likewise, until ``deadline``; ``timeout`` is what is said then."""
+        """Flush until ``deadline``; ``timeout`` is the limit that the error names."""
 
     def stats(self) -> Stats:
-        """What it has done and holds at this moment."""
+        """Return the statistics at this moment."""
 
     def abandon_in_child(self) -> None:
-        """After a fork: nobody in this process shall wait for the parent's records."""
+        """Fail all records in a forked child: they belong to the parent."""

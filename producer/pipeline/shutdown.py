@@ -1,11 +1,15 @@
-"""The ordered end of a pipeline, under one absolute deadline.
+"""The graceful shutdown of a pipeline, under one absolute deadline.
 
-It follows the data: accumulator (``send`` raises from now on) → retry queue (retries go on for half of the time, then
-every batch that waits gets one last attempt at once) → mover → IO pool → success handler → failure handler → sink. What
-is left at the deadline is failed by name, never silently, and the attempts in flight are cut off.
+It ends the stages in the order in which records pass them::
 
-``close`` without a timeout ends :attr:`.Pipeline.patience` after the last acknowledgement: a server that is slow gets
-the time that it needs, and one that says nothing gets no more than at the interpreter's exit.
+    accumulator      from then on send raises
+    retry queue      retries continue for half of the time, then every waiting batch gets one last attempt at once
+    mover, IO pool, success handler, failure handler, sink
+
+Records that remain at the deadline fail with a named error, and the attempts in flight are cut off.
+
+``close`` without a timeout ends :attr:`.Pipeline.patience` after the last acknowledgement: a slow server gets the time
+that it needs, and a silent one no more than at the exit of the interpreter.
 """
 
 from __future__ import annotations
@@ -24,39 +28,39 @@ from .threads import StageThread
 
 _log = get_logger("loghub.shutdown")
 
-#: What each stage's threads get to end, seconds, even if the deadline has passed: a thread that has nothing to do ends
-#: within this, so that only those are named that really hang.
+#: How long each stage's threads may take to end after the deadline, seconds. An idle thread ends within this time, so
+#: only hanging threads are reported.
 GRACE = 0.05
-#: The same for an IO thread whose attempt was cut off: it may be waiting for a resolver.
+#: The same for an IO thread whose attempt was cut off: it may be waiting for name resolution.
 CUT_GRACE = 0.3
 
 
 class Closer(Protocol):
-    """How one kind of pipeline is closed."""
+    """The steps to close one kind of pipeline."""
 
     def begin(self) -> None:
-        """Refuse sends, and queue all that is open; waits for nothing."""
+        """Refuse sends, and seal all open batches; wait for nothing."""
 
     def close(self, deadline: Deadline) -> tuple[int, tuple[str, ...]]:
-        """Close every stage; called again only if it was interrupted.
+        """Close every stage; called again only after an interrupt.
 
-        :returns: how many records were failed because of the deadline, and the threads that did not end.
+        :returns: the number of records that failed because of the deadline, and the threads that did not end.
         """
 
     def release(self) -> None:
-        """Close what is not ours; called once, after :meth:`close`. Whatever it raises is told."""
+        """Close the user's objects; called once, after :meth:`close`. Its error is reported."""
 
     @property
     def lost_records(self) -> int:
-        """Records that were given up so far, and are nowhere else."""
+        """The number of records that failed so far and are kept nowhere."""
 
     @property
     def pending_records(self) -> int:
-        """Records that would be lost if the process ended now."""
+        """The number of records that would be lost if the process ended at this moment."""
 
 
 class PlainCloser:
-    """Closes a pipeline whose records exist only in it."""
+    """Closes a pipeline whose records exist only in memory."""
 
     def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline
@@ -80,10 +84,10 @@ class PlainCloser:
 
 
 class Shutdown:
-    """Closes a pipeline once, whoever asks, however often, from whatever thread.
+    """Closes a pipeline once, for any number of callers on any threads.
 
-    :ivar closer: how; None at first for a pipeline whose records exist only in it.
-    :param threads: those that work besides the pipeline's own.
+    :ivar closer: the steps; by default those of a pipeline whose records exist only in memory.
+    :param threads: threads that work besides the pipeline's own.
     """
 
     def __init__(
@@ -95,44 +99,48 @@ class Shutdown:
         self._room = WaitingRoom(pipeline.clock, LOOK_AGAIN)
         self._lock = OwnedLock()  # guards everything below
         self._begun = False
-        self._performer: object | None = None  # who closes at this moment
-        self._thread = 0  # on which thread
+        self._performer: object | None = None  # identifies the call that closes at this moment
+        self._thread = 0  # the ident of its thread
         self._ended = False
 
     @property
     def begun(self) -> bool:
-        """Whether somebody closes, or has closed, the pipeline."""
+        """True if a caller closes, or has closed, the pipeline."""
         return self._begun
 
     @property
     def ended(self) -> bool:
-        """Whether nothing is left to close; False also after a ``close`` that was interrupted."""
+        """True if nothing is left to close; False also after an interrupted ``close``."""
         return self._ended
 
     def close(self, timeout: float | None) -> None:
-        """Close, or wait for the one who does, and take over from him if he is interrupted.
+        """Close, or wait for the call that does, and take over if that is interrupted.
 
-        :param timeout: seconds; None is :attr:`.Pipeline.patience` without an acknowledgement.
-        :raises CloseTimeoutError: it took longer than ``timeout``; what was left is failed.
-        :raises ProducerError: a sink, a channel or a strategy calls it on a thread that it would wait for.
+        :param timeout: seconds; None to wait :attr:`.Pipeline.patience` for each acknowledgement.
+        :raises CloseTimeoutError: ``timeout`` has passed; the remaining records failed.
+        :raises ProducerError: called by a sink, a channel or a strategy on a thread that it would wait for.
         """
         self._pipeline.must_not_work("close", self._threads)
         if self._performer is not None and self._thread == threading.get_ident():
-            return  # a sink or a channel, while it is closed itself
+            return  # called by a sink or a channel that is being closed
         deadline = Deadline.after(self._pipeline.clock, timeout)
         performer = object()
         failed, stuck, refused = 0, tuple[str, ...](), None
         try:
-            if self._pipeline.on_handler_thread():  # it never waits for another one, who may be waiting for it
+            # a callback never waits for another thread, which may wait for the callback
+            if self._pipeline.on_handler_thread():
                 if not self._begin_or_ended(performer):
-                    _log.warning("%s: close was called in a callback while another thread closes", self._pipeline.name)
+                    _log.warning(
+                        "%s: close was called in a callback while another thread closes; the callback does not wait",
+                        self._pipeline.name,
+                    )
                     return
             else:
                 self._room.wait_until(lambda: self._begin_or_ended(performer), deadline)
             if self._performer is performer:
                 failed, stuck = self.closer.close(deadline)
                 refused = self._release()
-        finally:  # an interrupt leaves the rest to the next one who closes
+        finally:  # after an interrupt, the next call of close does the rest
             self._step_down(performer)
         if timeout is not None and (not self._ended or failed or stuck):
             raise CloseTimeoutError(timeout, failed, stuck) from refused
@@ -142,10 +150,10 @@ class Shutdown:
             raise refused
 
     def _release(self) -> Exception | None:
-        """Let the sink go, once; what it raises is for this caller alone: of ours all is closed."""
+        """Close the sink, once; its error is for this caller, since all else is closed."""
         try:
             self.closer.release()
-        except Exception as error:  # noqa: BLE001  # a sink is somebody else's class; raised when the others may go on
+        except Exception as error:  # noqa: BLE001  # a sink may be user code; raised once the others may continue
             return error
         finally:
             self._ended = True
@@ -153,7 +161,7 @@ class Shutdown:
         return None
 
     def _begin_or_ended(self, performer: object) -> bool:
-        """Begin, if nobody else performs; whether there is nobody to wait for."""
+        """Begin to close unless another call does; return True if there is no call to wait for."""
         with self._lock:
             self._begun = True
             if self._performer is None and not self._ended:
@@ -167,10 +175,10 @@ class Shutdown:
         self._room.wake_all()
 
     def wait_for_callbacks(self, timeout: float) -> bool:
-        """After a :meth:`close` that raised: give the callbacks of what it failed a little more time.
+        """Wait a little longer for callbacks, after a :meth:`close` that raised.
 
         :param timeout: seconds.
-        :returns: whether they have all run.
+        :returns: True if all callbacks have run.
         """
         clock = self._pipeline.clock
         deadline = Deadline.after(clock, timeout)
@@ -178,15 +186,15 @@ class Shutdown:
 
 
 def close_pipeline(pipeline: Pipeline, deadline: Deadline) -> tuple[int, tuple[str, ...]]:
-    """Close every stage of ``pipeline``, but not the sink; called again only if it was interrupted.
+    """Close every stage of ``pipeline`` except the sink; called again only after an interrupt.
 
-    :returns: how many records were failed because of the deadline, and the threads that did not end.
+    :returns: the number of records that failed because of the deadline, and the threads that did not end.
     """
     begun = pipeline.clock.monotonic()
     if pipeline.threadless:
         deadline = network_deadline(pipeline, deadline)
         pipeline.cut_off(deadline)  # the attempts are made on this thread
-    if not pipeline.drain_timeout:  # before an attempt of what is open can fail, which would be made again
+    if not pipeline.drain_timeout:  # first, else a failed attempt of an open batch would be repeated
         pipeline.retry_queue.refuse()
     pipeline.admission.close()
     _retry_for_a_while(pipeline, deadline)
@@ -204,14 +212,14 @@ def close_pipeline(pipeline: Pipeline, deadline: Deadline) -> tuple[int, tuple[s
 
 
 def network_deadline(pipeline: Pipeline, deadline: Deadline) -> Deadline:
-    """Return the deadline, or without one the end of the pipeline's patience."""
+    """Return the deadline; if there is none, the end of the pipeline's patience."""
     return deadline if deadline.at is not None else Deadline.after(pipeline.clock, pipeline.patience)
 
 
 def retry_phase(pipeline: Pipeline, deadline: Deadline) -> Deadline:
-    """Return until when retries go on as ever: for ``drain_timeout_ms``, or half of the time if that is less.
+    """Return until when retries continue as usual: for ``drain_timeout_ms``, or half of the time if that is less.
 
-    Else one refusal, of a busy server for instance, would fail whatever is sent last.
+    Without this phase, one refusal by a busy server would fail the last records.
     """
     left = network_deadline(pipeline, deadline).remaining(pipeline.clock) or 0.0
     return Deadline.after(pipeline.clock, min(pipeline.drain_timeout, left / 2))
@@ -238,7 +246,7 @@ def _retry_for_a_while(pipeline: Pipeline, deadline: Deadline) -> None:
 
 
 def _end_waiting(pipeline: Pipeline) -> None:
-    """Give each batch that waits for a retry its last attempt; called again, those that are left."""
+    """Give each batch that waits for a retry its last attempt; may be called again."""
     pipeline.retry_queue.close()
     for batch in pipeline.accumulator.incomplete():
         if batch.state is BatchState.WAITING:
@@ -246,7 +254,7 @@ def _end_waiting(pipeline: Pipeline) -> None:
 
 
 def _abandon_rest(pipeline: Pipeline) -> int:
-    """Fail what is not settled; halves of a batch that is cut at this moment are refused by the pool a moment later."""
+    """Fail the batches that are not completed. The pool refuses the halves of a batch that is being split."""
     pipeline.accumulator.freeze()
     rest = pipeline.accumulator.incomplete()
     records = sum(batch.log_count for batch in rest if pipeline.settlement.abandon(batch))
@@ -265,7 +273,7 @@ def _join(pipeline: Pipeline, deadline: Deadline) -> tuple[str, ...]:
 
 
 def join_handlers(pipeline: Pipeline, deadline: Deadline) -> list[str]:
-    """Let the handlers tell what is left to tell, and end; the names of the threads that did not."""
+    """Let the handlers run the remaining callbacks and end; return the names of the threads that did not."""
     clock, stuck = pipeline.clock, []
     for handler in pipeline.settlement.handlers:
         handler.stop()
@@ -278,5 +286,5 @@ def join_handlers(pipeline: Pipeline, deadline: Deadline) -> list[str]:
 
 
 def graceful(clock: Clock, deadline: Deadline, grace: float = GRACE) -> Deadline:
-    """``deadline``, or what a thread gets to end if that is later; ``grace`` is in seconds."""
+    """Return ``deadline``, but at least ``grace`` seconds from now."""
     return deadline if deadline.at is None else Deadline(max(deadline.at, clock.monotonic() + grace))

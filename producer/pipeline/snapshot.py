@@ -19,7 +19,7 @@ def snapshot(
     settlement: Settlement,
     counters: Counters,
 ) -> Stats:
-    """See :class:`~producer.model.metrics.Stats`."""
+    """Return the statistics of a pipeline at this moment."""
     batches = accumulator.incomplete()
     counts, memory = _by_stage(batches)
     used, reserved = budget.usage()
@@ -50,7 +50,7 @@ def snapshot(
 
 
 def _by_stage(batches: list[ProducerBatch]) -> tuple[dict[str, int], dict[str, int]]:
-    """How many batches are in each stage, and the bytes of memory in each."""
+    """Return the number of batches in each stage, and the bytes of memory in each."""
     counts = dict.fromkeys(BATCH_STAGES, 0)
     memory = dict.fromkeys(MEMORY_STAGES, 0)
     for batch in batches:

@@ -1,4 +1,4 @@
-"""StageThread: a named daemon thread whose loop no job can kill, not even by ``sys.exit()``."""
+"""StageThread: a named daemon thread whose loop survives any error of a job, even ``sys.exit()``."""
 
 from __future__ import annotations
 
@@ -15,60 +15,58 @@ from ..runtime.loggers import get_logger
 
 _log = get_logger("loghub.worker")
 
-# Between an unexpected error and the next turn: one that came back at once would fill the log and a core, seconds.
+# The pause after an unexpected error, seconds: a repeated error would otherwise fill the log and use a whole core.
 _PAUSE = 0.1
 
 
-# How long a thread that finds a lock taken leaves the interpreter to its owner, seconds.
-_STAND_BACK = 50e-6
+# How long a thread that finds a lock taken leaves the interpreter to the lock's owner, seconds.
+_BACK_OFF_SECONDS = 50e-6
 
 
-# Of the threads below that run.
+# The idents of running stage threads.
 _idents: set[int] = set()
 call_in_child(_idents.clear, Stage.LOCKS)
 
 
 class Acquirable(Protocol):
-    """A lock of whichever kind."""
+    """A lock of any kind."""
 
-    def acquire(self, blocking: bool = True) -> bool:
-        """See :class:`threading.Lock`."""
+    def acquire(self, blocking: bool = True) -> bool: ...
 
-    def release(self) -> None:
-        """Likewise."""
+    def release(self) -> None: ...
 
 
 _compiled = compiled(f"{__package__}._threads")
 
 
-def stand_back(lock: Acquirable) -> None:
-    """Before a lock is taken that is held for microseconds only, and by many: wait until it is free.
+def wait_until_free(lock: Acquirable) -> None:
+    """Wait until a contended lock, held only for microseconds, is free; called before it is taken.
 
-    Who waits for a lock in the ordinary way owns it before the interpreter lets it run, so that everybody who comes
-    meanwhile waits as well, and so on for good: each use of the lock is then a switch of threads. Who stands back until
-    it is free takes it while it runs. Without what is compiled only the threads below do so.
+    A thread that waits for a lock in the usual way owns it before the interpreter lets it run. Threads that come
+    meanwhile wait as well, and so on: each use of the lock then becomes a thread switch. A thread that waits until the
+    lock is free takes it while it runs. Without the native implementation only stage threads do this.
     """
     if _compiled is not None:
-        _compiled.wait_until_free(lock, _STAND_BACK)
+        _compiled.wait_until_free(lock, _BACK_OFF_SECONDS)
         return
     if threading.get_ident() not in _idents:
         return
     while not lock.acquire(blocking=False):
-        time.sleep(_STAND_BACK)
+        time.sleep(_BACK_OFF_SECONDS)
     lock.release()
 
 
 class StageThread:
-    """A thread that runs ``loop`` until it returns; an exception that escapes it is logged, and the loop goes on.
+    """A thread that runs ``loop`` until it returns; it logs an exception that escapes the loop, and runs it again.
 
-    It is a daemon: the interpreter's exit waits for records (see ``client``), not for threads.
+    It is a daemon: the exit of the interpreter waits for records (see ``client``), not for threads.
     """
 
     def __init__(self, name: str, loop: Callable[[], None]) -> None:
         self.name = name
         self._loop = loop
-        self._thread: threading.Thread | None = None  # set by itself
-        self._claim = threading.Lock()  # of the thread that runs the loop
+        self._thread: threading.Thread | None = None  # set by the thread itself
+        self._claim = threading.Lock()  # held by the thread that runs the loop
         self._begun = threading.Lock()
         self._begun.acquire()
 
@@ -82,7 +80,7 @@ class StageThread:
             self._begun.acquire()
 
     def _run(self) -> None:
-        if not self._claim.acquire(blocking=False):  # a start that was interrupted had started one, too
+        if not self._claim.acquire(blocking=False):  # an interrupted start had started a thread, too
             return
         self._thread = threading.current_thread()
         self._begun.release()
@@ -95,29 +93,29 @@ class StageThread:
     def _ended(self) -> bool:
         try:
             self._loop()
-        except BaseException:  # noqa: BLE001  # a bug in one job, or its sys.exit(), must not end those after it
-            _log.exception("%s: an unexpected error; the thread goes on", self.name)
+        except BaseException:  # noqa: BLE001  # a bug in one job, or its sys.exit(), must not end the later ones
+            _log.exception("%s: an unexpected error; the thread continues", self.name)
             time.sleep(_PAUSE)
             return False
         return True
 
     @property
     def started(self) -> bool:
-        """Whether its thread has begun."""
+        """True if its thread has begun."""
         return self._thread is not None
 
     @property
     def current(self) -> bool:
-        """Whether the caller runs on this thread."""
+        """True if the caller runs on this thread."""
         return self._thread is threading.current_thread()
 
     def join(self, clock: Clock, deadline: Deadline) -> bool:
-        """Wait until the thread has ended; whether it has. Its own thread does not wait for itself."""
+        """Wait until the thread has ended; return True if it has. A thread does not wait for itself."""
         thread = self._thread
         if thread is None:
             return True
         if self.current:
-            _log.warning("%s: close was called on this very thread, which ends after its work", self.name)
+            _log.warning("%s: close was called on this thread, which ends after its current work", self.name)
             return True
         left = deadline.remaining(clock)
         thread.join(None if left is None else min(left, threading.TIMEOUT_MAX))

@@ -1,4 +1,4 @@
-"""The API of coroutines: nothing of it blocks the event loop."""
+"""The methods for coroutines never block the event loop."""
 
 import asyncio
 import threading
@@ -24,7 +24,7 @@ from tests.support.pipelines import config
 from tests.support.sinks import GatedSink
 from tests.support.waiting import PATIENCE, Call, eventually
 
-#: What takes most of the memory of :func:`small`.
+#: A log that takes most of the memory of :func:`small`.
 LARGE = {"m": "x" * 40_000}
 
 
@@ -36,12 +36,12 @@ def gated() -> Iterator[GatedSink]:
 
 
 def small(sink: Any, **options: Any) -> Producer:
-    """A producer whose memory holds one large log."""
+    """Return a producer whose memory holds one large log."""
     return Producer(sink=sink, config=config(**{"total_size_in_bytes": 60_000, "linger_ms": 1} | options))
 
 
 def test_a_producer_is_an_asynchronous_context_manager() -> None:
-    """The end of the block closes it; aflush and aclose are flush and close."""
+    """The end of the ``async with`` block closes the producer; aflush and aclose do what flush and close do."""
 
     async def main() -> None:
         async with Producer(sink=sink, config=config(linger_ms=60_000)) as producer:
@@ -62,7 +62,9 @@ def test_a_producer_is_an_asynchronous_context_manager() -> None:
 
 
 def test_asend_waits_for_memory_and_the_loop_goes_on(gated: GatedSink) -> None:
-    """While a server hangs and the memory is full, coroutines run; what waited is accepted in the order of asking."""
+    """While a server hangs and the memory is full, coroutines run; waiting sends are accepted in the order of their
+    calls.
+    """
 
     async def main() -> None:
         async with small(gated) as producer:
@@ -85,7 +87,7 @@ def test_asend_waits_for_memory_and_the_loop_goes_on(gated: GatedSink) -> None:
 
 
 def test_asend_waits_as_long_as_send_would(gated: GatedSink) -> None:
-    """max_block_ms of the configuration, or of the handle; a wrong log is refused at once."""
+    """asend waits for max_block_ms of the configuration or the handle, and refuses an invalid log at once."""
 
     async def main() -> None:
         async with small(gated, max_block_ms=20) as producer:
@@ -107,7 +109,7 @@ def test_asend_waits_as_long_as_send_would(gated: GatedSink) -> None:
 def test_where_no_thread_can_wait_that_is_said_and_it_is_tried_again_later(
     gated: GatedSink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A process may have no more threads for a moment: nobody waits for one that never started."""
+    """If no thread can start to wait, asend fails with an error, and a later call tries again."""
 
     def no_start(thread: threading.Thread) -> None:
         if thread.name.endswith(("-asend", "-aflush")):
@@ -135,7 +137,7 @@ def test_where_no_thread_can_wait_that_is_said_and_it_is_tried_again_later(
 
 
 def test_a_closed_producer_ends_the_wait(gated: GatedSink) -> None:
-    """Who waits for memory is told, and one who was cancelled before his turn has sent nothing."""
+    """Closing the producer ends a wait for memory with an error; a wait that was cancelled before sends nothing."""
 
     async def main() -> None:
         producer = small(gated, max_block_ms=60_000, drain_timeout_ms=10_000)
@@ -162,7 +164,7 @@ def threads_of(producer: Producer, kind: str) -> list[str]:
 
 @pytest.mark.parametrize("durable", [False, True])
 def test_a_cancelled_flush_holds_nobody_up_and_ends(gated: GatedSink, *, durable: bool) -> None:
-    """While a server hangs: neither what else the program does on threads, nor the end of its loop; no thread stays."""
+    """While a server hangs, a cancelled aflush delays neither other work on threads nor the end of the loop."""
 
     async def main() -> None:
         producer.send("p", "l", {"n": 1})
@@ -182,7 +184,7 @@ def test_a_cancelled_flush_holds_nobody_up_and_ends(gated: GatedSink, *, durable
 
 
 def test_a_cancelled_close_goes_on_behind_the_end_of_its_loop(gated: GatedSink) -> None:
-    """The loop does not wait for it; what was accepted is delivered."""
+    """The loop does not wait for a cancelled aclose, which still delivers the accepted records."""
 
     async def main() -> None:
         producer.send("p", "l", {"n": 1})
@@ -202,7 +204,7 @@ def test_a_cancelled_close_goes_on_behind_the_end_of_its_loop(gated: GatedSink) 
 
 @pytest.mark.parametrize("kind", ["memory", "file"])
 def test_behind_a_channel_records_are_stored_on_threads(tmp_path: Path, kind: str) -> None:
-    """What was awaited is in the channel, and arrives."""
+    """With a durable channel, awaited records are in the channel, and are delivered."""
     sink = RecordingSink()
     channel = MemoryChannel() if kind == "memory" else FileChannel(tmp_path / "channel")
 
@@ -218,7 +220,7 @@ def test_behind_a_channel_records_are_stored_on_threads(tmp_path: Path, kind: st
 
 
 def test_what_asyncio_has_takes_what_send_returns() -> None:
-    """wait and gather take futures as they are, create_task and TaskGroup their outcome()."""
+    """wait and gather take futures as they are; create_task and TaskGroup take their outcome()."""
 
     async def main() -> None:
         async with Producer(sink=RecordingSink(), config=config(linger_ms=1)) as producer:
@@ -235,10 +237,11 @@ def test_what_asyncio_has_takes_what_send_returns() -> None:
 
 @pytest.mark.parametrize("way", ["producer", "stream", "asend", "hurry"])
 def test_urgent_records_do_not_linger(way: str) -> None:
-    """They go at once, with what waits of their stream; other streams go on lingering."""
+    """Urgent records and the open batch of their stream are sent at once; other streams linger."""
     sink = RecordingSink()
     with Producer(sink=sink, config=config(linger_ms=100_000)) as producer:
-        producer.send("p", "l", {"n": "first"}, urgent=True).result(PATIENCE)  # the very first batch goes soon anyway
+        # the first batch of a producer is sent soon anyway
+        producer.send("p", "l", {"n": "first"}, urgent=True).result(PATIENCE)
         stream = producer.stream("p", "l")
         other = producer.send("p", "other", {"n": 0})
         before = stream.send({"n": 1})
@@ -255,7 +258,7 @@ def test_urgent_records_do_not_linger(way: str) -> None:
 
 
 def test_urgent_numbered_and_listed_logs_go_as_well() -> None:
-    """A piece of a stream with a SequenceKey is a batch already; a list is one send."""
+    """A piece of a stream with a SequenceKey is a batch of its own; a list is one send."""
     with Producer(sink=RecordingSink(), config=config(linger_ms=100_000)) as producer:
         numbered = producer.stream("p", "l", idempotent=SequenceKey("0" * 31 + "1"))
         assert numbered.send({"n": 1}, urgent=True).result(PATIENCE).successful

@@ -1,4 +1,4 @@
-"""Signals that drain, in this process: where the main thread is when the signal comes, and what follows."""
+"""Signals that drain, in this process: the state of the main thread when the signal comes, and the consequences."""
 
 import asyncio
 import os
@@ -23,21 +23,23 @@ Handled = list[int]
 
 @pytest.fixture
 def handled(monkeypatch: pytest.MonkeyPatch) -> Iterator[Handled]:
-    """A handler of SIGTERM that was there before ours; the numbers that it got."""
+    """Install a former handler of SIGTERM; return the signal numbers that it gets."""
     monkeypatch.setattr(at_exit, "_draining", {})
     stops = StopSignals(at_exit._drain_at_signal, second=at_exit._log_pending, then_former=True)
     monkeypatch.setattr(at_exit, "_stop_signals", stops)
     numbers: Handled = []
     before = signal.signal(signal.SIGTERM, lambda number, _frame: numbers.append(number))
     package.install_signal_handlers([signal.SIGTERM])
-    package.install_signal_handlers([signal.SIGTERM])  # once more changes nothing
+    package.install_signal_handlers([signal.SIGTERM])  # a second call changes nothing
     yield numbers
     eventually(lambda: not stops.stopping)
     signal.signal(signal.SIGTERM, before)
 
 
 def test_a_signal_drains_and_then_calls_the_handler_that_was_there(handled: Handled) -> None:
-    """What was accepted is delivered before the previous handler runs, and the program goes on; a later one works."""
+    """Accepted records are delivered before the former handler runs; the program continues, and a later signal
+    works.
+    """
     for _ in range(2):
         sink = GatedSink()
         sink.gate.set()
@@ -56,7 +58,7 @@ def test_a_signal_drains_and_then_calls_the_handler_that_was_there(handled: Hand
 
 
 def test_a_main_thread_that_waits_in_flush_is_not_in_the_way(handled: Handled) -> None:
-    """It may hold what a delivery needs, so it is not stopped there: the drain goes on beside it, and ends its wait."""
+    """A main thread in flush may hold a lock that a delivery needs: the drain runs beside it, and ends its wait."""
     sink = GatedSink()
     one = Producer(sink=sink, config=config(linger_ms=60_000, drain_timeout_ms=10_000))
     one.send("p", "l", {"k": "v"})
@@ -76,7 +78,7 @@ def test_a_main_thread_that_waits_in_flush_is_not_in_the_way(handled: Handled) -
 
 
 class EndedError(Exception):
-    """What the handler that was there raises, as that of SIGINT does."""
+    """Raised by the former handler, as that of SIGINT does."""
 
 
 LOG = {"k": "v"}
@@ -97,7 +99,7 @@ LOG = {"k": "v"}
 def test_a_send_of_the_main_thread_waits_for_what_the_signal_does(
     handled: Handled, send: Callable[[Producer], Any]
 ) -> None:
-    """A program that sends in a loop ends by its signal, not by a refused send; another thread's is refused."""
+    """A program that sends in a loop ends by its signal, not by a refused send; sends of other threads are refused."""
 
     def end(*_: object) -> None:
         handled.append(1)
@@ -123,13 +125,13 @@ def test_a_send_of_the_main_thread_waits_for_what_the_signal_does(
 def test_a_second_signal_does_not_wait(
     handled: Handled, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where a server hangs, the next signal has the previous handler called at once, and the log says what is lost."""
+    """If a server hangs, the next signal calls the former handler at once, and the log reports the losses."""
     sink = GatedSink()
     one = Producer(sink=sink, config=config(linger_ms=100, drain_timeout_ms=60_000))
     one.send("p", "l", {"k": "v"})
     os.kill(os.getpid(), signal.SIGTERM)
     eventually(lambda: one.closed)
-    os.kill(os.getpid(), signal.SIGTERM)  # an echo of the first one
+    os.kill(os.getpid(), signal.SIGTERM)  # an echo of the first signal
     assert not handled
     monkeypatch.setattr(signals, "ECHO", 0.0)
     os.kill(os.getpid(), signal.SIGTERM)
@@ -140,7 +142,7 @@ def test_a_second_signal_does_not_wait(
 
 
 def test_only_the_main_thread_installs_handlers_and_ignored_signals_stay_ignored(handled: Handled) -> None:
-    """Elsewhere, and for what is no signal, it is an error in words."""
+    """Other threads and invalid signals get an error that says what to do."""
     with pytest.raises(InvalidArgumentError, match="only the main thread"):
         Call(package.install_signal_handlers).result()
     with pytest.raises(InvalidArgumentError, match="cannot be handled"):

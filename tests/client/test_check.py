@@ -1,4 +1,4 @@
-"""``Producer.check``: one signed request, and what is wrong in a sentence."""
+"""``Producer.check`` makes one signed request, and reports a fault in a sentence."""
 
 import asyncio
 import ssl
@@ -54,7 +54,7 @@ def wrong(producer: Producer, logstore: str | None = "app-log", project: str = "
 
 
 def unread(project: ProjectConfig, config: ProducerConfig) -> str:
-    """What is said where something is to be read."""
+    """Return the error message of a reader."""
     names, where = {"endpoint": "--endpoint"}, target_of("shop", project.endpoint)
     client = SignedClient(project, where, "shop", names=names, config=config)
     with client, pytest.raises(LogHubReadError) as caught:
@@ -63,7 +63,7 @@ def unread(project: ProjectConfig, config: ProducerConfig) -> str:
 
 
 def test_a_right_target_is_said_after_one_request_and_no_record(server: LogHubServer) -> None:
-    """One signed GET for a logstore, or for a project, and a sentence; V4 with the right region likewise."""
+    """A valid logstore or project needs one signed GET; so does V4 with the right region."""
     with producer_for(server) as producer:
         assert "shop/app-log" in producer.check("shop", "app-log")
         assert "answers, and accepts the access key" in producer.check("shop")
@@ -87,7 +87,7 @@ def test_a_right_target_is_said_after_one_request_and_no_record(server: LogHubSe
 def test_what_is_wrong_is_said_in_a_sentence(
     server: LogHubServer, changes: dict[str, str], v4: str | None, logstore: str, problem: str, words: str
 ) -> None:
-    """The error names the option at fault, and its words what is wrong with it; never the secret."""
+    """The error names the option at fault and the fault, and never the secret."""
     error = wrong(producer_for(server, v4=v4, **changes), logstore)
     assert error.problem == problem
     assert words in str(error)
@@ -95,7 +95,9 @@ def test_what_is_wrong_is_said_in_a_sentence(
 
 
 def test_a_look_at_what_the_first_write_creates_is_no_fault_and_creates_nothing() -> None:
-    """A misspelt logstore is said to be missing, of a server that creates one when it is written to; it stays so."""
+    """A misspelt logstore is reported as missing, although the server would create it at a write; check creates
+    nothing.
+    """
     with LogHubServer() as server:
         with producer_for(server) as producer:
             for logstore, told in (("app-lgo", "project shop does not exist"), (None, "project shop does not exist")):
@@ -108,13 +110,13 @@ def test_a_look_at_what_the_first_write_creates_is_no_fault_and_creates_nothing(
 
 
 def test_a_project_that_does_not_exist(server: LogHubServer) -> None:
-    """It is told from a logstore that does not."""
+    """A missing project is distinguished from a missing logstore."""
     error = wrong(producer_for(server, "shpo"), None, "shpo")
     assert (error.problem, "no such project at this endpoint" in str(error)) == ("project", True)
 
 
 def test_a_region_that_is_not_the_endpoints() -> None:
-    """Where the endpoint names its region, another one is said for certain."""
+    """If the endpoint names its region, a different region is reported as a certain fault."""
     from producer.model.errors import UnauthorizedError
     from producer.sinks.loghub.probe import sentence
 
@@ -127,7 +129,7 @@ def test_a_region_that_is_not_the_endpoints() -> None:
 
 
 def test_a_clock_that_differs_and_plain_http_behind_https(server: LogHubServer) -> None:
-    """Both are said; the offset is learned by the question, so that the next one passes, also of a reader."""
+    """Both faults are reported; the first check learns the clock's offset, so the next one passes, also of a reader."""
     server.clock_offset = 50 * 366 * 86_400
     producer = producer_for(server)
     where = target_of("shop", server.endpoint)
@@ -156,7 +158,7 @@ def test_a_clock_that_differs_and_plain_http_behind_https(server: LogHubServer) 
 def test_a_certificate_that_is_not_accepted_is_told_with_what_to_do(
     tmp_path: Path, name: str, expired: bool, trusted: bool, told: str
 ) -> None:
-    """By a check, and by what reads; not as a host that cannot be reached."""
+    """Check and readers report a rejected certificate with the remedy, not as an unreachable host."""
     authority, bundle = trustme.CA(), tmp_path / "ca.pem"
     (authority if trusted else trustme.CA()).cert_pem.write_to_path(str(bundle))
     until = datetime.now(UTC) + timedelta(days=-1 if expired else 1)
@@ -179,7 +181,7 @@ def test_a_certificate_that_is_not_accepted_is_told_with_what_to_do(
 
 
 def test_a_proxy_that_opens_no_way_is_told() -> None:
-    """It is the proxy, not the host, that is to be looked at."""
+    """The error blames the proxy, not the host."""
     with answering(403) as proxy:
         for place, words in ((proxy.endpoint, "403 Forbidden"), ("http://127.0.0.1:9", "Connection refused")):
             config = ProducerConfig(http=HttpConfig(proxies={"https": place}))
@@ -191,7 +193,7 @@ def test_a_proxy_that_opens_no_way_is_told() -> None:
 
 
 def test_a_page_of_something_else_is_shown_to_who_reads() -> None:
-    """With its beginning, and what to look at; not as a matter of waiting."""
+    """The error shows the beginning of an unexpected page and the remedy; the reader does not retry."""
     with answering(200) as portal:
         project = ProjectConfig("shop", endpoint=portal.endpoint, access_key_id="id", access_key_secret="s")
         error = unread(project, ProducerConfig(retries=0))
@@ -200,7 +202,7 @@ def test_a_page_of_something_else_is_shown_to_who_reads() -> None:
 
 
 def test_a_wrong_region_is_told_to_who_reads(server: LogHubServer) -> None:
-    """Version 4 signs it, as well as the key."""
+    """Version 4 signs the region as well as the key."""
     project = ProjectConfig(
         "shop",
         endpoint=server.endpoint,
@@ -212,7 +214,7 @@ def test_a_wrong_region_is_told_to_who_reads(server: LogHubServer) -> None:
 
 
 def test_a_key_that_may_not_ask_and_a_busy_logstore_are_no_faults(server: LogHubServer) -> None:
-    """A permission to write is enough, and a quota passes; the sentence says what is known."""
+    """A permission to write is enough, and a quota passes; the sentence says so."""
     with producer_for(server) as producer:
         server.faults.add(answer(403, "Unauthorized", "no permission to list shards"))
         assert "does not let this key ask" in producer.check("shop", "app-log")
@@ -221,7 +223,7 @@ def test_a_key_that_may_not_ask_and_a_busy_logstore_are_no_faults(server: LogHub
 
 
 def test_what_fails_or_is_no_loghub(server: LogHubServer) -> None:
-    """A server that fails is `server`; a page of something else is the endpoint's fault."""
+    """A failing server is `server`; a page of another server is a fault of the endpoint."""
     with answering(503, "ServerBusy", "later") as busy:
         assert wrong(producer_for(server, endpoint=busy.endpoint)).problem == "server"
         busy.answer = (200, "", "")
@@ -231,7 +233,7 @@ def test_what_fails_or_is_no_loghub(server: LogHubServer) -> None:
 
 
 def test_an_answer_that_never_comes_ends_the_question_in_time() -> None:
-    """The timeout holds for a sink that hangs, such as a resolver of names."""
+    """The timeout holds for a sink that hangs, for example in name resolution."""
     ended = threading.Event()
 
     class Hanging(RecordingSink):
@@ -246,7 +248,7 @@ def test_an_answer_that_never_comes_ends_the_question_in_time() -> None:
 
 
 def test_unknown_projects_and_wrong_names_are_refused_before_anything_is_asked(server: LogHubServer) -> None:
-    """As ``send`` does."""
+    """check refuses unknown projects and invalid names, as ``send`` does."""
     with producer_for(server) as producer:
         with pytest.raises(InvalidArgumentError, match="did you mean 'shop'"):
             producer.check("shpo")
@@ -258,7 +260,7 @@ def test_unknown_projects_and_wrong_names_are_refused_before_anything_is_asked(s
 
 
 def test_acheck_asks_without_blocking_the_loop(server: LogHubServer) -> None:
-    """The same answer and the same error, awaited."""
+    """acheck returns the same answer and raises the same error without blocking the loop."""
 
     async def main() -> None:
         async def tick() -> int:

@@ -1,4 +1,4 @@
-"""What a log costs, counted rather than timed."""
+"""The cost of a log, counted rather than timed."""
 
 import gc
 import sys
@@ -21,7 +21,7 @@ __all__ = ["open_records_twin"]
 
 def _warm(stream: Stream, shape: str) -> list[dict[str, str]]:
     logs = logs_of(shape)[:100]
-    for log in logs * 2:  # so that all lengths of values have been met
+    for log in logs * 2:  # so that all lengths of values have occurred
         stream.send(log)
     return logs
 
@@ -29,14 +29,14 @@ def _warm(stream: Stream, shape: str) -> list[dict[str, str]]:
 @pytest.mark.usefixtures("without_coverage")
 @pytest.mark.parametrize("shape", ["java", "web", "wide", "unicode"])
 def test_a_log_into_an_open_batch_runs_no_python(shape: str, open_records_twin: type[OpenRecords]) -> None:
-    """Where the twin is compiled; in Python it takes four calls, and the general way more than ten."""
+    """The native implementation runs no Python for a log; the pure one makes four calls, the general way over ten."""
     calls: list[str] = []
 
     def note(frame: FrameType, event: str, _argument: Any) -> None:
         if event == "call":
             calls.append(frame.f_code.co_name)
 
-    # Collected before: the first batch of a producer does not wait for as long as that may take.
+    # Collected first: the first batch of a producer lingers only briefly.
     with uncollected(), Producer(sink=RecordingSink(), config=config(linger_ms=60_000)) as producer:
         stream = producer.stream("p", "l")
         logs = _warm(stream, shape)
@@ -51,11 +51,13 @@ def test_a_log_into_an_open_batch_runs_no_python(shape: str, open_records_twin: 
 
 @pytest.mark.usefixtures("without_coverage")
 def test_a_log_that_is_kept_takes_two_blocks_of_memory(open_records_twin: type[OpenRecords]) -> None:
-    """Its future and its counting; in Python its record, position and the room for attributes as well."""
+    """A kept log takes its future and its count; the pure implementation also its record, position and
+    attribute room.
+    """
     with Producer(sink=RecordingSink(), config=config(linger_ms=60_000)) as producer:
         stream = producer.stream("p", "l")
         logs = _warm(stream, "web")
-        left = [stream.send(logs[0]) for _ in range(600)]  # of the memory that futures of other tests have left
+        left = [stream.send(logs[0]) for _ in range(600)]  # use up the memory of futures left by other tests
         gc.collect()
         gc.disable()
         try:

@@ -1,4 +1,4 @@
-"""What is said of records that are lost at the end: why, how many, and how long they had."""
+"""The message about records lost at the end names the reason, their number, and the time they had."""
 
 import gc
 import logging
@@ -19,7 +19,7 @@ from tests.support.waiting import eventually
 
 @pytest.fixture
 def stalled(monkeypatch: pytest.MonkeyPatch) -> Iterator[GatedSink]:
-    """A sink whose attempts hang, in a process that has not begun to exit."""
+    """Return a sink whose attempts hang, in a process that has not begun to exit."""
     monkeypatch.setattr(at_exit, "_draining", {})
     monkeypatch.setattr(at_exit, "_exited", False)
     sink = GatedSink()
@@ -39,7 +39,7 @@ def seconds_of(line: str) -> float:
 
 
 def test_without_close_the_exit_says_so(stalled: GatedSink, caplog: pytest.LogCaptureFixture) -> None:
-    """Nobody had called close(), and the records had the time of drain_timeout_ms."""
+    """Without a close() call, the records get drain_timeout_ms at the exit."""
     producer = Producer(sink=stalled, config=config(drain_timeout_ms=200))
     producer.send("p", "l", {"k": "v"})
     at_exit.drain_all()
@@ -50,8 +50,8 @@ def test_without_close_the_exit_says_so(stalled: GatedSink, caplog: pytest.LogCa
     producer.close()
 
 
-def test_a_close_that_was_interrupted_is_not_nobody(stalled: GatedSink, caplog: pytest.LogCaptureFixture) -> None:
-    """After Ctrl-C in close() the exit says that it was interrupted, and how long the records really had."""
+def test_an_interrupted_close_is_reported_as_such(stalled: GatedSink, caplog: pytest.LogCaptureFixture) -> None:
+    """After Ctrl-C in close(), the message says that close() was interrupted, and the time the records really had."""
     producer = Producer(sink=stalled, config=config(drain_timeout_ms=5000))
     producer.send("p", "l", {"k": "v"})
 
@@ -75,7 +75,7 @@ def test_a_close_that_was_interrupted_is_not_nobody(stalled: GatedSink, caplog: 
 
 
 def test_a_producer_that_was_dropped_says_so(stalled: GatedSink, caplog: pytest.LogCaptureFixture) -> None:
-    """The last reference went, not the process."""
+    """The message says that the last reference was dropped, not that the process ended."""
     Producer(sink=stalled, config=config(drain_timeout_ms=100, linger_ms=100)).send("p", "l", {"k": "v"})
     gc.collect()
     eventually(lambda: any("is lost" in message for message in caplog.messages), "the line")
@@ -86,7 +86,7 @@ def test_a_producer_that_was_dropped_says_so(stalled: GatedSink, caplog: pytest.
 def test_an_interrupt_of_the_drain_is_told(
     stalled: GatedSink, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Records that did not get their time are not said to have had it."""
+    """After an interrupt, the message does not claim the full time."""
     producer = Producer(sink=stalled, config=config(drain_timeout_ms=60_000))
     producer.send("p", "l", {"k": "v"})
     real, interrupted = at_exit._close, []

@@ -1,4 +1,4 @@
-"""What hostile tests found once, each held from then on."""
+"""Regression tests for faults that hostile tests have found."""
 
 import asyncio
 import concurrent.futures
@@ -34,22 +34,21 @@ from tests.support.sinks import GatedSink
 class Settled:
     result = Result(successful=True, attempts=(Attempt(success=True),), attempt_count=1)
 
-    def wait(self, timeout: float | None) -> None:
-        """Nothing to wait for."""
+    def wait(self, timeout: float | None) -> None: ...
 
-    def follow(self, position: int) -> None:
-        """It was never cut."""
+    def follow(self, position: int) -> None: ...
 
 
 class Pending(Settled):
     result = None  # type: ignore[assignment]
 
-    def keep_future(self, position: int, future: object) -> None:
-        """Nobody is told."""
+    def keep_future(self, position: int, future: object) -> None: ...
 
 
 def test_futures_have_conditions_of_their_own() -> None:
-    """concurrent.futures takes those of several futures in the order of their ids: a shared one could deadlock."""
+    """concurrent.futures takes the conditions of several futures in the order of their ids: a shared one could
+    deadlock.
+    """
     first, second = SendFuture(Pending()), SendFuture(Pending())
     assert first._condition is first._condition
     assert first._condition is not second._condition
@@ -72,7 +71,7 @@ def test_futures_have_conditions_of_their_own() -> None:
 
 @pytest.mark.parametrize("startable", range(5))
 def test_close_ends_when_only_some_threads_could_start(startable: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A container's limit of threads costs concurrency, not records, and never hangs ``close``."""
+    """A container's limit of threads costs concurrency, not records, and never blocks ``close``."""
     start, started = threading.Thread.start, []
 
     def limited(thread: threading.Thread) -> None:
@@ -91,7 +90,7 @@ def test_close_ends_when_only_some_threads_could_start(startable: int, monkeypat
 
 
 def test_a_send_in_a_callback_never_waits_for_memory() -> None:
-    """Its thread is one that gives memory back: it is told at once, and can decide."""
+    """A send in a callback fails at once if the memory is full: its thread is one that returns memory."""
     sink, outcomes = GatedSink(), []
     config = ProducerConfig(total_size_in_bytes=60_000, max_block_ms=-1, batch_count_threshold=1, io_thread_count=1)
     producer = Producer(config=config, sink=sink)
@@ -113,7 +112,7 @@ def test_a_send_in_a_callback_never_waits_for_memory() -> None:
 
 @pytest.mark.parametrize("error", [SystemExit, asyncio.CancelledError, KeyboardInterrupt])
 def test_a_provider_that_raises_whatever_is_asked_again(error: type[BaseException]) -> None:
-    """One wild exception fails one attempt, not the project for ever."""
+    """Any exception of a credentials provider fails one attempt only."""
 
     class Wild:
         calls = 0
@@ -132,13 +131,13 @@ def test_a_provider_that_raises_whatever_is_asked_again(error: type[BaseExceptio
 
 @pytest.mark.parametrize("expires_at", ["2026-01-01", float("nan"), object()])
 def test_an_expiry_that_is_no_time_is_refused_where_it_is_given(expires_at: Any) -> None:
-    """Not when the first record needs it."""
+    """An invalid expiry is refused when the credentials are made, not when a record needs them."""
     with pytest.raises(ConfigError, match="expires_at"):
         Credentials(access_key_id="a", access_key_secret="s", expires_at=expires_at)
 
 
 def test_an_error_body_of_any_depth_or_length_is_a_short_error() -> None:
-    """What attempts keep is bounded."""
+    """The text that attempts keep is bounded."""
     deep = error_of_answer(Answer(500, "r" * 5000, b"[" * 60_000), {})
     assert deep.retriable
     long = json.dumps({"errorCode": "C" * 5000, "errorMessage": "m" * 60_000}).encode()
@@ -147,7 +146,7 @@ def test_an_error_body_of_any_depth_or_length_is_a_short_error() -> None:
 
 
 def test_no_error_has_lines_or_controls_of_whoever_answered() -> None:
-    """What a server, or a proxy, says is one line of a log and commands no terminal; text of any script stays."""
+    """The text of a server or proxy is one log line without control characters; text of any script stays."""
     body = json.dumps(
         {"errorCode": "Odd\x1b[31m", "errorMessage": "grün 日本\n2026-01-01 ERROR forged\x9b31m"}
     ).encode()
@@ -158,7 +157,7 @@ def test_no_error_has_lines_or_controls_of_whoever_answered() -> None:
 
 
 def test_text_that_lies_about_its_length_is_sent_as_it_is() -> None:
-    """Subclasses of str and bytes have true characters; records around them are not harmed."""
+    """Subclasses of str and bytes are sent by their real characters, and do not corrupt neighbouring records."""
 
     class Liar(str):
         __slots__ = ()

@@ -1,4 +1,4 @@
-"""Idempotent streams: what the server has is told from what it has not, so that nothing is stored twice."""
+"""Idempotent streams store every record exactly once: they know which batches the server has."""
 
 import gc
 import logging
@@ -47,12 +47,14 @@ FAILS = Refuse(status=500, code="InternalServerError")
 
 
 def sequenced(key: str = KEY_A, first: int = 1) -> Any:
-    """A stream whose numbers the caller owns."""
+    """Return the option for a stream whose numbers the caller owns."""
     return KEY._replace(order=Numbering(SequenceKey(key, first)))
 
 
 def test_batches_carry_one_key_and_numbers_from_one_on() -> None:
-    """K is 32 hexadecimal digits of the stream, N grows by one with each batch; an ordinary batch has neither."""
+    """The key has 32 hexadecimal digits for each stream, the number grows by one with each batch; ordinary batches have
+    neither.
+    """
     sink = Server()
     pipeline = threadless(sink, batch_count_threshold=2)
     for n in range(6):
@@ -83,7 +85,7 @@ def test_a_lost_answer_is_not_stored_twice_and_the_result_says_so() -> None:
 
 
 def test_a_refused_number_that_nobody_of_ours_has_sent_is_a_failure() -> None:
-    """Somebody else uses the key: the batch fails, the stream stops, and goes on with a new key."""
+    """If another writer used the number, the batch fails, the stream stops, and resumes with a new key."""
     sink = Server()
     pipeline = threadless(sink, batch_count_threshold=1)
     pipeline.admission.accept(IDEMPOTENT, record("0"), 1, None)
@@ -105,7 +107,7 @@ def test_a_refused_number_that_nobody_of_ours_has_sent_is_a_failure() -> None:
 
 
 def test_an_attempt_that_cannot_have_stored_anything_explains_no_refused_number() -> None:
-    """After a refused connection InvalidSequenceId still tells of somebody else."""
+    """After a refused connection, InvalidSequenceId still means another writer."""
     sink = Server(DOWN)
     pipeline = threadless(sink, batch_count_threshold=1)
     future = pipeline.admission.accept(IDEMPOTENT, record("0"), 1, None)
@@ -118,7 +120,7 @@ def test_an_attempt_that_cannot_have_stored_anything_explains_no_refused_number(
 
 
 def test_halves_of_a_batch_that_is_too_large_take_numbers_that_follow() -> None:
-    """The first half has the number of the whole, the second the next, and what comes after the one after that."""
+    """The first half has the number of the whole, the second the next, and later batches follow."""
     sink = Server(BodyTooLargeError("PostBodyTooLarge", "too large"))
     pipeline = threadless(sink, batch_count_threshold=4)
     for n in range(8):
@@ -129,7 +131,7 @@ def test_halves_of_a_batch_that_is_too_large_take_numbers_that_follow() -> None:
 
 
 def test_a_lost_answer_to_a_half_is_not_mistaken_for_one_to_the_other() -> None:
-    """What an attempt for the whole left in doubt says nothing of the second half's number."""
+    """An unconfirmed attempt for the whole does not explain a refused number of the second half."""
     sink = Server(DOWN, BodyTooLargeError("PostBodyTooLarge", "too large"), LOST)
     pipeline = threadless(sink, batch_count_threshold=4)
     futures = [pipeline.admission.accept(IDEMPOTENT, record(str(n)), 1, None) for n in range(4)]
@@ -139,18 +141,18 @@ def test_a_lost_answer_to_a_half_is_not_mistaken_for_one_to_the_other() -> None:
 
 
 def test_what_is_in_doubt_of_the_whole_explains_no_refused_number_of_the_second_half() -> None:
-    """No request was made under the second half's number before: somebody else has used it, and it fails."""
+    """The second half's number was never sent before: another writer used it, and the half fails."""
     too_large = BodyTooLargeError("PostBodyTooLarge", "too large")
     sink = Server(LOST, *[too_large] * REFUSALS_BEFORE_SPLIT)
     pipeline = threadless(sink, batch_count_threshold=4)
     futures = [pipeline.admission.accept(IDEMPOTENT, record(str(n)), 1, None) for n in range(4)]
     assert pipeline.io_pool.run_next()
     (key,) = sink.last
-    sink.last[key] = 0  # in doubt, and not stored
+    sink.last[key] = 0  # unconfirmed, and not stored
     for _ in range(REFUSALS_BEFORE_SPLIT):
         for batch in pipeline.retry_queue.take_due(math.inf):
             pipeline.resubmit(batch)
-        assert pipeline.io_pool.run_next()  # at last it is cut in two
+        assert pipeline.io_pool.run_next()  # the last run splits it in two
     assert pipeline.io_pool.run_next()  # the first half
     sink.last[key] = 2
     settle(pipeline)
@@ -158,7 +160,7 @@ def test_what_is_in_doubt_of_the_whole_explains_no_refused_number_of_the_second_
 
 
 def test_a_stream_that_was_forgotten_gets_a_new_key() -> None:
-    """An idle stream's number and key are forgotten together; nothing is refused or stored twice."""
+    """The number and key of an idle stream are forgotten together; nothing is refused or stored twice."""
     sink, clock = Server(LOST, None, None, LOST), JumpingClock()
     pipeline = threadless(sink, clock, batch_count_threshold=1)
     for n in range(3):
@@ -172,7 +174,7 @@ def test_a_stream_that_was_forgotten_gets_a_new_key() -> None:
 
 
 def test_a_shard_hash_keeps_the_bits_that_choose_the_shard() -> None:
-    """With a shard hash the first bits of the key are the adjusted hash's, and the others random."""
+    """The first bits of the key are those of the adjusted shard hash; the others are random."""
     sink = Server()
     with Producer(config=config(buckets=64), sink=sink) as producer:
         for topic in ("a", "b"):
@@ -187,7 +189,7 @@ def test_a_shard_hash_keeps_the_bits_that_choose_the_shard() -> None:
 
 
 def test_every_piece_is_a_batch_of_its_own_with_the_next_number() -> None:
-    """Sends, lists and pieces of send_many go at once, never merged, numbered in the order of acceptance."""
+    """Sends, lists and pieces of send_many are sent at once, never merged, numbered in the order of acceptance."""
     sink = Server()
     with Producer(config=config(batch_count_threshold=2, linger_ms=60_000), sink=sink) as producer:
         stream = producer.stream("p", "l", idempotent=SequenceKey(KEY_A, 7))
@@ -201,7 +203,7 @@ def test_every_piece_is_a_batch_of_its_own_with_the_next_number() -> None:
 
 
 def test_a_second_handle_sends_the_same_numbers_and_nothing_is_stored_twice() -> None:
-    """A retried task in the same process begins at ``first`` again; what is written counts as success."""
+    """A retried task in the same process begins at ``first`` again; batches already written count as success."""
     sink = Server()
     with Producer(config=config(), sink=sink) as producer:
         for _ in range(2):
@@ -214,7 +216,7 @@ def test_a_second_handle_sends_the_same_numbers_and_nothing_is_stored_twice() ->
 
 
 def test_a_stopped_handle_does_not_stop_the_next_one() -> None:
-    """The task that is retried after a failure is not stopped by it."""
+    """A task that is retried after a failure is not stopped by it."""
     sink = Server(None, BAD)
     with Producer(config=config(), sink=sink) as producer:
         failed = producer.stream("p", "l", idempotent=SequenceKey(KEY_A))
@@ -229,8 +231,8 @@ def test_a_stopped_handle_does_not_stop_the_next_one() -> None:
 
 
 def test_a_stopped_handle_is_forgotten_with_its_stream(caplog: pytest.LogCaptureFixture) -> None:
-    """A job of many failed tasks leaves nothing behind."""
-    caplog.set_level(logging.CRITICAL)  # what is captured holds errors, and they their frames
+    """Many failed tasks leave no state behind."""
+    caplog.set_level(logging.CRITICAL)  # captured log records hold errors, and these their frames
     sink = Server(*(RejectedError("ParameterInvalid", "no good") for _ in range(3)))
     pipeline = threadless(sink)
     for _ in range(3):
@@ -246,19 +248,19 @@ def test_a_stopped_handle_is_forgotten_with_its_stream(caplog: pytest.LogCapture
 
 
 def test_a_numbered_piece_is_never_cut() -> None:
-    """413 fails it for good, in words, since its halves would need numbers of others."""
+    """Status 413 fails a numbered piece permanently, since its halves would need the numbers of others."""
     sink = Server(BodyTooLargeError("PostBodyTooLarge", "too large", http_status=413))
     pipeline = threadless(sink)
     future = pipeline.admission.accept(sequenced(), record(logs=4), 4, None)
     settle(pipeline)
     result = future.exception(0).result  # type: ignore[union-attr]
     assert result.error_code == "PostBodyTooLarge"
-    assert "never cut" in result.error_message
+    assert "never split" in result.error_message
     assert len(sink.attempts) == 1
 
 
 def test_all_topics_of_one_handle_are_one_order() -> None:
-    """Pieces of one key with different topics go one after the other, as their numbers do."""
+    """Pieces of one key with different topics are sent one after the other, in the order of their numbers."""
     sink = Server(LOST, LOST)
     pipeline = threadless(sink)
     key = sequenced()
@@ -270,7 +272,7 @@ def test_all_topics_of_one_handle_are_one_order() -> None:
 
 
 def test_concurrent_senders_of_one_handle_number_what_they_send_once() -> None:
-    """No number is given twice, in memory and behind a channel, and all is stored."""
+    """Each number is given once, in memory and with a durable channel, and all records are stored."""
     for channel in (None, KeptChannel()):
         sink = Server()
         with Producer(config=config(linger_ms=100), sink=sink, channel=channel) as producer:
@@ -293,13 +295,13 @@ def test_a_wrong_sequence_key_is_refused_in_words(wrong: tuple[Any, Any]) -> Non
 
 
 def test_a_sequence_key_and_a_shard_hash_exclude_each_other() -> None:
-    """The key chooses the shard."""
+    """The key of a SequenceKey chooses the shard, so a shard hash is refused."""
     with pytest.raises(InvalidArgumentError, match="shard_hash: a SequenceKey chooses the shard"):
         Producer(config=config()).stream("p", "l", shard_hash="x", idempotent=SequenceKey(KEY_A))
 
 
 def test_a_fresh_stream_with_a_sequence_key_can_be_pickled_and_a_used_one_cannot() -> None:
-    """Its copy begins at ``first``; two that went on from the same number would write over each other."""
+    """A copy begins at ``first``; two copies from the same later number would overwrite each other."""
     sink = Server()
     with Producer(config=config(), sink=sink) as producer:
         stream = producer.stream("p", "l", idempotent=SequenceKey(KEY_A, 3))
@@ -345,11 +347,11 @@ def _project(server: LogHubServer, name: str = "my-project") -> ProjectConfig:
     return ProjectConfig(name, endpoint=server.endpoint, **keys)
 
 
-# -- behind a channel
+# -- with a durable channel
 
 
 def test_numbers_of_the_caller_survive_in_the_channel() -> None:
-    """What a channel kept is sent under the numbers of its acceptance, each piece on its own."""
+    """Records that a channel kept are sent under the numbers of their acceptance, each piece on its own."""
     channel = KeptChannel()
     pipeline = by_hand(Server(*[DOWN] * 1000), channel)
     key = sequenced(KEY_B, 5)
@@ -364,7 +366,7 @@ def test_numbers_of_the_caller_survive_in_the_channel() -> None:
 
 
 def test_a_send_that_the_channel_refused_spends_no_number() -> None:
-    """The piece that is accepted next has the number that the refused one would have had."""
+    """The next accepted piece has the number that the refused one would have had."""
     channel = KeptChannel(capacity=1, transaction_capacity=1)
     sink = Server()
     pipeline = by_hand(sink, channel, max_block_ms=0)
@@ -379,7 +381,7 @@ def test_a_send_that_the_channel_refused_spends_no_number() -> None:
 
 
 def test_a_dead_letter_carries_no_number_of_its_sender() -> None:
-    """Delivered later it would be refused as written: the server has seen higher numbers."""
+    """A dead letter with a number would be refused as written: the server has seen higher numbers by then."""
     channel, letters = KeptChannel(), KeptChannel()
     pipeline = by_hand(Server(BAD), channel, letters)
     pipeline.admission.accept(sequenced(), record(), 1, None)
@@ -401,7 +403,9 @@ def server() -> Iterator[LogHubServer]:
 def test_under_faults_an_idempotent_stream_stores_each_record_once_and_an_ordinary_one_does_not(
     server: LogHubServer, options: dict[str, Any]
 ) -> None:
-    """The same 500s, resets and dropped answers: once and in order with idempotent=True, duplicates without."""
+    """Under 500s, resets and lost responses, an idempotent stream stores once and in order; an ordinary one has
+    duplicates.
+    """
     for logstore, idempotent in (("plain", False), ("idempotent", True)):
         place = "-".join((logstore, *options))
         arrived = _sent_under_faults(server, place, options, idempotent=idempotent)
@@ -433,7 +437,7 @@ def _sent_under_faults(server: LogHubServer, logstore: str, options: dict[str, A
 
 
 def test_half_an_answer_that_the_number_is_known_is_asked_again() -> None:
-    """Stored, and the answer lost; then the refusal of the number comes cut: the batch is written, and says so."""
+    """A truncated refusal of a known number is asked for again: the batch was written, and its result says so."""
     seen: list[int] = []
 
     def fault(_request: object) -> object:

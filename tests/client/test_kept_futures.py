@@ -1,4 +1,4 @@
-"""Who keeps every future keeps results, not what was sent."""
+"""Kept futures keep results, not the bytes of logs."""
 
 from collections.abc import Callable, Iterable
 from types import MethodType
@@ -29,7 +29,7 @@ WAYS: dict[str, Callable[[Stream], list[SendFuture]]] = {
 
 
 def bytes_within_reach(things: Iterable[object]) -> int:
-    """The bytes that ``things`` keep alive, without those that the tests' sinks remember."""
+    """Return the bytes that ``things`` keep alive, without those in the tests' sinks."""
     found = within_reach(things, beyond=(MethodType, RecordingSink))
     return sum(len(thing) for thing in found if isinstance(thing, bytes | bytearray | memoryview))
 
@@ -39,7 +39,7 @@ def bytes_within_reach(things: Iterable[object]) -> int:
 def test_a_future_that_is_kept_keeps_no_bytes_of_its_log(
     way: str, is_delivered: bool, open_records_twin: type[OpenRecords]
 ) -> None:
-    """Settled well or ill, whichever way it was sent: a list of futures grows by results alone."""
+    """A list of futures grows by results alone, on success and failure, for every way to send."""
     refusal = RejectedError("PostBodyInvalid", "no", http_status=400)
     sink = RecordingSink() if is_delivered else ScriptedSink([refusal] * 100)
     with Producer(sink=sink, config=config()) as producer:

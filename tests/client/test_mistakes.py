@@ -1,4 +1,4 @@
-"""Plausible mistakes, and the sentence that each is told."""
+"""Plausible mistakes get an error that says what was meant."""
 
 import ast
 import importlib
@@ -73,7 +73,7 @@ def mapping(**names: Any) -> Callable[[], object]:
 
 
 MISTAKES: list[tuple[str, Callable[[], object], str]] = [
-    # Where to.
+    # Destinations.
     ("endpoint with the project", lambda: project("https://shop.cn-hangzhou.log.aliyuncs.com"), f"write {HANGZHOU}"),
     ("endpoint with another project", lambda: project("other.cn-hangzhou.log.aliyuncs.com"), "'other' is another one"),
     (
@@ -129,7 +129,7 @@ MISTAKES: list[tuple[str, Callable[[], object], str]] = [
         "EnvironmentCredentials(), an object",
     ),
     ("a name for a project", lambda: Producer("shop"), "must be a ProjectConfig, got str"),  # type: ignore[arg-type]
-    # What is sent.
+    # Logs.
     ("topic by its place", lambda: called("send", "shop", "app-log", {}, "web"), "topic=...: got 'web' as well"),
     (
         "logstore of a stream",
@@ -166,7 +166,7 @@ MISTAKES: list[tuple[str, Callable[[], object], str]] = [
 
 @pytest.mark.parametrize(("mistake", "sentence"), [one[1:] for one in MISTAKES], ids=[one[0] for one in MISTAKES])
 def test_a_mistake_is_told_what_is_meant(mistake: Callable[[], object], sentence: str) -> None:
-    """Each is an error of the package whose words say what is wrong or what is meant, and never a secret."""
+    """The error is one of the package, says what is wrong or what was meant, and shows no secret."""
     with pytest.raises(ProducerError) as caught:
         mistake()
     assert sentence in str(caught.value)
@@ -185,7 +185,7 @@ def test_a_mistake_is_told_what_is_meant(mistake: Callable[[], object], sentence
     ],
 )
 def test_a_method_that_is_elsewhere_is_told(name: str, sentence: str) -> None:
-    """And Python suggests no private name instead."""
+    """The error names the right method; Python suggests no private name."""
     with Producer(sink=RecordingSink()) as producer, pytest.raises(AttributeError) as caught:
         getattr(producer, name)
     assert sentence in str(caught.value)
@@ -205,7 +205,7 @@ def test_a_method_that_is_elsewhere_is_told(name: str, sentence: str) -> None:
     ],
 )
 def test_a_method_of_other_futures_is_told(way: str, name: str, sentence: str) -> None:
-    """By both twins of a future, in the same words; one that is nowhere stays an AttributeError of its name."""
+    """Both implementations of a future name the right method; an unknown name stays an AttributeError."""
     with Producer(project(), sink=RecordingSink()) as producer:
         stream = producer.stream("shop", "app-log")
         stream.send({})
@@ -219,7 +219,7 @@ def test_a_method_of_other_futures_is_told(way: str, name: str, sentence: str) -
 
 
 def test_tags_of_one_send_are_those_of_its_group() -> None:
-    """Besides those of the configuration, as those of a stream are."""
+    """The tags of one send are added to those of the configuration, as the tags of a stream are."""
     with Producer(project(), sink=(sink := RecordingSink()), config=ProducerConfig(log_tags={"a": "b"})) as producer:
         producer.send("shop", "app-log", {}, tags={"c": "d"}).result(30)
     assert sink.deliveries[0].key.tags == (("a", "b"), ("c", "d"))
@@ -227,7 +227,7 @@ def test_tags_of_one_send_are_those_of_its_group() -> None:
 
 @pytest.mark.parametrize("tags", [["a"], "env=prod", 5, [("a", "b")]])
 def test_tags_that_are_no_mapping_are_told(tags: Any) -> None:
-    """By ``send`` and by ``stream``, with the name of the argument and what it takes."""
+    """``send`` and ``stream`` refuse tags that are not a mapping, naming the argument and its type."""
     with Producer(sink=RecordingSink()) as producer:
         for call in (partial(producer.send, "shop", "l", {}), partial(producer.stream, "shop", "l")):
             with pytest.raises(InvalidArgumentError, match=r"^tags: must be None or a mapping of text to text"):
@@ -236,13 +236,13 @@ def test_tags_that_are_no_mapping_are_told(tags: Any) -> None:
 
 @pytest.mark.parametrize("logs", [5, None, object()])
 def test_what_is_no_list_of_logs_is_told(logs: Any) -> None:
-    """Not with Python's own words about something that is not iterable."""
+    """The error is not Python's own about something that is not iterable."""
     with Producer(sink=RecordingSink()) as producer, pytest.raises(InvalidArgumentError, match="takes a list of logs"):
         producer.stream("shop", "l").send_many(logs)
 
 
 def test_no_message_sends_to_a_file_that_an_installed_package_does_not_have() -> None:
-    """The documents are not installed: texts in the code, other than docstrings and comments, name none of them."""
+    """The documents are not installed, so no message names one of their files."""
     found = [
         f"{path}:{node.lineno}"
         for path in Path(producer_package.__file__).parent.rglob("*.py")
@@ -253,7 +253,7 @@ def test_no_message_sends_to_a_file_that_an_installed_package_does_not_have() ->
 
 
 def _texts(tree: ast.AST) -> Iterator[Any]:
-    """The texts in a module but its docstrings, which are statements of their own."""
+    """Return the texts in a module except its docstrings."""
     own = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str) and id(node) not in own:
@@ -261,7 +261,7 @@ def _texts(tree: ast.AST) -> Iterator[Any]:
 
 
 def test_a_port_by_its_place_is_told_its_name() -> None:
-    """The first argument of the embedded LogHub is where it listens."""
+    """The first argument of the embedded LogHub is its host; a port there gets an error that names the option."""
     with pytest.raises(ValueError, match=re.escape("LogHubServer(port=9170)")):
         LogHubServer(9170)  # type: ignore[arg-type]
 
@@ -276,7 +276,7 @@ def test_a_port_by_its_place_is_told_its_name() -> None:
     ],
 )
 def test_a_name_that_is_imported_from_elsewhere_is_told(name: str, sentence: str) -> None:
-    """Whichever name the package is called by; what exists nowhere stays Python's own error."""
+    """A foreign name gets a hint under each name of the package; an unknown name keeps Python's own error."""
     for package in ("loghub", "producer"):
         with pytest.raises(ImportError) as caught:
             exec(f"from {package} import {name}", {})
@@ -285,7 +285,7 @@ def test_a_name_that_is_imported_from_elsewhere_is_told(name: str, sentence: str
 
 
 def test_every_name_that_is_suggested_is_one() -> None:
-    """What the table of foreign names calls an option is one, and nothing in it is one already."""
+    """Each suggested option exists, and no known option is in the table of foreign names."""
     known = {*producer_options(), "name", "stats_interval_ms"}
     assert {meant for meant in FOREIGN.values() if " " not in meant} <= known
     assert not set(FOREIGN) & known
@@ -307,7 +307,7 @@ def test_every_name_that_is_suggested_is_one() -> None:
 def test_an_unknown_flag_is_named_with_its_nearest(
     capsys: pytest.CaptureFixture[str], arguments: list[str], flag: str, nearest: str
 ) -> None:
-    """Before anything is asked for that is missing, and with the exit code of wrong usage."""
+    """An unknown flag is reported before missing arguments, with the exit code of wrong usage."""
     with pytest.raises(SystemExit) as ended:
         main(arguments)
     assert ended.value.code == 2
@@ -315,7 +315,7 @@ def test_an_unknown_flag_is_named_with_its_nearest(
 
 
 def test_a_float_is_a_time_to_the_microsecond() -> None:
-    """What time.time() returns is taken as it is, with its part below a second; numpy's numbers likewise."""
+    """A float from time.time() keeps its microseconds; so do numpy's numbers."""
     from producer.wire.text import time_of
 
     assert time_of(LogItem({}, 1_700_000_000.25), 0) == (1_700_000_000, 250_000_000)
@@ -325,7 +325,7 @@ def test_a_float_is_a_time_to_the_microsecond() -> None:
 
 
 def test_a_wrong_value_that_cannot_be_printed_or_is_long_is_told_all_the_same() -> None:
-    """Each message names the argument; none is an error of the value's own, and none is as long as the value."""
+    """A message names the argument, stays short, and does not fail because the value cannot be printed."""
 
     class Odd:
         def __repr__(self) -> str:
@@ -363,7 +363,7 @@ def test_a_wrong_value_that_cannot_be_printed_or_is_long_is_told_all_the_same() 
     ids=["dict", "item", "many", "lines", "arrow"],
 )
 def test_a_system_clock_that_is_at_no_time_of_a_log_is_told(clock: float, send: Callable[[Stream], object]) -> None:
-    """As a time that is given and is none: with the value and the range, and nothing is accepted."""
+    """An impossible system clock is reported like an impossible time of a log: with the value and the range."""
     sink = RecordingSink()
     with Producer(sink=sink, clock=ManualClock(clock)) as sender:
         with pytest.raises(InvalidArgumentError, match=rf"system clock .* 0 to 4294967295 .* at {clock}: set it"):

@@ -1,4 +1,4 @@
-"""Ordered streams: records arrive in the order of ``send``, whatever the server does, or the stream stops."""
+"""Ordered streams deliver records in the order of ``send``, or stop."""
 
 import pickle
 import random
@@ -55,12 +55,12 @@ class Picky(ScriptedSink):
 
 
 def first_value(body: bytes) -> str:
-    """The first value of the first log of a body."""
+    """Return the first value of the first log of a body."""
     return contents_of(body)[0][0][1].decode()
 
 
 def producer_of(sink: RecordingSink, **options: Any) -> Producer:
-    """A producer whose batches hold few records and whose backoffs are short."""
+    """Return a producer with small batches and short backoffs."""
     quick = {"linger_ms": 100, "batch_count_threshold": 3, "base_retry_backoff_ms": 1, "max_retry_backoff_ms": 5}
     return Producer(config=config(**(quick | options)), sink=sink)
 
@@ -70,7 +70,7 @@ def numbers(sink: RecordingSink) -> list[int]:
 
 
 def test_one_batch_of_an_ordered_stream_is_in_flight_at_a_time() -> None:
-    """While a batch of it is with the server no other one is, and those of other streams are."""
+    """While a batch of an ordered stream is in flight, no other batch of it is; other streams send."""
     sink = GatedSink()
     with producer_of(sink, io_thread_count=4) as producer:
         ordered = producer.stream("project", "logstore", ordered=True)
@@ -81,7 +81,7 @@ def test_one_batch_of_an_ordered_stream_is_in_flight_at_a_time() -> None:
         futures = [plain.send({"n": "100"}) for _ in range(6)]
         assert sink.entered.acquire(timeout=PATIENCE)
         assert sink.entered.acquire(timeout=PATIENCE)
-        assert not sink.entered.acquire(timeout=0.05), "a second batch of the ordered stream is on its way"
+        assert not sink.entered.acquire(timeout=0.05), "a second batch of the ordered stream is in flight"
         sink.gate.set()
         assert all(future.result(PATIENCE).successful for future in futures)
         producer.flush(PATIENCE)
@@ -89,7 +89,7 @@ def test_one_batch_of_an_ordered_stream_is_in_flight_at_a_time() -> None:
 
 
 def test_a_retry_holds_up_its_own_stream_only_and_keeps_its_place() -> None:
-    """A batch that is refused for a while is delivered before those behind it; others pass."""
+    """A retried batch is delivered before those behind it; other streams pass it."""
     sink = Picky(n0=[BUSY] * 3)
     pipeline = threadless(sink, batch_count_threshold=1, base_retry_backoff_ms=1000)
     for n in range(3):
@@ -102,7 +102,7 @@ def test_a_retry_holds_up_its_own_stream_only_and_keeps_its_place() -> None:
 
 
 def test_an_ordered_stream_and_an_ordinary_one_of_the_same_names_do_not_share_batches() -> None:
-    """Their keys differ; opened twice, an ordered stream is one and the same order."""
+    """The keys differ; an ordered stream that is opened twice is one stream with one order."""
     sink = RecordingSink()
     with producer_of(sink, batch_count_threshold=4) as producer:
         first = producer.stream("project", "logstore", ordered=True)
@@ -119,7 +119,7 @@ def test_an_ordered_stream_and_an_ordinary_one_of_the_same_names_do_not_share_ba
 
 
 def test_a_permanent_failure_stops_the_stream_until_it_is_resumed() -> None:
-    """The failed batch tells its reason; those behind it and later sends tell of it; after resume() it goes on."""
+    """A failed batch stops the stream with its reason; later batches and sends fail, until resume()."""
     sink = Picky(n1=[BAD])
     pipeline = threadless(sink, batch_count_threshold=1)
     futures = [pipeline.admission.accept(ORDERED, record(str(n)), 1, None) for n in range(4)]
@@ -144,8 +144,8 @@ def test_a_permanent_failure_stops_the_stream_until_it_is_resumed() -> None:
     assert pipeline.stats().failed == 3
 
 
-def test_who_hears_of_the_failure_finds_the_stream_stopped() -> None:
-    """A send in the failed future's wake raises StreamStoppedError, and Stream.stopped says the same."""
+def test_a_waiter_of_the_failed_future_finds_the_stream_stopped() -> None:
+    """When a failed future wakes its thread, send raises StreamStoppedError and Stream.stopped has the error."""
     sink = ScriptedSink([BAD])
     with producer_of(sink) as producer:
         stream = producer.stream("project", "logstore", ordered=True)
@@ -163,8 +163,8 @@ def test_who_hears_of_the_failure_finds_the_stream_stopped() -> None:
         assert stream.send({"n": "3"}).result(PATIENCE).successful
 
 
-def test_send_many_says_how_far_it_came_when_the_stream_stops() -> None:
-    """The error of a stream that stops between two pieces tells which were accepted."""
+def test_send_many_reports_the_accepted_pieces_when_the_stream_stops() -> None:
+    """If a stream stops between two pieces, the error has the accepted pieces."""
     sink = ScriptedSink([BAD])
     pipeline = threadless(sink, batch_count_threshold=1)
 
@@ -180,7 +180,7 @@ def test_send_many_says_how_far_it_came_when_the_stream_stops() -> None:
 
 
 def test_exhausted_retries_stop_the_stream() -> None:
-    """What was retried as often as allowed has failed for good."""
+    """A batch whose retries are used up has failed permanently."""
     pipeline = threadless(ScriptedSink([BUSY] * 3), batch_count_threshold=1, retries=2)
     futures = [pipeline.admission.accept(ORDERED, record(str(n)), 1, None) for n in range(2)]
     pipeline.flush(None)
@@ -188,7 +188,7 @@ def test_exhausted_retries_stop_the_stream() -> None:
 
 
 def test_an_open_batch_behind_a_failure_fails_with_it() -> None:
-    """Records that linger while the one before them fails are not sent."""
+    """Lingering records behind a failure are not sent."""
     sink = ScriptedSink([BAD])
     pipeline = threadless(sink, batch_count_threshold=2)
     futures = [pipeline.admission.accept(ORDERED, record(str(n)), 1, None) for n in range(3)]
@@ -202,7 +202,7 @@ def test_an_open_batch_behind_a_failure_fails_with_it() -> None:
 
 
 def test_close_at_its_deadline_sends_nothing_behind_what_it_fails() -> None:
-    """Of an ordered stream whose first batch is failed by close, no later one reaches the server."""
+    """If close fails the first batch of an ordered stream, no later batch reaches the server."""
     sink = ScriptedSink([BUSY] * 1000)
     pipeline = threadless(sink, JumpingClock(), batch_count_threshold=1, retries=1000, base_retry_backoff_ms=1000)
     futures = [pipeline.admission.accept(ORDERED, record(str(n)), 1, None) for n in range(5)]
@@ -214,7 +214,7 @@ def test_close_at_its_deadline_sends_nothing_behind_what_it_fails() -> None:
 
 
 def test_what_close_fails_makes_way_for_nothing() -> None:
-    """A thread that is quick to take what comes finds nothing to send while close fails an ordered stream's batches."""
+    """While close fails the batches of an ordered stream, even a quick IO thread finds nothing to send."""
     sink = Picky(n0=[BUSY])
     pipeline = threadless(sink, batch_count_threshold=1)
     for n in range(5):
@@ -250,7 +250,7 @@ def test_concurrent_senders_are_ordered_by_acceptance() -> None:
 
 
 def test_bad_flags_are_refused_in_words() -> None:
-    """What is no flag, and a shard hash without free bits, is an error that says so."""
+    """Flags that are not booleans, and a shard hash without free bits, get an error that says so."""
     producer = Producer(config=ProducerConfig(adjust_shard_hash=False), sink=ScriptedSink())
     for wrong in ({"ordered": 1}, {"idempotent": "yes"}, {"idempotent": True, "shard_hash": "0" * 32}):
         with pytest.raises(InvalidArgumentError, match=r"ordered|idempotent"):
@@ -259,14 +259,14 @@ def test_bad_flags_are_refused_in_words() -> None:
 
 
 def test_a_pickled_stream_keeps_its_order() -> None:
-    """The flags travel with a pickled stream."""
+    """A pickled stream keeps its flags."""
     project = ProjectConfig("project", endpoint="http://127.0.0.1:9", access_key_id="id", access_key_secret="b")
     stream = Producer(project, config=config()).stream("project", "logstore", ordered=True)
     assert pickle.loads(pickle.dumps(stream)).key == stream.key
 
 
 def test_a_stopped_error_can_be_pickled() -> None:
-    """It crosses processes, as errors of Spark tasks do."""
+    """A StreamStoppedError can cross processes, as errors of Spark tasks do."""
     pipeline = threadless(ScriptedSink([BAD]), batch_count_threshold=1)
     pipeline.admission.accept(ORDERED, record(), 1, None)
     settle(pipeline)
@@ -274,11 +274,11 @@ def test_a_stopped_error_can_be_pickled() -> None:
     assert str(pickle.loads(pickle.dumps(error))) == str(error)
 
 
-# -- behind a channel
+# -- with a durable channel
 
 
 def test_behind_a_channel_what_waits_stays_there_until_resume() -> None:
-    """Without dead letters the refused record is forgotten, the rest of its stream is delivered after resume()."""
+    """Without dead letters the refused record is dropped; the rest of its stream is delivered after resume()."""
     channel, sink = KeptChannel(), Picky(n1=[BAD])
     pipeline = by_hand(sink, channel, batch_count_threshold=1)
     futures = [pipeline.admission.accept(ORDERED, record(str(n)), 1, None) for n in range(4)]
@@ -303,7 +303,7 @@ def test_behind_a_channel_what_waits_stays_there_until_resume() -> None:
 
 
 def test_behind_a_channel_later_events_of_a_stopped_stream_cost_no_memory() -> None:
-    """What is fed after the stop is parked in the channel; its future says so, and other streams go on."""
+    """Records fed after the stop are parked in the channel; their futures fail, and other streams continue."""
     channel, sink = KeptChannel(), ScriptedSink([BAD])
     pipeline = by_hand(sink, channel, batch_count_threshold=1)
     pipeline.admission.accept(ORDERED, record("0"), 1, None)
@@ -342,7 +342,7 @@ def test_the_next_producer_on_the_channel_delivers_what_a_stopped_stream_left() 
 
 
 def test_with_dead_letters_the_record_is_moved_and_the_stream_stops_as_well() -> None:
-    """The refused record is a dead letter with its order; what waits is delivered after resume()."""
+    """The refused record becomes a dead letter with its order; waiting records are delivered after resume()."""
     channel, letters, sink = KeptChannel(), KeptChannel(), ScriptedSink([BAD])
     pipeline = by_hand(sink, channel, letters, batch_count_threshold=1)
     for n in range(3):
@@ -359,7 +359,7 @@ def test_with_dead_letters_the_record_is_moved_and_the_stream_stops_as_well() ->
 
 
 def test_what_the_dead_letters_refuse_comes_first_after_resume() -> None:
-    """A record that could be stored nowhere is tried again before those behind it."""
+    """A record that no channel could store is retried before those behind it."""
     channel, sink = KeptChannel(), ScriptedSink([BAD])
     pipeline = by_hand(sink, channel, batch_count_threshold=1)
     pipeline.acks._dead_letters = _Refusing()  # type: ignore[assignment]
@@ -394,7 +394,7 @@ def server() -> Iterator[LogHubServer]:
 
 
 def test_the_order_holds_under_random_faults(server: LogHubServer) -> None:
-    """Under 500s, resets, and answers that are dropped after storing, first arrivals keep the order of send."""
+    """Under 500s, resets and lost responses, first arrivals keep the order of send."""
     dice, lock = random.Random(7), threading.Lock()
 
     def fault(_request: ApiRequest) -> Action | None:

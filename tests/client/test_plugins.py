@@ -1,4 +1,4 @@
-"""Code of somebody else's, which the producer calls, may call the producer: nothing deadlocks."""
+"""User code that the producer calls may call the producer: nothing deadlocks."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from tests.support.waiting import PATIENCE, Call, eventually
 LOG = {"a": "b"}
 KEYS = StaticCredentials(credentials=Credentials(access_key_id="id", access_key_secret="secret"))
 PROJECT = ProjectConfig("q", endpoint="http://127.0.0.1:1", credentials=KEYS)
-#: What a call that waits for its own thread gets to say so.
+#: The time for a call that waits for its own thread to report that.
 SHORT = 0.05
 
 Calls = dict[str, Callable[[Producer], object]]
@@ -50,9 +50,9 @@ CLOSE_CALLS: Calls = {"close": lambda producer: producer.close(SHORT)}
 
 
 class Meddler:
-    """Calls the producer back, once from each place, on the place's own thread and on another that it waits for.
+    """Calls the producer once from each place, on the place's own thread and on another one that it waits for.
 
-    :ivar stuck: calls that did not return in time, with the places that made them.
+    :ivar stuck: calls that did not return in time, with their places.
     :ivar seen: the places.
     """
 
@@ -84,12 +84,12 @@ class Meddler:
 
 
 def _quietly(call: Callable[[Producer], object], producer: Producer) -> None:
-    with suppress(ProducerError):  # closed by now, or refused since it would wait for itself
+    with suppress(ProducerError):  # closed meanwhile, or refused since it would wait for itself
         call(producer)
 
 
 def _watched(target: Any, meddler: Meddler, label: str, methods: tuple[str, ...]) -> Any:
-    """``target``, each of whose methods meddles first."""
+    """Return ``target``; each of its methods calls the producer first."""
     for name in methods:
         original = getattr(target, name)
 
@@ -117,7 +117,7 @@ TAKEN = {f"transaction.{name}" for name in ("put_many", "take", "acknowledge", "
 
 
 class Meddling:
-    """Everything of somebody else's that a producer may be given, each part a meddler."""
+    """All user code that a producer may be given, each part a meddler."""
 
     def __init__(self, meddler: Meddler) -> None:
         self.meddler = meddler
@@ -171,7 +171,7 @@ class _Transaction:
 
 @pytest.fixture
 def logger_of() -> Iterator[Callable[[Meddler], None]]:
-    """Puts a meddling handler on the package's logger."""
+    """Put a meddling handler on the package's logger."""
     handlers: list[logging.Handler] = []
 
     def install(meddler: Meddler) -> None:
@@ -189,7 +189,7 @@ def logger_of() -> Iterator[Callable[[Meddler], None]]:
 
 
 def _work(meddling: Meddling, *, durable: bool) -> None:
-    """All that a producer does from its first record to its end."""
+    """Do everything that a producer does from its first record to its end."""
     meddler = meddling.meddler
     channels = {"channel": meddling.channel("channel"), "dead_letter": meddling.channel("dead letter")}
     options = config(name="meddled", retry_policy=meddling.policy, linger_ms=100, base_retry_backoff_ms=1)
@@ -202,7 +202,7 @@ def _work(meddling: Meddling, *, durable: bool) -> None:
             future = producer.send("p", "l", [LOG, LOG], topic=topic, callback=meddling.callback)
             future.add_done_callback(meddling.done)
         producer.flush(PATIENCE)
-        producer._renew_in_child()  # as a fork does; the pipeline is made anew by the next send
+        producer._renew_in_child()  # as a fork does; the next send makes a new pipeline
         producer.send("p", "l", LOG)
     repr(producer)
     _close(producer)
@@ -211,7 +211,7 @@ def _work(meddling: Meddling, *, durable: bool) -> None:
 def _close(producer: Producer) -> None:
     try:
         producer.close(PATIENCE)
-    except CloseTimeoutError:  # a meddler has closed it with less time
+    except CloseTimeoutError:  # a meddler has closed it with a shorter timeout
         producer.close()
 
 
@@ -229,7 +229,7 @@ CHANNEL_PLACES = {"channel.stats", "channel.close", "channel.transaction", "dead
 
 
 def test_whatever_is_called_may_call_the_producer(logger_of: Callable[[Meddler], None]) -> None:
-    """Sinks, retry strategies, callbacks, log handlers: from their thread and from one they wait for."""
+    """Sinks, retry strategies, callbacks and log handlers may call from their thread, and from one they wait for."""
     meddler = Meddler(OPEN_CALLS)
     logger_of(meddler)
     _run(meddler, durable=False)
@@ -238,7 +238,7 @@ def test_whatever_is_called_may_call_the_producer(logger_of: Callable[[Meddler],
 
 
 def test_channels_may_call_the_producer(logger_of: Callable[[Meddler], None]) -> None:
-    """Also while the pipeline behind them is made, and while it ends."""
+    """Channels may call while the pipeline behind them is made, and while it ends."""
     meddler = Meddler(OPEN_CALLS)
     logger_of(meddler)
     _run(meddler, durable=True)
@@ -247,7 +247,7 @@ def test_channels_may_call_the_producer(logger_of: Callable[[Meddler], None]) ->
 
 @pytest.mark.parametrize("place", sorted(PLAIN_PLACES))
 def test_whatever_is_called_may_close_the_producer(place: str) -> None:
-    """In time, or with an error that says why not; it is closed for good in the end."""
+    """A close from any place returns in time, or fails with a reason; the producer is closed permanently in the end."""
     meddler = Meddler(CLOSE_CALLS, place)
     _run(meddler, durable=False)
     assert meddler.seen == {place}
@@ -255,14 +255,14 @@ def test_whatever_is_called_may_close_the_producer(place: str) -> None:
 
 @pytest.mark.parametrize("place", sorted(CHANNEL_PLACES))
 def test_channels_may_close_the_producer(place: str) -> None:
-    """Likewise."""
+    """Channels may close the producer from any place, as other user code may."""
     meddler = Meddler(CLOSE_CALLS, place)
     _run(meddler, durable=True)
     assert meddler.seen == {place}
 
 
 def test_credentials_providers_may_call_the_producer() -> None:
-    """On the thread that signs."""
+    """Credentials providers may call the producer on the thread that signs."""
     meddler = Meddler(OPEN_CALLS | CLOSE_CALLS)
 
     class Provider:

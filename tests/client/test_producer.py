@@ -1,4 +1,4 @@
-"""Producer and Stream: what users call."""
+"""Producer and Stream: the public methods."""
 
 import enum
 import gc
@@ -56,7 +56,7 @@ def test_a_log_arrives_in_the_log_group_that_its_arguments_describe() -> None:
 
 
 def test_what_was_accepted_no_longer_depends_on_the_callers_objects() -> None:
-    """Changing a dict, a nested list, a list of logs or a bytearray after send changes nothing."""
+    """Changing a dict, a nested list, a list of logs or a bytearray after send has no effect."""
     sink = RecordingSink()
     with Producer(sink=sink, config=config()) as producer:
         inner, data = [1], bytearray(b"x")
@@ -97,7 +97,7 @@ def test_what_was_accepted_no_longer_depends_on_the_callers_objects() -> None:
     ],
 )
 def test_wrong_arguments_are_refused_at_send(arguments: tuple[Any, ...], words: str) -> None:
-    """Null, empty and wrong arguments raise at once, in words; nothing was accepted."""
+    """Null, empty and invalid arguments raise at once; nothing is accepted."""
     with Producer(sink=RecordingSink(), config=config()) as producer:
         with pytest.raises(InvalidArgumentError, match=words):
             producer.send(*arguments)
@@ -116,19 +116,19 @@ def test_wrong_arguments_are_refused_at_send(arguments: tuple[Any, ...], words: 
     ],
 )
 def test_wrong_options_are_refused_at_send(options: dict[str, Any], words: str) -> None:
-    """Topic, source and shard hash are text, or refused."""
+    """Topic, source and shard hash must be text."""
     with Producer(sink=RecordingSink(), config=config()) as producer, pytest.raises(InvalidArgumentError, match=words):
         producer.send("p", "l", LOG, **options)
 
 
 def test_wrong_tags_are_refused_by_stream() -> None:
-    """Tags are text to text."""
+    """Tags must be text to text."""
     with Producer(sink=RecordingSink(), config=config()) as producer, pytest.raises(InvalidArgumentError, match="tags"):
         producer.stream("p", "l", tags={"a": 1})  # type: ignore[dict-item]
 
 
 def test_a_shard_hash_is_adjusted_to_buckets_unless_told_otherwise() -> None:
-    """Any text is adjusted; without adjustment only 32 hexadecimal digits pass, as they are."""
+    """Any text is adjusted as a shard hash; without adjustment only 32 hexadecimal digits are accepted."""
     sink = RecordingSink()
     with Producer(sink=sink, config=config(buckets=4)) as producer:
         producer.send("p", "l", LOG, shard_hash="10.1.1.1")
@@ -141,7 +141,7 @@ def test_a_shard_hash_is_adjusted_to_buckets_unless_told_otherwise() -> None:
 
 
 def test_a_list_travels_in_one_batch_and_has_one_future() -> None:
-    """A list is one delivery in its order, one callback."""
+    """A list is one delivery in its order, with one callback."""
     sink, told = RecordingSink(), []
     with Producer(sink=sink, config=config()) as producer:
         future = producer.send("p", "l", [{"i": i} for i in range(100)], callback=told.append)
@@ -151,7 +151,7 @@ def test_a_list_travels_in_one_batch_and_has_one_future() -> None:
 
 
 def test_send_many_accepts_any_number_in_order() -> None:
-    """100,000 logs go in pieces of about a batch; the futures cover them in order; each callback once."""
+    """100,000 logs are sent in pieces of about a batch; futures cover them in order, each callback runs once."""
     sink, told = RecordingSink(), []
     with Producer(sink=sink, config=config(io_thread_count=1)) as producer:
         stream = producer.stream("p", "l")
@@ -163,8 +163,8 @@ def test_send_many_accepts_any_number_in_order() -> None:
     assert seen == [str(i).encode() for i in range(100_000)]
 
 
-def test_send_many_without_memory_says_how_far_it_came() -> None:
-    """The error's futures and count tell which logs were accepted; those arrive."""
+def test_send_many_without_memory_reports_the_accepted_logs() -> None:
+    """The error has the futures and the number of the accepted logs, which arrive."""
     sink = GatedSink()
     producer = Producer(sink=sink, config=config(total_size_in_bytes=20_000, max_block_ms=0, batch_count_threshold=10))
     logs = [{"i": str(i), "x": "x" * 100} for i in range(1000)]
@@ -179,7 +179,7 @@ def test_send_many_without_memory_says_how_far_it_came() -> None:
 
 
 def test_a_list_of_too_many_logs_is_refused_with_both_numbers() -> None:
-    """40,961 logs in one list: refused, and the way out is named."""
+    """A list of 40,961 logs is refused, and the error names the alternative."""
     with (
         Producer(sink=RecordingSink(), config=config()) as producer,
         pytest.raises(MaxBatchCountExceedError, match=r"40961 .* 40960: use send_many"),
@@ -188,7 +188,7 @@ def test_a_list_of_too_many_logs_is_refused_with_both_numbers() -> None:
 
 
 def test_threads_start_at_the_first_send() -> None:
-    """A producer that was only made has no threads."""
+    """A new producer has no threads."""
     producer = Producer(sink=RecordingSink(), config=config(name="begins"))
     assert not named("begins-")
     producer.send("p", "l", LOG)
@@ -197,7 +197,7 @@ def test_threads_start_at_the_first_send() -> None:
 
 
 def test_projects_are_added_replaced_and_removed() -> None:
-    """A wrong project is refused; removing an unknown one is no error; the repr names them without secrets."""
+    """An invalid project is refused; removing an unknown one is no error; the repr shows names without secrets."""
     key = {"access_key_id": "id", "access_key_secret": "s3cret"}
     with Producer(ProjectConfig("one", endpoint="http://127.0.0.1:9", **key)) as producer:
         producer.put_project_config(ProjectConfig("two", endpoint="http://127.0.0.1:9", **key))
@@ -215,7 +215,7 @@ def test_projects_are_added_replaced_and_removed() -> None:
 def test_the_projects_that_a_producer_shows_are_those_that_its_records_go_to(
     blocked: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever comes between, when two threads put and remove a project: there is one registry, the sink's."""
+    """When two threads put and remove a project, the shown projects are those of the sink: there is one registry."""
     project = ProjectConfig("p", endpoint="http://127.0.0.1:9", access_key_id="id", access_key_secret="b")
     entered, go_on, real = threading.Event(), threading.Event(), getattr(LogHubSink, blocked)
 
@@ -237,14 +237,14 @@ def test_the_projects_that_a_producer_shows_are_those_that_its_records_go_to(
         go_on.set()
         call.result()
         try:
-            known = producer.send("p", "l", LOG).exception(PATIENCE) is not None  # nobody listens there
+            known = producer.send("p", "l", LOG).exception(PATIENCE) is not None  # no server listens there
         except InvalidArgumentError:
             known = False
         assert known == ("projects: p" in repr(producer))
 
 
 def test_a_sink_that_knows_no_projects_says_so() -> None:
-    """A project that would be ignored is refused; what is no sink is, too."""
+    """A sink that takes no projects refuses one; an object that is not a sink is refused, too."""
     project = ProjectConfig("p", endpoint="http://127.0.0.1:9", access_key_id="id", access_key_secret="b")
     with pytest.raises(InvalidArgumentError, match="StdoutSink has no projects: leave out 'p'"):
         Producer(project, sink=StdoutSink())
@@ -254,7 +254,7 @@ def test_a_sink_that_knows_no_projects_says_so() -> None:
 
 
 def test_a_sink_is_closed_once_also_if_nothing_was_sent() -> None:
-    """Whoever gives a sink away need not close it."""
+    """The producer closes its sink once, even if nothing was sent."""
 
     class Counting(RecordingSink):
         closes = 0
@@ -272,7 +272,7 @@ def test_a_sink_is_closed_once_also_if_nothing_was_sent() -> None:
 
 
 def test_an_unknown_project_is_refused_by_send_with_the_nearest_name() -> None:
-    """A project that nobody configured is refused, in words; with a channel its records wait for the configuration."""
+    """An unknown project is refused with the nearest name; with a channel its records wait for the configuration."""
     key = {"access_key_id": "id", "access_key_secret": "b"}
     project = ProjectConfig("shop", endpoint="http://127.0.0.1:9", **key)
     with Producer(project) as producer:
@@ -286,13 +286,13 @@ def test_an_unknown_project_is_refused_by_send_with_the_nearest_name() -> None:
 
 
 def test_a_topic_of_none_is_an_empty_one() -> None:
-    """As where it is left out."""
+    """A topic of None is the same as no topic."""
     with Producer(sink=RecordingSink(), config=config()) as producer:
         assert producer.stream("p", "l", topic=None).key == producer.stream("p", "l").key
 
 
 def test_records_of_a_project_that_was_removed_fail_by_themselves() -> None:
-    """A record whose project is removed while it waits fails at its first attempt, in words; no request is made."""
+    """A record whose project is removed while it waits fails at its first attempt, without a request."""
     told: list[Result] = []
     key = {"access_key_id": "id", "access_key_secret": "b"}
     with Producer(
@@ -306,7 +306,7 @@ def test_records_of_a_project_that_was_removed_fail_by_themselves() -> None:
 
 
 def test_pickling_carries_the_configuration_and_not_the_threads() -> None:
-    """A producer and a stream travel as their configuration; the copy starts with its first send."""
+    """A pickled producer or stream carries its configuration; the copy starts with its first send."""
     key = {"access_key_id": "id", "access_key_secret": "b"}
     original = Producer(ProjectConfig("p", endpoint="http://127.0.0.1:9", **key), config=ProducerConfig(retries=0))
     stream = original.stream("p", "l", topic="t")
@@ -319,7 +319,7 @@ def test_pickling_carries_the_configuration_and_not_the_threads() -> None:
 
 
 def test_after_close_send_raises_and_stats_remain() -> None:
-    """A closed producer refuses sends by every way in."""
+    """A closed producer refuses sends of every kind, and keeps its statistics."""
     producer = Producer(sink=RecordingSink(), config=config())
     stream = producer.stream("p", "l")
     stream.send(LOG)
@@ -334,7 +334,7 @@ def test_after_close_send_raises_and_stats_remain() -> None:
 
 
 def test_a_dropped_producer_delivers_what_it_accepted() -> None:
-    """A producer that nobody holds and nobody closed drains, and its threads end."""
+    """A producer without references drains, and its threads end."""
     sink = RecordingSink()
     producer = Producer(sink=sink, config=config(linger_ms=100, name="dropped", drain_timeout_ms=10_000))
     future = producer.send("p", "l", LOG)
@@ -348,7 +348,7 @@ def test_a_dropped_producer_delivers_what_it_accepted() -> None:
 
 
 def test_stats_tell_where_everything_is() -> None:
-    """Counts by state, memory by stage, streams, senders who wait and the oldest record's age agree with what is."""
+    """Counts by state, memory by stage, streams, waiting senders and the oldest record's age are correct."""
     sink = GatedSink()
     producer = Producer(
         sink=sink,
@@ -393,7 +393,7 @@ class _Names(str, enum.Enum):  # noqa: UP042  # the older spelling, whose format
 
 
 def test_names_may_be_members_of_an_enum() -> None:
-    """An enum of text is its text, in every part of the key."""
+    """A member of a text enum is its text, in every part of the key."""
     sink = ScriptedSink()
     with Producer(sink=sink, config=config()) as producer:
         producer.send(_Names.PROJECT, _Names.LOGSTORE, LOG, topic=_Names.PROJECT)
@@ -404,7 +404,7 @@ def test_names_may_be_members_of_an_enum() -> None:
 
 
 def test_names_and_tags_of_a_stream_are_bounded() -> None:
-    """What travels with every batch has a limit of its own, told with both numbers."""
+    """The names and tags of a stream have a limit of their own; the error has both numbers."""
     with Producer(sink=RecordingSink()) as producer, pytest.raises(LogSizeTooLargeError) as refusal:
         producer.stream("p", "l", source="here", topic="t" * 2500, tags={"k": "v" * 2500})
     assert (refusal.value.size, refusal.value.limit) == (5007, 4 * 1024)
@@ -412,7 +412,7 @@ def test_names_and_tags_of_a_stream_are_bounded() -> None:
 
 @pytest.mark.parametrize("callback", ["x", 5, {}])
 def test_a_callback_that_cannot_be_called_is_refused(callback: Any) -> None:
-    """``send`` and ``send_many`` say so; nothing was accepted."""
+    """``send`` and ``send_many`` refuse a callback that cannot be called; nothing is accepted."""
     with Producer(sink=RecordingSink()) as producer:
         stream = producer.stream("p", "l")
         with pytest.raises(InvalidArgumentError, match="callback: must be None or callable"):
@@ -423,7 +423,7 @@ def test_a_callback_that_cannot_be_called_is_refused(callback: Any) -> None:
 
 
 def test_a_done_callback_that_cannot_be_called_disturbs_no_other() -> None:
-    """It is logged like one that raises; the records beside it are told."""
+    """A done-callback that cannot be called is logged; other futures are notified."""
     told: list[Result] = []
     with Producer(sink=RecordingSink()) as producer:
         stream = producer.stream("p", "l")
@@ -433,7 +433,7 @@ def test_a_done_callback_that_cannot_be_called_disturbs_no_other() -> None:
 
 
 def test_wrong_names_at_construction_are_errors_that_say_what_to_do() -> None:
-    """A misspelt option, a project given twice, a mapping for a configuration."""
+    """A misspelt option, a repeated project, or a mapping for a configuration gets an error that says what to do."""
     project = ProjectConfig("p", endpoint="http://h", access_key_id="a", access_key_secret="s")
     with pytest.raises(ConfigError, match="lingerms: unknown option; did you mean linger_ms"):
         ProducerConfig(lingerms=5)  # type: ignore[call-arg]

@@ -1,4 +1,4 @@
-"""``Stream.send_arrow``: tables of any size through a producer of any size, a future for each piece."""
+"""``Stream.send_arrow`` sends tables of any size through a producer of any size, with a future for each piece."""
 
 import subprocess
 import sys
@@ -35,7 +35,7 @@ def make(sink: RecordingSink | None = None, channel: Any = None, clock: Any = No
 
 
 def table(rows: int = ROWS, size: int = 100) -> pa.Table:
-    """A table of numbers and texts, in chunks of several lengths."""
+    """Return a table of numbers and texts, in chunks of several lengths."""
     numbers = list(range(rows))
     whole = pa.table(
         {"n": numbers, "text": [f"{n}-" + "x" * size for n in numbers], "topic": [f"t{n % 3}" for n in numbers]}
@@ -46,13 +46,13 @@ def table(rows: int = ROWS, size: int = 100) -> pa.Table:
 
 
 def expected(data: pa.Table, now: int, *left_out: str) -> list[bytes]:
-    """The records that ``send`` makes of the rows."""
+    """Return the records that ``send`` makes of the rows."""
     return [encode_log(LogItem(row), now) for row in data.drop_columns(list(left_out)).to_pylist()]
 
 
 @pytest.mark.parametrize("total", [10 * KIB * KIB, 1024 * KIB, 100 * KIB, 30 * KIB])
 def test_a_table_larger_than_memory_goes_through_a_producer_of_any_size(total: int) -> None:
-    """Every row once, in order, as ``send`` encodes it; all memory is given back."""
+    """Every row arrives once, in order, encoded as by ``send``; all memory is returned."""
     sink, clock = RecordingSink(), ManualClock()
     data = table()
     with make(sink, total_size_in_bytes=total, io_thread_count=1, max_block_ms=20_000, clock=clock) as producer:
@@ -82,7 +82,9 @@ def test_columns_pick_the_streams(total: int) -> None:
 
 
 def test_shard_hashes_are_adjusted_and_checked() -> None:
-    """As those of ``stream``; a wrong one is refused with its row, and nothing of its slice is accepted."""
+    """Shard hashes are adjusted as those of ``stream``; an invalid one is refused with its row, and nothing of its
+    slice is accepted.
+    """
     sink = RecordingSink()
     batch = pa.record_batch({"n": [1, 2], "hash": ["F" * 32, "0" * 32]})
     with make(sink, buckets=1) as producer:
@@ -98,7 +100,7 @@ def test_shard_hashes_are_adjusted_and_checked() -> None:
 
 
 def test_an_idempotent_stream_takes_no_shard_hash_of_a_column_that_leaves_no_room() -> None:
-    """As ``stream`` refuses it."""
+    """A shard hash column is refused as ``stream`` refuses the hash."""
     batch = pa.record_batch({"n": [1], "hash": ["F" * 32]})
     with make(adjust_shard_hash=False) as producer:
         stream = producer.stream("p", "l", idempotent=True)
@@ -107,7 +109,7 @@ def test_an_idempotent_stream_takes_no_shard_hash_of_a_column_that_leaves_no_roo
 
 
 def test_names_that_are_too_long_are_refused_with_their_row() -> None:
-    """What names a stream is kept with every batch of it."""
+    """Names that are too long are refused with their row."""
     batch = pa.record_batch({"n": [1, 2], "t": ["t", "t" * 5000]})
     with make() as producer, pytest.raises(LogSizeTooLargeError, match=r"^row 1: project, logstore, topic"):
         producer.stream("p", "l").send_arrow(batch, topic_column="t")
@@ -119,7 +121,7 @@ def test_names_that_are_too_long_are_refused_with_their_row() -> None:
     ids=["bytes", "logs"],
 )
 def test_pieces_stay_within_the_thresholds(options: dict[str, int], size: int, logs: int) -> None:
-    """They are cut where a row ends, and no smaller than they need be."""
+    """Pieces end where a row ends, and are as large as the thresholds allow."""
     batch = table().combine_chunks().to_batches()[0]
     with make(**options) as producer:
         pieces = list(producer.stream("p", "l")._send_arrow_pieces(batch))
@@ -128,7 +130,7 @@ def test_pieces_stay_within_the_thresholds(options: dict[str, int], size: int, l
 
 
 def test_a_piece_tells_its_rows() -> None:
-    """Positions in the batch: a range where they are consecutive; together all rows."""
+    """A piece has its rows' positions in the batch: a range if they are consecutive. Together they are all rows."""
     batch = table().combine_chunks().to_batches()[0]
     with make(total_size_in_bytes=200 * KIB) as producer:
         stream = producer.stream("p", "l")
@@ -145,7 +147,7 @@ def test_a_piece_tells_its_rows() -> None:
 
 
 def test_a_row_that_is_too_large_is_refused_with_its_number() -> None:
-    """Counted from the beginning of the data; what was accepted before it is told."""
+    """The row is counted from the beginning of the data; the error has the earlier pieces."""
     data = pa.chunked_array([["x" * 500] * 1000, ["y" * 500] * 10 + ["z" * 300 * KIB]])
     with make(total_size_in_bytes=200 * KIB) as producer:
         with pytest.raises(LogSizeTooLargeError, match=r"^row 1010: .*total_size_in_bytes") as caught:
@@ -157,7 +159,7 @@ def test_a_row_that_is_too_large_is_refused_with_its_number() -> None:
 
 
 def test_a_value_that_cannot_be_sent_is_refused_with_its_row() -> None:
-    """Counted from the beginning of the data; nothing of its slice is accepted."""
+    """The row is counted from the beginning of the data; nothing of its slice is accepted."""
     seconds = pa.chunked_array([pa.array([1] * 5), pa.array([1, -1])])
     with make() as producer:
         with pytest.raises(InvalidArgumentError, match=r"^row 6: time_column 'at'") as caught:
@@ -165,8 +167,8 @@ def test_a_value_that_cannot_be_sent_is_refused_with_its_row() -> None:
         assert caught.value.accepted_logs == producer.stats().accepted == 5
 
 
-def test_an_error_of_the_data_itself_tells_how_far_it_came() -> None:
-    """A reader that fails half-way raises its own error, with a note."""
+def test_an_error_of_the_data_itself_reports_the_accepted_pieces() -> None:
+    """A reader that fails raises its own error, with a note of the accepted pieces."""
 
     def batches() -> Iterator[pa.RecordBatch]:
         yield pa.record_batch({"text": ["a", "b"]})
@@ -180,7 +182,7 @@ def test_an_error_of_the_data_itself_tells_how_far_it_came() -> None:
 
 
 def test_memory_is_taken_before_a_slice_is_encoded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """At that moment it is accounted, and what the estimate had too much is given back."""
+    """Memory is reserved before a slice is encoded; the excess of the estimate is returned."""
     seen: list[tuple[int, int]] = []
     with make() as producer:
         stream = producer.stream("p", "l")
@@ -209,7 +211,7 @@ def _encode() -> Any:
 
 @pytest.mark.parametrize("estimate", [1, 10**12], ids=["too low", "too high"])
 def test_a_wrong_estimate_costs_no_memory_and_no_rows(monkeypatch: pytest.MonkeyPatch, estimate: int) -> None:
-    """What is reserved too little is given back, and asked for anew."""
+    """A reservation that is too small is returned, and made again."""
     sink, clock = RecordingSink(), ManualClock()
     data = table(300)
     monkeypatch.setattr("producer.wire.columnar.ColumnarEncoder.estimate", lambda *_: estimate)
@@ -220,8 +222,8 @@ def test_a_wrong_estimate_costs_no_memory_and_no_rows(monkeypatch: pytest.Monkey
     assert sink.records() == expected(data, int(clock.time()))
 
 
-def test_an_error_half_way_tells_how_far_it_came() -> None:
-    """No memory in time: the pieces that were accepted, and their logs; the memory of the others is given back."""
+def test_an_error_half_way_reports_the_accepted_pieces() -> None:
+    """Without memory in time, the error has the accepted pieces and their logs; other memory is returned."""
     sink = GatedSink()
     with make(sink, total_size_in_bytes=200 * KIB, max_block_ms=100) as producer:
         with pytest.raises(SendTimeoutError) as caught:
@@ -237,7 +239,7 @@ def test_an_error_half_way_tells_how_far_it_came() -> None:
 
 
 def test_pieces_before_an_error_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The generator yields what was accepted, also of the slice in which it failed, then raises."""
+    """The generator yields the accepted pieces, also of the slice that failed, then raises."""
     rooms = [True, True, False]
     add = LogAccumulator.add
 
@@ -258,7 +260,7 @@ def test_pieces_before_an_error_are_told(monkeypatch: pytest.MonkeyPatch) -> Non
 
 
 def test_after_close_nothing_is_accepted() -> None:
-    """As ``send``."""
+    """A closed producer refuses tables."""
     producer = make()
     producer.close()
     with pytest.raises(ProducerClosedError):
@@ -266,7 +268,7 @@ def test_after_close_nothing_is_accepted() -> None:
 
 
 def test_a_callback_runs_once_for_each_piece() -> None:
-    """With the piece's result."""
+    """A callback runs once for each piece, with the piece's result."""
     results: list[Result] = []
     with make(batch_size_threshold_in_bytes=5000) as producer:
         futures = producer.stream("p", "l").send_arrow(table(), callback=results.append)
@@ -289,7 +291,7 @@ class Stranger:
 
 
 class LonelyStranger:
-    """What another library has one batch in."""
+    """A class of another library that holds one batch."""
 
     def __init__(self, data: pa.Table) -> None:
         self._batch = data.combine_chunks().to_batches()[0]
@@ -300,7 +302,7 @@ class LonelyStranger:
 
 @pytest.mark.parametrize("kind", ["table", "batch", "reader", "stream", "array", "pandas"])
 def test_whatever_holds_arrow_data_is_taken(kind: str) -> None:
-    """A reader batch by batch."""
+    """Every object with Arrow data is accepted; a reader batch by batch."""
     data, sink, clock = table(50), RecordingSink(), ManualClock()
     given = {
         "table": lambda: data,
@@ -317,20 +319,20 @@ def test_whatever_holds_arrow_data_is_taken(kind: str) -> None:
 
 
 def test_what_holds_no_arrow_data_is_refused() -> None:
-    """With what it is."""
+    """The error names the type of an object without Arrow data."""
     with make() as producer, pytest.raises(InvalidArgumentError, match=r"^data: must be .*, got list"):
         producer.stream("p", "l").send_arrow([{"n": 1}])
 
 
 def test_no_rows_are_no_pieces() -> None:
-    """Nothing is sent."""
+    """A table without rows sends nothing."""
     with make() as producer:
         assert producer.stream("p", "l").send_arrow(table().slice(0, 0)) == []
         assert producer.stats().memory_used == 0
 
 
 def test_with_a_channel_a_slice_is_one_transaction() -> None:
-    """All its pieces, of all streams, are stored, or none; the next slice is another one."""
+    """All pieces of a slice, of all streams, are stored, or none; the next slice is another transaction."""
     channel = MemoryChannel(capacity=10, keep_alive=0)
     sink = GatedSink()
     data = table(9).combine_chunks()
@@ -350,7 +352,7 @@ def test_with_a_channel_a_slice_is_one_transaction() -> None:
 
 
 def test_a_table_arrives_at_a_server_as_its_rows() -> None:
-    """Decoded with the protobuf library: fields, times, topics."""
+    """A table arrives with its fields, times and topics, as decoded by the protobuf library."""
     rows = 2000
     data = pa.table(
         {
@@ -395,12 +397,12 @@ with Producer(sink=RecordingSink()) as producer:
 
 
 def test_without_pyarrow_the_error_names_the_extra(tmp_path: Path) -> None:
-    """Everything else works."""
+    """Without pyarrow, only send_arrow fails, and its error names the extra."""
     run = subprocess.run([sys.executable, "-c", PROGRAM], capture_output=True, text=True, check=True)
     assert run.stdout == f"send_arrow needs pyarrow, which is not installed: {how_to_install('arrow')}\n"
 
 
 def test_pyarrow_is_imported_by_send_arrow_alone() -> None:
-    """``import producer`` is as fast as before."""
+    """``import producer`` does not import pyarrow."""
     program = "import sys, producer, producer.testing; sys.exit('pyarrow' in sys.modules or 'numpy' in sys.modules)"
     subprocess.run([sys.executable, "-c", program], check=True)

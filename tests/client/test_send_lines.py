@@ -1,4 +1,4 @@
-"""``Stream.send_lines``: a block of lines goes in as pieces of about a batch, whatever encodes them."""
+"""``Stream.send_lines`` sends a block of lines in pieces of about a batch, with each implementation of the encoder."""
 
 import mmap
 import threading
@@ -43,7 +43,7 @@ def _twin(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> No
 
 
 def make(sink: Any = None, **options: Any) -> Producer:
-    """A producer into a sink, with one IO thread: with several, batches overtake each other."""
+    """Return a producer with one IO thread: with several, batches overtake each other."""
     channel, clock = options.pop("channel", None), options.pop("clock", None)
     return Producer(
         sink=sink or RecordingSink(), config=config(**{"io_thread_count": 1, **options}), channel=channel, clock=clock
@@ -65,7 +65,7 @@ def expected(block: bytes, now: int, key: str = "content") -> list[bytes]:
 
 
 def test_lines_are_records_of_one_field() -> None:
-    """Every line once, in order, as ``send`` encodes it, in pieces of the size of a batch; all memory is given back."""
+    """Every line arrives once, in order, encoded as by ``send``, in pieces of a batch; all memory is returned."""
     sink, clock, block = RecordingSink(), ManualClock(), block_of(3000)
     with make(sink, clock=clock, batch_size_threshold_in_bytes=50_000, batch_count_threshold=200) as producer:
         futures = producer.stream("p", "l").send_lines(block)
@@ -78,7 +78,7 @@ def test_lines_are_records_of_one_field() -> None:
 
 
 def test_the_field_and_the_time_are_the_callers() -> None:
-    """A name of any text; seconds, or a moment with a zone, to the microsecond."""
+    """The field may have any name; the time is in seconds, or a datetime with a zone, to the microsecond."""
     sink = RecordingSink()
     moment = datetime(2026, 1, 31, 12, tzinfo=UTC) + timedelta(microseconds=1)
     with make(sink) as producer:
@@ -91,7 +91,7 @@ def test_the_field_and_the_time_are_the_callers() -> None:
 
 
 def test_any_memory_of_bytes_is_a_block(tmp_path: Path) -> None:
-    """A mapped file need not be read first."""
+    """A mapped file can be sent without reading it first."""
     sink, path = RecordingSink(), tmp_path / "log"
     path.write_bytes(block_of(10))
     with make(sink, clock=(clock := ManualClock())) as producer, path.open("rb") as file:
@@ -103,7 +103,7 @@ def test_any_memory_of_bytes_is_a_block(tmp_path: Path) -> None:
 
 
 def test_a_block_is_as_long_as_its_memory() -> None:
-    """Whatever a subclass says of it."""
+    """The length of a block is that of its memory, whatever a subclass reports."""
 
     class Longer(bytes):
         def __len__(self) -> int:
@@ -118,7 +118,7 @@ def test_a_block_is_as_long_as_its_memory() -> None:
 
 @pytest.mark.filterwarnings("error")
 def test_a_block_that_is_changed_meanwhile_spoils_no_memory_but_its_own() -> None:
-    """Its lines may be anything then, but each record keeps to its own bytes."""
+    """If a block changes during the call, its lines may be wrong, but no other memory is read."""
     block, ended = bytearray(b"a" * 60_000), threading.Event()
 
     def change() -> None:
@@ -139,7 +139,7 @@ def test_a_block_that_is_changed_meanwhile_spoils_no_memory_but_its_own() -> Non
 
 
 def test_no_lines_are_no_pieces() -> None:
-    """An empty block is accepted, and is nothing."""
+    """An empty block sends nothing."""
     with make() as producer:
         assert producer.stream("p", "l").send_lines(b"") == []
         assert producer.stats().accepted == 0
@@ -159,7 +159,7 @@ def test_no_lines_are_no_pieces() -> None:
     ],
 )
 def test_what_is_no_block_of_lines_is_refused(arguments: Any, words: str) -> None:
-    """With the name of the argument; nothing is accepted."""
+    """An invalid block is refused with the name of the argument; nothing is accepted."""
     with make() as producer:
         with pytest.raises(InvalidArgumentError, match=words):
             producer.stream("p", "l").send_lines(**{"block": b"a", **arguments})
@@ -167,7 +167,7 @@ def test_what_is_no_block_of_lines_is_refused(arguments: Any, words: str) -> Non
 
 
 def test_a_line_that_is_too_large_is_refused_with_its_number() -> None:
-    """What is before it was accepted, and the error says how much that is."""
+    """A line that is too large is refused; the error has the earlier pieces."""
     sink = RecordingSink()
     with make(sink) as producer:
         block = b"a\nb\n" + b"x" * (9 << 20) + b"\nc\n"
@@ -179,8 +179,8 @@ def test_a_line_that_is_too_large_is_refused_with_its_number() -> None:
     assert len(sink.records()) == 2
 
 
-def test_an_error_half_way_tells_how_far_it_came() -> None:
-    """No memory for the next piece: the futures of those before come with the error."""
+def test_an_error_half_way_reports_the_accepted_pieces() -> None:
+    """Without memory for the next piece, the error has the futures of the earlier pieces."""
     sink = GatedSink()
     producer = make(sink, total_size_in_bytes=20_000, max_block_ms=0, batch_count_threshold=10)
     with pytest.raises(ProducerError) as caught:
@@ -193,7 +193,7 @@ def test_an_error_half_way_tells_how_far_it_came() -> None:
 
 
 def test_a_block_larger_than_the_memory_goes_through() -> None:
-    """Each piece waits for memory as long as it may."""
+    """Each piece waits for memory."""
     sink, block = RecordingSink(), block_of(3000)
     with make(sink, total_size_in_bytes=30_000, max_block_ms=20_000, clock=(clock := ManualClock())) as producer:
         producer.stream("p", "l").send_lines(block)
@@ -202,7 +202,7 @@ def test_a_block_larger_than_the_memory_goes_through() -> None:
 
 
 def test_a_callback_runs_once_for_each_piece() -> None:
-    """With the result of its records."""
+    """A callback runs once for each piece, with its result."""
     results: list[Any] = []
     with make(batch_count_threshold=10) as producer:
         futures = producer.stream("p", "l").send_lines(block_of(25), callback=results.append)
@@ -211,7 +211,7 @@ def test_a_callback_runs_once_for_each_piece() -> None:
 
 
 def test_after_close_nothing_is_accepted() -> None:
-    """As ``send``."""
+    """A closed producer refuses blocks."""
     producer = make()
     stream = producer.stream("p", "l")
     producer.close()
@@ -220,7 +220,7 @@ def test_after_close_nothing_is_accepted() -> None:
 
 
 def test_with_a_channel_a_piece_is_one_transaction(tmp_path: Path) -> None:
-    """So a block may be larger than a transaction; what was stored is delivered by the next producer."""
+    """With a channel, each piece is a transaction; stored pieces are delivered by the next producer."""
     block = block_of(50)
     channel = MemoryChannel(transaction_capacity=1)
     sink = RecordingSink()
@@ -239,7 +239,7 @@ def test_with_a_channel_a_piece_is_one_transaction(tmp_path: Path) -> None:
 
 
 def test_lines_arrive_at_a_server() -> None:
-    """What is not UTF-8 as well."""
+    """Lines arrive at a server, including bytes that are not UTF-8."""
     with LogHubServer() as server:
         project = ProjectConfig(
             "p",

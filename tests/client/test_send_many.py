@@ -1,4 +1,4 @@
-"""``send_many``: pieces go in as they fill, whatever the logs come from, and errors say how far it came."""
+"""``send_many`` enqueues pieces as they fill, and its errors have the accepted pieces."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -46,7 +46,7 @@ def _texts(sink: RecordingSink) -> list[int]:
 
 @pytest.mark.parametrize("budget", [1, 20_000])
 def test_logs_are_encoded_only_as_far_as_memory_reaches(budget: int) -> None:
-    """Of an endless iterable no more is taken than the memory took and one piece; the error says how far it came."""
+    """Of an endless iterable, only the logs that fit in memory and one piece are encoded."""
     sink, source = GatedSink(), Source(10**9)
     producer = Producer(sink=sink, config=config(total_size_in_bytes=budget, max_block_ms=0, batch_count_threshold=10))
     with pytest.raises(ProducerError) as caught:
@@ -61,7 +61,7 @@ def test_logs_are_encoded_only_as_far_as_memory_reaches(budget: int) -> None:
 
 
 def test_an_iterable_larger_than_the_memory_goes_through_a_small_producer() -> None:
-    """Ten times the memory arrives, in order, while the memory is never exceeded."""
+    """Ten times the memory arrives, in order, and the memory is never exceeded."""
     sink, used = RecordingSink(), list[int]()
     with Producer(sink=sink, config=config(total_size_in_bytes=50_000, io_thread_count=1)) as producer:
 
@@ -79,7 +79,7 @@ def test_an_iterable_larger_than_the_memory_goes_through_a_small_producer() -> N
 
 @pytest.mark.parametrize("bad", [{1: 2}, {"a": object()}, "no log"])
 def test_a_wrong_log_is_named_and_the_pieces_before_it_stay_accepted(bad: Any) -> None:
-    """The error has the log's position; what filled pieces before it was accepted, and is delivered."""
+    """The error has the log's position; earlier pieces are delivered."""
     sink = RecordingSink()
     with Producer(sink=sink, config=config(batch_count_threshold=4)) as producer:
         with pytest.raises(InvalidArgumentError, match=r"^log 10 of send_many: ") as caught:
@@ -91,7 +91,7 @@ def test_a_wrong_log_is_named_and_the_pieces_before_it_stay_accepted(bad: Any) -
 
 
 def test_of_logs_that_fit_in_a_piece_none_is_accepted_with_a_wrong_one() -> None:
-    """A piece is encoded as a whole before it takes anything."""
+    """A piece is encoded as a whole before it is accepted."""
     with Producer(sink=RecordingSink(), config=config()) as producer:
         with pytest.raises(InvalidArgumentError, match="log 99 of send_many") as caught:
             producer.stream("p", "l").send_many(Source(100, bad={1: 2}, bad_at=99))
@@ -100,7 +100,7 @@ def test_of_logs_that_fit_in_a_piece_none_is_accepted_with_a_wrong_one() -> None
 
 
 def test_a_log_that_is_too_large_comes_after_accepted_logs() -> None:
-    """It is a piece of its own, whose place in the iterable is the error's accepted_logs."""
+    """A log that is too large is a piece of its own; the error's accepted_logs is its position."""
     with Producer(sink=RecordingSink(), config=config()) as producer:
         with pytest.raises(LogSizeTooLargeError) as caught:
             producer.stream("p", "l").send_many([LOG] * 10 + [{"a": "x" * (9 * 2**20)}])
@@ -110,7 +110,7 @@ def test_a_log_that_is_too_large_comes_after_accepted_logs() -> None:
 
 
 def test_what_the_iterable_raises_comes_out_as_it_is_with_a_note_of_what_was_accepted() -> None:
-    """An exception of the caller's own code is not changed, but for a note."""
+    """An exception of the caller's iterable is raised unchanged, with a note of the accepted logs."""
     with Producer(sink=RecordingSink(), config=config(batch_count_threshold=4)) as producer:
         error = OSError("the file ended")
         with pytest.raises(OSError, match="the file ended") as caught:
@@ -122,7 +122,7 @@ def test_what_the_iterable_raises_comes_out_as_it_is_with_a_note_of_what_was_acc
 
 
 def test_behind_a_channel_more_than_the_memory_is_refused_as_it_comes_and_nothing_is_stored(tmp_path: Path) -> None:
-    """One transaction holds all its logs in memory: the error names that, the limit and the way out."""
+    """One transaction holds all its logs in memory: the error names that, the limit and the remedy."""
     source = Source(10**9)
     with Producer(
         sink=RecordingSink(), config=config(total_size_in_bytes=50_000), channel=FileChannel(tmp_path)
@@ -136,7 +136,7 @@ def test_behind_a_channel_more_than_the_memory_is_refused_as_it_comes_and_nothin
 
 
 def test_behind_a_channel_more_pieces_than_a_transaction_holds_are_refused() -> None:
-    """The channel's own limit is named with its number; nothing is stored."""
+    """The error has the number of pieces that a transaction holds; nothing is stored."""
     channel = MemoryChannel(100, transaction_capacity=3)
     with Producer(sink=RecordingSink(), config=config(batch_count_threshold=2), channel=channel) as producer:
         with pytest.raises(TransactionFullError, match="3"):

@@ -1,4 +1,4 @@
-"""``stats()``: a snapshot that builds nothing, adds up, and can be written as JSON."""
+"""``stats()`` returns a snapshot without side effects that adds up, and can be written as JSON."""
 
 import dataclasses
 import json
@@ -17,7 +17,7 @@ LOG = {"a": "b"}
 
 
 def test_stats_build_nothing_so_that_a_closed_producer_stays_closed() -> None:
-    """A producer that was closed before its first send refuses send, though stats() was asked in between."""
+    """A producer closed before its first send refuses send, even after stats()."""
     producer = Producer(sink=RecordingSink(), config=config())
     producer.close()
     assert producer.stats().accepted == 0
@@ -28,7 +28,7 @@ def test_stats_build_nothing_so_that_a_closed_producer_stays_closed() -> None:
 
 
 def test_stats_of_a_producer_that_has_sent_nothing_are_complete() -> None:
-    """Before the first send, and after a close without any, all counts are 0 and the limit is the option's."""
+    """Without any send, all counts are 0 and the limit is the option's."""
     producer = Producer(sink=RecordingSink(), config=config(total_size_in_bytes=12_345))
     before = producer.stats()
     assert producer._pipeline is None
@@ -50,7 +50,7 @@ def _read(producer: Producer) -> dict[str, Any]:
 
 
 def test_stats_can_be_written_as_json() -> None:
-    """json.dumps(asdict(stats())) works with streams of every kind; each stream is named by its parts."""
+    """json.dumps(asdict(stats())) works with streams of every kind, each with its names."""
     with Producer(sink=RecordingSink(), config=config()) as producer:
         assert _read(producer)["streams"] == []
         sequence = SequenceKey("0" * 31 + "1")
@@ -84,7 +84,7 @@ def test_stats_can_be_written_as_json() -> None:
 
 
 def test_stats_of_a_producer_with_a_channel_can_be_written_as_json(tmp_path: Path) -> None:
-    """Also with the channel's own statistics, and after close."""
+    """The channel's statistics are included, also after close."""
     producer = Producer(sink=RecordingSink(), config=config(), channel=FileChannel(tmp_path))
     producer.send("p", "l", LOG)
     producer.flush(PATIENCE)

@@ -1,4 +1,4 @@
-"""Statistics as JSON: ``to_dict``, and a line of the log now and then."""
+"""Statistics as JSON: ``to_dict``, and the periodic log line."""
 
 import json
 import logging
@@ -13,7 +13,7 @@ from tests.support.waiting import eventually
 
 @pytest.mark.parametrize("durable", [False, True], ids=["memory", "channel"])
 def test_statistics_are_json_as_they_are(*, durable: bool) -> None:
-    """Of a producer that has streams, a destination that is held back, and a channel; names are texts."""
+    """Streams, a paused destination and a channel have JSON with text keys."""
     sink = ScriptedSink([UnreachableError("RequestError", "no") for _ in range(2)])
     channel: Channel | None = MemoryChannel() if durable else None
     assert json.loads(json.dumps(Producer(sink=RecordingSink()).stats().to_dict()))["accepted"] == 0
@@ -29,7 +29,7 @@ def test_statistics_are_json_as_they_are(*, durable: bool) -> None:
 
 @pytest.mark.parametrize("durable", [False, True], ids=["memory", "channel"])
 def test_a_line_of_statistics_comes_every_interval(caplog: pytest.LogCaptureFixture, *, durable: bool) -> None:
-    """One line of JSON each time that stats_interval_ms is over, by logger producer.stats."""
+    """One line of JSON is logged by producer.stats each stats_interval_ms."""
     clock = ManualClock()
     channel = MemoryChannel() if durable else None
     with (
@@ -55,7 +55,7 @@ def test_a_line_of_statistics_comes_every_interval(caplog: pytest.LogCaptureFixt
 
 
 def test_without_the_option_nothing_is_said(caplog: pytest.LogCaptureFixture) -> None:
-    """As by default."""
+    """By default no statistics are logged."""
     clock = ManualClock()
     with caplog.at_level(logging.INFO, "loghub.stats"), Producer(sink=RecordingSink(), clock=clock) as producer:
         producer.send("p", "l", {"k": "v"}, urgent=True).result(60)

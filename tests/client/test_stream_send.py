@@ -1,4 +1,4 @@
-"""``Stream.send`` of many logs, as users see it: futures, threads, close, pickles, odd callers."""
+"""``Stream.send`` of many logs: futures, threads, close, pickles, unusual callers."""
 
 import asyncio
 import concurrent.futures
@@ -42,13 +42,13 @@ LOG = {"m": "x"}
 
 
 def _texts(sink: RecordingSink) -> list[str]:
-    """The first value of each log that was delivered, in the order of delivery."""
+    """Return the first value of each delivered log, in the order of delivery."""
     return [log[0][1].decode() for delivery in sink.deliveries for log in contents_of(delivery.payload.body)]
 
 
 @pytest.fixture
 def switching() -> Iterator[None]:
-    """Threads that take turns much more often than they would."""
+    """Make threads switch much more often than usual."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-5)
     yield
@@ -56,7 +56,7 @@ def switching() -> Iterator[None]:
 
 
 def test_logs_take_the_short_way_from_the_second_of_a_batch_on() -> None:
-    """The general way is taken once for each batch; seconds, other names, and what came between change nothing."""
+    """The general way is used once for each batch; other times and names change nothing."""
     producer, pipeline = by_hand()
     stream = producer.stream("p", "l")
     stream.send(LOG)
@@ -82,7 +82,7 @@ def test_logs_take_the_short_way_from_the_second_of_a_batch_on() -> None:
 
 
 def test_a_batch_of_one_log_is_few_objects_to_the_garbage_collector() -> None:
-    """At most six for each stream, compiled four: containers come with what they hold."""
+    """A batch of one log has at most six objects for the garbage collector, with the native implementation four."""
     producer, _ = by_hand()
     streams = [producer.stream("p", "l", topic=f"{number}") for number in range(201)]
     streams[200].send(LOG)
@@ -94,13 +94,13 @@ def test_a_batch_of_one_log_is_few_objects_to_the_garbage_collector() -> None:
 
 
 def _tracked(things: list[object]) -> int:
-    """How many objects the garbage collector looks at for them."""
-    gc.collect()  # only then it no longer looks at tuples of what it need not look at
+    """Return the number of objects that the garbage collector tracks for them."""
+    gc.collect()  # a collection untracks tuples of untracked items
     return sum(map(gc.is_tracked, within_reach(things)))
 
 
 def test_logs_with_a_time_of_their_own_take_the_short_way() -> None:
-    """As those without one; each arrives with its time."""
+    """Logs with a time of their own take the short way, and arrive with their time."""
     producer, pipeline = by_hand()
     stream = producer.stream("p", "l")
     for number in range(1000):
@@ -115,7 +115,7 @@ def test_logs_with_a_time_of_their_own_take_the_short_way() -> None:
 
 @pytest.mark.parametrize("ordered", [False, True])
 def test_send_after_close_has_begun_is_refused_though_the_handle_knew_an_open_batch(ordered: bool) -> None:
-    """Both while close waits for the server, and when it has ended; what was accepted before is delivered."""
+    """send is refused during and after close, even with a known open batch; earlier logs are delivered."""
     sink = GatedSink()
     producer = Producer(sink=sink, config=config(linger_ms=100_000, drain_timeout_ms=20_000))
     stream = producer.stream("p", "l", ordered=ordered)
@@ -134,7 +134,7 @@ def test_send_after_close_has_begun_is_refused_though_the_handle_knew_an_open_ba
 
 
 def test_a_stream_with_a_sequence_key_has_no_open_batch() -> None:
-    """Each send is a batch of its own, with the next number."""
+    """Each send of a stream with a SequenceKey is a batch of its own, with the next number."""
     sink = RecordingSink()
     with Producer(sink=sink, config=config(io_thread_count=1)) as producer:
         stream = producer.stream("p", "l", idempotent=SequenceKey("a" * 32))
@@ -146,7 +146,7 @@ def test_a_stream_with_a_sequence_key_has_no_open_batch() -> None:
 
 
 def test_a_producer_with_a_channel_has_no_short_way() -> None:
-    """Each send is stored before it returns."""
+    """With a channel, each send is stored before it returns."""
     sink, channel = RecordingSink(), MemoryChannel()
     with Producer(sink=sink, config=config(), channel=channel) as producer:
         stream = producer.stream("p", "l")
@@ -160,7 +160,7 @@ def test_a_producer_with_a_channel_has_no_short_way() -> None:
 
 
 def test_an_idempotent_stream_takes_the_short_way_and_its_batches_are_numbered() -> None:
-    """Its batches are open like others."""
+    """The open batches of an idempotent stream take logs like others, and are numbered."""
     sink = RecordingSink()
     with CountingProducer(sink=sink, config=config(batch_count_threshold=50, linger_ms=100_000)) as producer:
         stream = producer.stream("p", "l", idempotent=True)
@@ -173,7 +173,7 @@ def test_an_idempotent_stream_takes_the_short_way_and_its_batches_are_numbered()
 
 
 def test_a_stream_with_an_open_batch_can_be_pickled() -> None:
-    """The batch stays where it is; the copy finds its own way."""
+    """A pickled stream leaves its open batch behind; the copy finds its own."""
     project = ProjectConfig("p", endpoint="http://127.0.0.1:9", access_key_id="id", access_key_secret="b")
     with Producer(project, config=config()) as producer:
         producer._pipeline = threadless()
@@ -193,12 +193,12 @@ def test_a_stream_with_an_open_batch_can_be_pickled() -> None:
 
 @pytest.fixture(params=[True, False], ids=["delivered", "failed"])
 def delivered(request: pytest.FixtureRequest) -> bool:
-    """What becomes of the batch."""
+    """Return whether the batch is delivered."""
     return bool(request.param)
 
 
 def _sent(delivered: bool) -> tuple[list[SendFuture], Callable[[], None]]:
-    """Futures that came by the short way, and what settles them."""
+    """Return futures of the short way, and a function that completes them."""
     script = [] if delivered else [RejectedError("ParameterInvalid", "no", http_status=400)]
     producer, pipeline = by_hand(ScriptedSink(script))
     stream = producer.stream("p", "l")
@@ -214,7 +214,7 @@ def _sent(delivered: bool) -> tuple[list[SendFuture], Callable[[], None]]:
 
 
 def test_result_and_exception_of_such_a_future(delivered: bool) -> None:
-    """They wait; then they are the batch's, and the future's text says so."""
+    """result and exception wait, then have the batch's result; so does the repr."""
     futures, end = _sent(delivered)
     first = futures[0]
     assert repr(first) == "<SendFuture pending>"
@@ -235,7 +235,7 @@ def test_result_and_exception_of_such_a_future(delivered: bool) -> None:
 
 
 def test_done_callbacks_of_such_a_future_are_called_once_before_and_after_settling(delivered: bool) -> None:
-    """Also when no other future of the batch has one, or a callback."""
+    """Done-callbacks run once, added before or after completion, even if no other future of the batch has one."""
     futures, end = _sent(delivered)
     called: list[SendFuture] = []
     futures[3].add_done_callback(called.append)  # type: ignore[arg-type]
@@ -247,7 +247,7 @@ def test_done_callbacks_of_such_a_future_are_called_once_before_and_after_settli
 
 @pytest.mark.parametrize("way", ["wait", "as_completed", "await"])
 def test_such_a_future_can_be_waited_for_in_the_manner_of_others(way: str, delivered: bool) -> None:
-    """concurrent.futures and asyncio are told, though nobody gave a callback."""
+    """concurrent.futures and asyncio are notified, even if no callback was given."""
     futures, end = _sent(delivered)
     waiting = threading.Event()
 
@@ -271,7 +271,7 @@ def test_such_a_future_can_be_waited_for_in_the_manner_of_others(way: str, deliv
 
 
 def test_a_callback_that_raises_stops_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    """It is logged; the callbacks behind it are called, and the memory comes back."""
+    """A callback that raises is logged; later callbacks run, and the memory is returned."""
     producer, pipeline = by_hand()
     stream = producer.stream("p", "l")
     known(stream, LOG)
@@ -305,8 +305,9 @@ def _in_threads(count: int, work: Callable[[int], None], meanwhile: Callable[[],
 
 @pytest.mark.parametrize("handles", ["one handle", "a handle each", "a shape each"])
 def test_threads_that_send_at_once_lose_nothing(handles: str, switching: None) -> None:
-    """While others flush, linger and fill batches, each log of each thread arrives once, in the thread's order; there
-    is a future for each, each is told once, and the counters are right in the end.
+    """While others flush, linger and fill batches, each log of each thread arrives once, in the thread's order.
+
+    There is a future for each log, each is notified once, and the counters are right in the end.
     """
     sink, told = RecordingSink(), Counter[tuple[int, int]]()
     options = {"io_thread_count": 1, "linger_ms": 100, "batch_count_threshold": 150, "total_size_in_bytes": 300_000}
@@ -341,7 +342,7 @@ def test_threads_that_send_at_once_lose_nothing(handles: str, switching: None) -
 
 
 def test_close_while_threads_send_settles_whatever_was_accepted(switching: None) -> None:
-    """Each send either raises or is delivered, once; none is lost between the open batch and the end."""
+    """Each send raises, or is delivered once, also between the open batch and the close."""
     for _ in range(10):
         sink, accepted = RecordingSink(), []
         producer = Producer(sink=sink, config=config(linger_ms=100_000, drain_timeout_ms=20_000))
@@ -372,7 +373,7 @@ def test_close_while_threads_send_settles_whatever_was_accepted(switching: None)
 
 @pytest.mark.parametrize("way", ["send", "send of a list", "send_many", "producer.send"])
 def test_a_log_that_another_thread_changes_meanwhile_is_sent_as_it_was_at_one_moment(way: str, switching: None) -> None:
-    """No value stands under another name, nothing is refused, and futures, records and memory agree in the end."""
+    """A log that another thread changes is sent as it was at one moment; futures, records and memory agree."""
     sink = RecordingSink()
     producer = Producer(sink=sink, config=config(batch_count_threshold=500, max_block_ms=-1))
     stream = producer.stream("p", "l")
@@ -406,7 +407,7 @@ def test_a_log_that_another_thread_changes_meanwhile_is_sent_as_it_was_at_one_mo
 
 
 def _full(**options: Any) -> tuple[Producer, GatedSink]:
-    """A producer that would wait for ever for memory, of which there is none left."""
+    """Return a producer with full memory whose sends would wait forever."""
     sink = GatedSink()
     producer = Producer(sink=sink, config=config(total_size_in_bytes=20_000, max_block_ms=-1, **options))
     producer.send("p", "l", {"m": "x" * 15_000})
@@ -415,7 +416,7 @@ def _full(**options: Any) -> tuple[Producer, GatedSink]:
 
 @pytest.mark.parametrize("log", [{"m": "y" * 9_000}, LogItem({"m": "y" * 9_000}, 1, 1)])
 def test_a_handle_waits_for_memory_as_long_as_it_was_told(log: Any) -> None:
-    """Zero fails at once, more waits that long, whatever the producer's other sends do; a pickle keeps it."""
+    """A handle waits for its own max_block_ms, 0 included, whatever other sends do; a pickle keeps it."""
     producer, sink = _full()
     for milliseconds in (0, 20):
         stream = producer.stream("p", "l", max_block_ms=milliseconds)
@@ -429,7 +430,7 @@ def test_a_handle_waits_for_memory_as_long_as_it_was_told(log: Any) -> None:
 
 
 def test_a_handle_waits_for_room_in_a_channel_as_long_as_it_was_told() -> None:
-    """As for memory."""
+    """A handle waits for room in a channel as long as for memory."""
     sink = GatedSink()
     with Producer(
         sink=sink, config=config(max_block_ms=-1), channel=MemoryChannel(capacity=1, transaction_capacity=1)
@@ -441,13 +442,13 @@ def test_a_handle_waits_for_room_in_a_channel_as_long_as_it_was_told() -> None:
 
 
 def test_a_wait_that_is_no_number_is_refused() -> None:
-    """Where the handle is made."""
+    """An invalid max_block_ms is refused when the handle is made."""
     with pytest.raises(InvalidArgumentError, match="max_block_ms: must be None or an integer, got '5'"):
         Producer(sink=RecordingSink()).stream("p", "l", max_block_ms="5")  # type: ignore[arg-type]
 
 
 def test_a_send_that_somebody_put_in_its_place_stays(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A test of an application may have one of its own before the first producer brings the compiled one."""
+    """A replaced Stream.send, such as a test's double, stays when the native implementation is imported."""
     said: list[Any] = []
     monkeypatch.setattr(Stream, "send", lambda _stream, log: said.append(log))
     with Producer(sink=RecordingSink(), config=config()) as producer:
@@ -456,7 +457,7 @@ def test_a_send_that_somebody_put_in_its_place_stays(monkeypatch: pytest.MonkeyP
 
 
 def test_send_tells_its_parameters_whichever_twin_it_is() -> None:
-    """To ``help`` and to editors."""
+    """Both implementations of send show their parameters to ``help`` and to editors."""
     Producer(sink=RecordingSink()).close()
     assert list(inspect.signature(Stream.send).parameters) == ["self", "log", "more", "callback", "urgent"]
     assert "StreamStoppedError" in (Stream.send.__doc__ or "")

@@ -1,8 +1,8 @@
-"""Sends numbered records through streams of a durable producer, prints each number once it is stored; to be killed.
+"""Send numbered records through streams of a durable producer, and print each number once it is stored; to be killed.
 
 Arguments: the channel's directory, ``idempotent`` or ``plain``, the first number, and how many to send (0: until
-killed). With a count it waits until everything that the channel holds is delivered. With ``BLOCK_ACKS`` in the
-environment it prints ``answered`` instead of telling the channel what the server has answered, and waits there.
+killed). With a count it waits until every event in the channel is delivered. With ``BLOCK_ACKS`` in the environment it
+prints ``answered`` instead of acknowledging a delivered event to the channel, and waits there.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from producer.channels import FileChannel
 from producer.durable.take_lease import Taking
 
 STREAMS = 2
-# What is left when the program is killed; the next one has to deliver it.
+# The channel's directory, for the next program.
 _AHEAD = 150
 
 
@@ -28,7 +28,6 @@ def _block(_taking: Taking, _sequences: Sequence[int]) -> None:
 
 
 def main() -> None:
-    """Send."""
     directory, mode, first, count = sys.argv[1], sys.argv[2], int(sys.argv[3]), int(sys.argv[4])
     if os.environ.get("BLOCK_ACKS"):
         Taking.acknowledge = _block  # type: ignore[method-assign]

@@ -1,7 +1,7 @@
-"""A real kill loop: a durable producer in a process of its own, killed at a random instant, again and again.
+"""A kill loop: a durable producer in a process of its own is killed at random instants, again and again.
 
-Every number that the program has printed was stored, so it has to be on the server at the end; the server may be
-killed and started again as well.
+Every number that the program has printed was stored, so it has to be on the server at the end. The server may be killed
+and restarted as well.
 """
 
 from __future__ import annotations
@@ -33,12 +33,12 @@ from .kill_program import BATCH, STREAMS
 __all__ = ["BATCH", "IN_FLIGHT", "Outcome", "kill_loop", "kill_loop_under_faults"]
 
 ACCESS_KEY = "loop-id", "loop-secret"
-#: What one kill may leave in doubt: the records that the memory of the program holds at most.
+#: The most duplicates of one kill: the records that the memory of the program holds.
 IN_FLIGHT = 200_000 // 320
 
 
 class Served:
-    """``producer serve`` in a process of its own, which can be killed and started again on the same data."""
+    """``producer serve`` in a process of its own, which can be killed and restarted on the same data."""
 
     def __init__(self, data: Path) -> None:
         self.data = data
@@ -72,29 +72,29 @@ class Served:
         return True
 
     def kill(self) -> None:
-        """SIGKILL, and wait."""
+        """Send SIGKILL, and wait."""
         if self.process is not None:
             self.process.kill()
             self.process.wait()
             self.process = None
 
     def numbers(self) -> dict[int, list[int]]:
-        """What is stored, by stream, in the order of arrival; the process must not run."""
+        """Return the stored numbers by stream, in the order of arrival; the process must not run."""
         with LogHubServer(data=self.data) as server:
             return _numbers_of(server)
 
 
 @dataclass
 class Outcome:
-    """What a loop saw.
+    """The observations of a loop.
 
     :ivar stored: numbers that the program had printed.
-    :ivar arrived: what is on the server, by stream, in order.
-    :ivar refused_alone: numbers of records that were refused in a request of their own: what no cut can help.
-    :ivar buried: in the dead letters.
-    :ivar kills: of the program.
-    :ivar recoveries: rounds that found something of the round before.
-    :ivar untold: how often a stream stopped because nobody could tell whether a batch was stored.
+    :ivar arrived: numbers on the server, by stream, in order.
+    :ivar refused_alone: numbers of records that were refused in a request of their own, which no split can help.
+    :ivar buried: numbers in the dead letters.
+    :ivar kills: how often the program was killed.
+    :ivar recoveries: rounds that found records of the round before.
+    :ivar untold: how often a stream stopped because the fate of a batch was unknown.
     """
 
     stored: set[int] = field(default_factory=set)
@@ -119,8 +119,8 @@ class Outcome:
 
 
 class Faulty:
-    """A server in this process, which harms requests at random: it refuses a part of them with 413, stores others and
-    gives no answer, and is slow.
+    """A server in this process with random faults: it refuses requests with 413, stores others without an answer, and
+    is slow.
     """
 
     def __init__(self, seed: int, refuse: float) -> None:
@@ -147,14 +147,14 @@ class Faulty:
         self._server.faults.clear()
 
     def start(self) -> None:
-        """Nothing: it runs."""
+        """Do nothing: it already runs."""
 
     def kill(self) -> None:
         """End."""
         self._server.stop()
 
     def numbers(self) -> dict[int, list[int]]:
-        """See :meth:`Served.numbers`; ends it for good."""
+        """End, and return the stored numbers by stream, in the order of arrival."""
         found = _numbers_of(self._server)
         self._server.close()
         return found
@@ -169,7 +169,7 @@ def _numbers_of(server: LogHubServer) -> dict[int, list[int]]:
 
 
 def numbers_in(directory: Path) -> list[int]:
-    """What the events of a file channel hold; they stay there."""
+    """Return the numbers in the events of a file channel, which stay there."""
     found: list[int] = []
     with FileChannel(directory, minimum_free_space=0) as channel, channel.transaction() as transaction:
         while events := transaction.take(1000, timeout=0):
@@ -180,9 +180,9 @@ def numbers_in(directory: Path) -> list[int]:
 
 
 class _Program:
-    """The sending program, and a thread that reads what it prints.
+    """The sending program, and a thread that reads its output.
 
-    :param more: of its environment.
+    :param more: further environment variables.
     """
 
     def __init__(
@@ -223,12 +223,12 @@ class _Program:
                     self.sends.set()
 
     def kill(self) -> None:
-        """SIGKILL, and wait."""
+        """Send SIGKILL, and wait."""
         self.process.send_signal(signal.SIGKILL)
         self.end()
 
     def end(self, timeout: float = 90) -> str:
-        """Wait for its end; what it said on stderr."""
+        """Wait for its end; return its output on stderr."""
         try:
             self.process.wait(timeout)
         finally:
@@ -252,9 +252,9 @@ def kill_loop_under_faults(
     dead_letters: bool = False,
     channel: str = "commit",
 ) -> tuple[Outcome, Faulty]:
-    """Run ``rounds`` rounds against a faulty server, then let one program deliver what is left to a calm one."""
+    """Run ``rounds`` rounds against a faulty server, then let one program deliver the rest to a working one."""
     dice, outcome, first = random.Random(seed), Outcome(), 0
-    # An idempotent stream stops with each record that is refused alone.
+    # An idempotent stream stops at each record that is refused alone.
     server = Faulty(seed, refuse=0.1 if idempotent else 0.25)
     letters, witness = directory / "letters", directory / "refused"
     environment = {"REFUSED_ALONE": str(witness), "CHANNEL": channel}
@@ -264,7 +264,7 @@ def kill_loop_under_faults(
         for _ in range(rounds):
             program = _Program(directory / "channel", server, first, 0, environment)
             assert program.sends.wait(60), "the program sends nothing"
-            time.sleep(dice.uniform(0, 0.7))  # the instant of the kill, not a wait for anything
+            time.sleep(dice.uniform(0, 0.7))  # the instant of the kill, not a wait
             program.kill()
             outcome.kills += 1
             outcome.stored.update(program.numbers)
@@ -289,15 +289,15 @@ def kill_loop_under_faults(
 def kill_loop(
     directory: Path, rounds: int, *, seed: int, kill_client: bool = True, kill_server: bool = False
 ) -> Outcome:
-    """Run ``rounds`` rounds, then let one program deliver what is left."""
+    """Run ``rounds`` rounds, then let one program deliver the rest."""
     dice, outcome, first = random.Random(seed), Outcome(), 0
     server = Served(directory / "server")
     try:
         for _ in range(rounds):
             program = _Program(directory / "channel", server, first, 0)
-            if dice.random() < 0.7:  # else the kill may come while it starts, and recovers
+            if dice.random() < 0.7:  # otherwise the kill may come while it starts, and recovers
                 assert program.sends.wait(60), "the program sends nothing"
-            time.sleep(dice.uniform(0, 0.8))  # the instant of the kill, not a wait for anything
+            time.sleep(dice.uniform(0, 0.8))  # the instant of the kill, not a wait
             if kill_server:
                 server.kill()
                 time.sleep(dice.uniform(0, 0.3))

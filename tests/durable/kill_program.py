@@ -1,9 +1,9 @@
-"""Sends numbered records through a durable producer, and prints each number once it is stored; to be killed.
+"""Send numbered records through a durable producer, and print each number once it is stored; to be killed.
 
 Arguments: the channel's directory, the first number, and how many to send (0: until killed). With a count it waits
-until everything that the channel holds is delivered. Of the environment: ``IDEMPOTENT`` asks for idempotent streams,
-``DEAD_LETTERS`` names the directory of a channel for what is refused, ``REFUSED_ALONE`` a file for the numbers of the
-records that were found too large in a request of their own, ``CHANNEL`` the kind of channel (see :func:`_channel`).
+until every event in the channel is delivered. Environment variables: ``IDEMPOTENT`` asks for idempotent streams,
+``DEAD_LETTERS`` names the directory of a dead letter channel, ``REFUSED_ALONE`` a file for the numbers of records that
+were too large in a request of their own, ``CHANNEL`` the kind of channel (see :func:`_channel`).
 """
 
 from __future__ import annotations
@@ -30,13 +30,13 @@ from producer.sinks.loghub.sink import LogHubSink
 from tests.support.log_group_schema import contents_of
 
 STREAMS = 3
-#: Records of a batch, at most.
+#: The most records of a batch.
 BATCH = 50
 _untold = itertools.count(1)
 
 
 class _Witness(LogHubSink):
-    """Writes down what is refused alone, before anybody acts upon it: a kill cannot come in between."""
+    """Writes down records that are refused alone, before the refusal is processed: a kill cannot come in between."""
 
     def write(self, delivery: Delivery) -> Receipt:
         try:
@@ -67,7 +67,9 @@ def _sent(stream: Stream, log: dict[str, str]) -> SendFuture:
 
 
 def _resumed(stream: Stream) -> bool:
-    """Let a stream go on that stopped; whether it had. What nobody can tell is counted: it may be stored twice."""
+    """Resume a stopped stream; return True if it was stopped. Batches of unknown fate are counted: they may be stored
+    twice.
+    """
     stopped = stream.stopped
     if stopped is None:
         return False
@@ -78,7 +80,9 @@ def _resumed(stream: Stream) -> bool:
 
 
 def _channel(directory: str, kind: str) -> Channel:
-    """A file channel whose ``fsync`` is ``kind``; behind a small memory channel, if ``spillable-`` stands before it."""
+    """Return a file channel whose ``fsync`` is ``kind``; after ``spillable-``, with a small memory channel
+    before it.
+    """
     spillable, policy = kind.startswith("spillable-"), kind.removeprefix("spillable-")
     fsync = policy if policy.isalpha() else float(policy)
     channel = FileChannel(directory, segment_size=32_768, checkpoint_interval=0.1, minimum_free_space=0, fsync=fsync)
@@ -88,8 +92,8 @@ def _channel(directory: str, kind: str) -> Channel:
 class _Told:
     """Prints the numbers of records that survive a kill of this process.
 
-    In a file channel that is each that was accepted, whenever it reaches the disk; in a spillable one each that says
-    so: the others are in memory.
+    In a file channel these are all accepted records, whenever they reach the disk. In a spillable channel they are the
+    records whose future is ``stored``: the others are in memory.
     """
 
     def __init__(self, kind: str) -> None:
@@ -97,7 +101,7 @@ class _Told:
         self._waiting: deque[tuple[int, SendFuture]] = deque(maxlen=1000)
 
     def add(self, number: int, future: SendFuture) -> None:
-        """Print the number, now or when its future says that it is stored."""
+        """Print the number, now or when its future is ``stored``."""
         if self._commit:
             assert future.stored
         if not self._spillable:
@@ -113,7 +117,6 @@ class _Told:
 
 
 def main() -> None:
-    """Send."""
     directory, first, count = sys.argv[1], int(sys.argv[2]), int(sys.argv[3])
     project = ProjectConfig(
         "my-project",
@@ -143,7 +146,7 @@ def main() -> None:
         number = first
         while not count or number < first + count:
             numbers = range(number, number + (5 if number % 7 == 0 else 1))
-            if number % 11 == 0 and not idempotent:  # one event of several records, which may be cut
+            if number % 11 == 0 and not idempotent:  # one event of several records, which may be split
                 futures = [streams[number % STREAMS].send([{"n": str(each)} for each in numbers])] * len(numbers)
             else:
                 futures = [_sent(streams[each % STREAMS], {"n": str(each)}) for each in numbers]

@@ -1,4 +1,4 @@
-"""Producers behind channels, and channels that outlive them."""
+"""Producers with channels, and channels that outlive them."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ LOG = {"a": "b"}
 
 
 class KeptChannel(MemoryChannel):
-    """A memory channel that a producer's close leaves usable, as a file channel's directory is.
+    """A memory channel that stays usable after a producer's close, as a file channel's directory does.
 
     :ivar closes: how often it was closed.
     """
@@ -33,11 +33,11 @@ class KeptChannel(MemoryChannel):
         self.closes = 0
 
     def close(self) -> None:
-        """Count it, and stay open."""
+        """Count the call, and stay open."""
         self.closes += 1
 
     def events(self) -> list[Event]:
-        """What is in it and not taken, in order; it stays there."""
+        """Return its events that are not taken, in order; they stay there."""
         with self.transaction() as transaction:
             found: list[Event] = []
             while events := transaction.take(1000, timeout=0):
@@ -47,33 +47,33 @@ class KeptChannel(MemoryChannel):
 
 
 def file_channel(directory: Path, **options: Any) -> FileChannel:
-    """A file channel of tiny segments."""
+    """Return a file channel with tiny segments."""
     small = {"segment_size": 4096, "minimum_free_space": 0, "reserve": 4096, "checkpoint_interval": None}
     return FileChannel(directory, **(small | options))
 
 
 def crashed(channel: FileChannel, directory: Path, **options: Any) -> FileChannel:
-    """What a new process would find if that of ``channel`` had died at this moment, and opened with other options."""
+    """Return the channel that a new process would find if that of ``channel`` died now, opened with other options."""
     shutil.copytree(channel.directory, directory)
     return file_channel(directory, **options)
 
 
 def durable(sink: Sink, channel: Channel, **options: Any) -> Producer:
-    """A producer with a short linger and short backoffs."""
+    """Return a producer with a short linger and short backoffs."""
     own = {name: options.pop(name) for name in ("dead_letter", "clock") if name in options}
     quick = {"linger_ms": 100, "base_retry_backoff_ms": 1, "max_retry_backoff_ms": 5, "drain_timeout_ms": 5000}
     return Producer(sink=sink, channel=channel, config=config(**(quick | options)), **own)
 
 
 def pipeline_of(producer: Producer) -> DurablePipeline:
-    """The pipeline of a producer with a channel."""
+    """Return the pipeline of a producer with a channel."""
     found = producer._pipeline
     assert isinstance(found, DurablePipeline)
     return found
 
 
 def values(sink: RecordingSink, topic: str | None = None) -> list[str]:
-    """The first value of every log delivered, in the order of delivery."""
+    """Return the first value of every delivered log, in the order of delivery."""
     with sink._lock:
         deliveries = list(sink.deliveries)
     return [
@@ -87,7 +87,7 @@ def values(sink: RecordingSink, topic: str | None = None) -> list[str]:
 def by_hand(
     sink: Sink, channel: Channel, dead_letter: Channel | None = None, clock: Clock | None = None, **options: Any
 ) -> DurablePipeline:
-    """A durable pipeline without threads, driven by :func:`drive`."""
+    """Return a durable pipeline without threads, driven by :func:`drive`."""
     return DurablePipeline(
         config(**({"linger_ms": 100} | options)),
         sink,
@@ -100,7 +100,7 @@ def by_hand(
 
 
 def drive(durable_pipeline: DurablePipeline, between: Callable[[], object] = lambda: None) -> None:
-    """Let every stage do what it can do at this instant."""
+    """Let every stage do all its work."""
     busy = True
     while busy:
         busy = durable_pipeline.feeder.run_once(0)

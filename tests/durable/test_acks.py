@@ -1,4 +1,4 @@
-"""What the channel is told: everything once, together, and the dead letters first."""
+"""Acknowledgements: once for each event, in one call, and the dead letters first."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _settled(one: DurablePipeline) -> None:
 
 
 def test_all_that_was_settled_is_acknowledged_in_one_call(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A hundred streams delivered between two looks cost one call to the channel."""
+    """A hundred streams delivered between two checks need one call of the channel."""
     calls: list[int] = []
     acknowledge = Taking.acknowledge
 
@@ -69,7 +69,7 @@ def test_all_that_was_settled_is_acknowledged_in_one_call(monkeypatch: pytest.Mo
 
 
 def test_nothing_is_acknowledged_before_it_is_delivered() -> None:
-    """While attempts fail the channel holds every event."""
+    """While attempts fail, the channel keeps every event."""
     one = by_hand(DeadSink(), KeptChannel())
     _accept(one, "a", "b")
     _settled(one)
@@ -78,7 +78,7 @@ def test_nothing_is_acknowledged_before_it_is_delivered() -> None:
 
 
 def test_a_dead_letter_is_stored_before_the_event_is_acknowledged(monkeypatch: pytest.MonkeyPatch) -> None:
-    """At the moment of the acknowledgement the dead letter channel has the event."""
+    """When the event is acknowledged, the dead letter channel already has it."""
     dead, known = KeptChannel(), []
     acknowledge = Taking.acknowledge
 
@@ -96,7 +96,9 @@ def test_a_dead_letter_is_stored_before_the_event_is_acknowledged(monkeypatch: p
 
 
 def test_a_dead_letter_says_why_and_when_and_can_be_delivered_later() -> None:
-    """Its headers give the stream and the reason; a producer on the dead letter channel delivers it as it was."""
+    """The headers of a dead letter have the stream and the reason; a producer on that channel delivers the body
+    unchanged.
+    """
     dead = KeptChannel()
     script = [NetworkError("RequestError", "x"), REJECTED]
     with durable(ScriptedSink(script), KeptChannel(), dead_letter=dead, clock=None) as producer:
@@ -138,7 +140,7 @@ def test_a_dead_letter_says_why_and_when_and_can_be_delivered_later() -> None:
 def test_a_dead_letter_says_nothing_of_credentials_and_endpoints(
     code: str, status: int | None, message: str, kept: str
 ) -> None:
-    """Of messages that may name a key or a host only the beginning is written; the server's own are whole."""
+    """Of messages that may name a key or a host only the beginning is written; the server's own are complete."""
     dead = KeptChannel()
     one = by_hand(ScriptedSink([RejectedError(code, message, http_status=status)]), KeptChannel(), dead)
     _accept(one, "a")
@@ -147,7 +149,7 @@ def test_a_dead_letter_says_nothing_of_credentials_and_endpoints(
 
 
 def test_what_the_dead_letters_refuse_stays_in_the_channel(caplog: pytest.LogCaptureFixture) -> None:
-    """A full dead letter channel loses nothing: what it refused is counted, logged, and there for the next producer."""
+    """Events that a full dead letter channel refuses are counted, logged, and kept for the next producer."""
     channel, dead = KeptChannel(), KeptChannel(capacity=2, transaction_capacity=1, keep_alive=0)
     one = by_hand(ScriptedSink([REJECTED]), channel, dead)
     futures = _accept(one, "a", "b", "c")
@@ -162,8 +164,8 @@ def test_what_the_dead_letters_refuse_stays_in_the_channel(caplog: pytest.LogCap
 
 
 def test_a_full_dead_letter_channel_is_waited_for_once() -> None:
-    """Each batch that fails would else hold up the acknowledgements of all others for as long; with room again, it
-    takes what fails then.
+    """A full dead letter channel delays the acknowledgements once, not for each failed batch; with room again, it takes
+    later failures.
     """
     clock = JumpingClock()
     dead = KeptChannel(capacity=1, transaction_capacity=1, keep_alive=3.0, clock=clock)
@@ -183,7 +185,9 @@ def test_a_full_dead_letter_channel_is_waited_for_once() -> None:
 def test_what_a_full_disk_refuses_as_dead_letters_is_buried_by_the_next_producer(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Both share the disk: nothing is lost, the memory is given back, and what was delivered is forgotten."""
+    """If both channels share a full disk, nothing is lost, the memory is returned, and delivered events are
+    acknowledged.
+    """
     disk = SimFS()
     paths = "/channel", "/dead"
     channel, dead = (open_channel(disk, directory=path, reserve=2000) for path in paths)
@@ -206,7 +210,7 @@ def test_what_a_full_disk_refuses_as_dead_letters_is_buried_by_the_next_producer
 
 
 def test_a_dead_letter_channel_that_breaks_stops_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    """Whatever it raises is a refusal; the records behind are delivered and acknowledged."""
+    """Any error of the dead letter channel is a refusal; later records are delivered and acknowledged."""
     dead = KeptChannel()
     dead.transaction = lambda: 1 / 0  # type: ignore[method-assign,assignment]
     one = by_hand(ScriptedSink([REJECTED]), KeptChannel(), dead)
@@ -218,8 +222,10 @@ def test_a_dead_letter_channel_that_breaks_stops_nothing(caplog: pytest.LogCaptu
     assert "ZeroDivisionError" in caplog.text
 
 
-def test_without_dead_letters_a_failure_is_told_counted_logged_and_forgotten(caplog: pytest.LogCaptureFixture) -> None:
-    """The callback and the counter hear of it, the log says why, and the channel is rid of it."""
+def test_without_dead_letters_a_failure_is_reported_counted_logged_and_dropped(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    """The callback and the counter get the failure, the log has the reason, and the channel drops the event."""
     told: list[Any] = []
     one = by_hand(ScriptedSink([REJECTED]), KeptChannel())
     one.admission.accept(KEY, record(), 1, told.append)
@@ -231,7 +237,7 @@ def test_without_dead_letters_a_failure_is_told_counted_logged_and_forgotten(cap
 
 
 def test_only_the_part_of_a_list_that_failed_becomes_a_dead_letter() -> None:
-    """A list that had to be cut, one half of it refused: that half is buried, the event is acknowledged once."""
+    """If one half of a split list is refused, that half becomes a dead letter, and the event is acknowledged once."""
     dead = KeptChannel()
     one = by_hand(ScriptedSink([BodyTooLargeError("PostBodyTooLarge", "x"), None, REJECTED]), KeptChannel(), dead)
     future = one.admission.accept(KEY, record("a") + record("b"), 2, None)
@@ -255,7 +261,7 @@ def test_the_memory_of_a_failed_record_is_in_use_until_it_is_buried() -> None:
 
 
 class _Ailing(KeptChannel):
-    """A channel whose disk refuses acknowledgements as often as told."""
+    """A channel whose disk refuses a number of acknowledgements."""
 
     refusals = 0
 
@@ -274,7 +280,7 @@ class _Ailing(KeptChannel):
 
 
 def test_an_acknowledgement_that_the_disk_refused_is_made_again_later(caplog: pytest.LogCaptureFixture) -> None:
-    """The acks thread tries again after a pause, without anything new being settled; the log says so once."""
+    """The acks thread retries after a pause, without any new event; the log reports it once."""
     clock, channel = ManualClock(), _Ailing()
     channel.refusals = 3
     producer = durable(RecordingSink(), channel, clock=clock, batch_count_threshold=1)
@@ -293,7 +299,7 @@ def test_an_acknowledgement_that_the_disk_refused_is_made_again_later(caplog: py
 
 
 def test_flush_waits_for_an_acknowledgement_that_the_disk_refused() -> None:
-    """Its barrier is passed when the channel knows; that of resume, which needs no acknowledgement, at once."""
+    """flush waits for the acknowledgement; resume, which needs none, does not."""
     channel = _Ailing()
     one = by_hand(RecordingSink(), channel, batch_count_threshold=1)
     _accept(one, "a")
@@ -308,7 +314,7 @@ def test_flush_waits_for_an_acknowledgement_that_the_disk_refused() -> None:
 
 
 def test_an_event_that_the_channel_does_not_know_holds_up_no_other() -> None:
-    """Of a hundred acknowledgements one is senseless: the others are made."""
+    """Of a hundred acknowledgements, an invalid one does not block the others."""
     one = by_hand(RecordingSink(), KeptChannel())
     _accept(one, *map(str, range(100)))
     one.feeder.run_once(0)

@@ -1,5 +1,5 @@
-"""Whatever the channel, its limits, the options and the destination are: what ``send`` took is delivered when ``flush``
-returns, and ``close`` leaves nothing, of threads that go on all the while.
+"""With any channel, limits, options and destination, accepted records are delivered when ``flush`` returns, and
+``close`` leaves nothing, also while threads keep sending.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _KINDS = ("memory", "file", "process", "spillable")
 
 
 class _Destination(RecordingSink):
-    """One that now and then takes its time, or cannot be reached."""
+    """A destination that is slow or unreachable now and then."""
 
     def __init__(self, dice: random.Random) -> None:
         super().__init__()
         self._dice, self._slow, self._broken = dice, dice.random() < 0.5, dice.choice([0.0, 0.2])
 
     def write(self, delivery: Delivery) -> Receipt:
-        """Perhaps."""
+        """Fail at random."""
         if self._slow:
             threading.Event().wait(self._dice.random() * 0.01)
         if self._dice.random() < self._broken:
@@ -37,7 +37,7 @@ class _Destination(RecordingSink):
         return super().write(delivery)
 
     def values(self) -> list[Value]:
-        """Topic and number of each log, in the order of delivery."""
+        """Return topic and number of each log, in the order of delivery."""
         with self._lock:
             found = list(self.deliveries)
         return [(each.key.topic, int(log[0][1])) for each in found for log in contents_of(each.payload.body)]
@@ -71,7 +71,7 @@ def _options(dice: random.Random) -> ProducerConfig:
 
 
 def _send(producer: Producer, sink: _Destination, topic: str, dice: random.Random) -> list[Value]:
-    """Send, flush now and then, and look at what has arrived; what was taken."""
+    """Send, flush now and then, and check the deliveries; return the accepted values."""
     order = dice.choice([{}, {"ordered": True}, {"idempotent": True}])
     stream, taken = producer.stream("p", "l", topic=topic, **order), list[Value]()
     for first in range(0, 120, 2):
@@ -94,7 +94,7 @@ def _send(producer: Producer, sink: _Destination, topic: str, dice: random.Rando
 def test_what_was_taken_is_delivered_when_flush_returns_and_close_leaves_nothing(
     kind: str, seed: int, tmp_path: Path
 ) -> None:
-    """Once, and each stream in its order: no options make an end of what is still in the channel."""
+    """Every accepted record is delivered once, in the order of its stream, with all options."""
     dice = random.Random(f"{kind} {seed}")
     sink = _Destination(random.Random(dice.random()))
     channel = _channel(kind, dice, tmp_path / "d")

@@ -1,5 +1,6 @@
-"""The end of a producer with a channel: what is not delivered stays there, and everybody hears of it. The file is long
-since every way to end is read beside the others.
+"""The close of a producer with a channel: undelivered records stay there and are reported.
+
+The file is long because it has every way to end.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ def _send(producer: Producer, count: int, **options: Any) -> list[SendFuture]:
 
 
 def test_close_delivers_what_can_be_delivered_and_ends_every_thread() -> None:
-    """With a server that answers, close leaves nothing in the channel, even of what no batch held yet."""
+    """With a server that answers, close leaves nothing in the channel, even of events that were not fed."""
     sink, told = RecordingSink(), []
     channel = KeptChannel()
     producer = durable(sink, channel, name="tidy", linger_ms=10**6)
@@ -60,7 +61,7 @@ def test_close_delivers_what_can_be_delivered_and_ends_every_thread() -> None:
 
 
 def test_close_delivers_also_what_more_than_one_transaction_takes() -> None:
-    """A small memory and small transactions: of what waits in the channel when close begins nothing is left."""
+    """With a small memory and small transactions, close still empties the channel."""
     sink, channel = GatedSink(), KeptChannel(transaction_capacity=2)
     producer = durable(sink, channel, total_size_in_bytes=20_000, batch_count_threshold=1, drain_timeout_ms=60_000)
     for _ in range(30):
@@ -75,8 +76,9 @@ def test_close_delivers_also_what_more_than_one_transaction_takes() -> None:
 def test_close_leaves_on_disk_what_could_not_be_sent_and_says_so(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A dead server: close raises nothing, futures fail with LeftInChannel, the number is in log and statistics; the
-    next producer on the directory delivers everything in order.
+    """With a dead server, close raises nothing; futures fail with LeftInChannel, log and statistics have the number.
+
+    The next producer on the directory delivers everything in order.
     """
     told: list[Result] = []
     producer = durable(DeadSink(), file_channel(tmp_path / "d"), drain_timeout_ms=50, batch_count_threshold=2)
@@ -105,7 +107,7 @@ def test_close_leaves_on_disk_what_could_not_be_sent_and_says_so(
 
 
 def test_what_is_with_the_server_gets_the_rest_of_the_time() -> None:
-    """After the time of the retries nothing new is sent, but an attempt that was begun may still succeed."""
+    """After the time of the retries no attempt starts, but an attempt in flight may still succeed."""
     sink, channel = GatedSink(), KeptChannel()
     producer = durable(sink, channel, drain_timeout_ms=0, batch_count_threshold=1, io_thread_count=1)
     futures = [producer.send("p", "l", {"i": str(i)}) for i in range(5)]
@@ -122,8 +124,8 @@ def test_what_is_with_the_server_gets_the_rest_of_the_time() -> None:
 
 
 def test_what_was_not_fed_hears_of_the_close_while_an_attempt_goes_on() -> None:
-    """A record that is still in the channel has its result as soon as nothing takes it out any more; it does not wait
-    for what is with the server.
+    """A record that is still in the channel is completed when the feeder ends, without waiting for attempts in
+    flight.
     """
     sink, channel = GatedSink(), KeptChannel()
     producer = durable(sink, channel, drain_timeout_ms=0, batch_count_threshold=1, total_size_in_bytes=10_000)
@@ -140,12 +142,12 @@ def test_what_was_not_fed_hears_of_the_close_while_an_attempt_goes_on() -> None:
 
 
 def test_close_waits_for_no_batch_whose_attempt_has_just_failed(request: pytest.FixtureRequest) -> None:
-    """A batch that waits for another attempt is left at the close, also where the thread of the last one is not done
-    with it: nobody else would ever settle it.
+    """A batch that waits for a retry is retained at the close, even if the thread of its last attempt still
+    holds it.
     """
 
     class Slow(logging.Handler):
-        """Holds the thread whose batch has just gone to wait for another attempt."""
+        """Holds the thread whose batch has just begun to wait for another attempt."""
 
         came, may_go = threading.Event(), threading.Event()
 
@@ -174,7 +176,7 @@ def test_close_waits_for_no_batch_whose_attempt_has_just_failed(request: pytest.
 
 
 def test_at_the_deadline_an_attempt_that_hangs_is_left_too_and_may_have_been_stored() -> None:
-    """close(timeout) ends in time, names the thread that hangs, and the record stays in the channel."""
+    """close(timeout) ends in time, names the hanging thread, and the record stays in the channel."""
 
     sink, channel = GatedSink(), KeptChannel()
     producer = durable(sink, channel, name="late", io_thread_count=1, batch_count_threshold=1)
@@ -193,7 +195,7 @@ def test_at_the_deadline_an_attempt_that_hangs_is_left_too_and_may_have_been_sto
 
 
 def test_no_later_batch_of_a_stream_overtakes_one_that_is_left() -> None:
-    """The first batch of a stream fails while the producer closes: those behind it are left as well, in order."""
+    """If the first batch of a stream fails during the close, those behind it are retained as well, in order."""
     script = [NetworkError("R", "x")] * 3
     for attempt in range(3):
         sink, channel = ScriptedSink(script[:attempt]), KeptChannel()
@@ -212,7 +214,7 @@ def test_no_later_batch_of_a_stream_overtakes_one_that_is_left() -> None:
 
 
 def test_a_stream_with_thousands_of_batches_is_left_as_a_whole(caplog: pytest.LogCaptureFixture) -> None:
-    """However long the line behind a batch that waits for a retry, close leaves it all, and none of it is sent."""
+    """Close retains a long line behind a batch that waits for a retry, and sends none of it."""
     sink, channel = DeadSink(), KeptChannel()
     producer = durable(sink, channel, drain_timeout_ms=0, batch_count_threshold=1, **dict.fromkeys(_BACKOFFS, 40_000))
     producer.stream("p", "l").send_many({"i": str(i)} for i in range(3000))
@@ -223,7 +225,7 @@ def test_a_stream_with_thousands_of_batches_is_left_as_a_whole(caplog: pytest.Lo
 
 
 def test_a_batch_that_is_cut_while_the_producer_closes_is_left_in_the_channel() -> None:
-    """Its halves are not sent any more, close ends, and the next producer delivers the whole."""
+    """The halves of a batch that is split during the close are not sent; the next producer delivers the whole."""
     from producer import BodyTooLargeError
 
     sink, channel = GatedSink(BodyTooLargeError("PostBodyTooLarge", "x")), KeptChannel()
@@ -239,7 +241,7 @@ def test_a_batch_that_is_cut_while_the_producer_closes_is_left_in_the_channel() 
 
 
 def test_a_permanent_failure_while_closing_still_reaches_the_dead_letters() -> None:
-    """What the server refuses in the last moment is buried before the channels are closed."""
+    """A record refused in the last moment becomes a dead letter before the channels are closed."""
     sink, channel, dead = GatedSink(RejectedError("C", "x")), KeptChannel(), KeptChannel()
     producer = durable(sink, channel, dead_letter=dead, drain_timeout_ms=0, batch_count_threshold=1)
     producer.send("p", "l", LOG)
@@ -253,7 +255,7 @@ def test_a_permanent_failure_while_closing_still_reaches_the_dead_letters() -> N
 
 
 def test_futures_in_the_channel_wake_their_waiters_when_the_producer_closes() -> None:
-    """result(), concurrent.futures.wait and callbacks of records that no batch holds: all hear of it."""
+    """result(), concurrent.futures.wait and callbacks of records in no batch are all notified."""
     sink, channel, told = GatedSink(), KeptChannel(), []
     producer = durable(sink, channel, total_size_in_bytes=6000, drain_timeout_ms=0, io_thread_count=1)
     futures = [producer.send("p", "l", {"x": "x" * 1000}, callback=told.append) for _ in range(30)]
@@ -269,8 +271,8 @@ def test_futures_in_the_channel_wake_their_waiters_when_the_producer_closes() ->
 
 
 def test_close_follows_the_data(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Feeder, memory, accumulator, mover, IO pool, retries, acks, handlers, sink, channel, dead letters: in this
-    order.
+    """The order is feeder, memory, accumulator, mover, IO pool, retries, acks, handlers, sink, channel, dead
+    letters.
     """
     sink, channel, dead = RecordingSink(), KeptChannel(), KeptChannel()
     producer = durable(sink, channel, dead_letter=dead)
@@ -300,7 +302,7 @@ def test_close_follows_the_data(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_a_send_that_waits_for_room_hears_that_the_producer_closed(tmp_path: Path) -> None:
-    """The sender gets ProducerClosedError, not a future that nobody would complete."""
+    """The sender gets ProducerClosedError, and no future that never completes."""
     channel = file_channel(tmp_path / "d", capacity=1, transaction_capacity=1)
     producer = durable(DeadSink(), channel, max_block_ms=-1, drain_timeout_ms=0)
     told: list[Result] = []
@@ -316,7 +318,7 @@ def test_a_send_that_waits_for_room_hears_that_the_producer_closed(tmp_path: Pat
 def test_a_put_that_is_committed_after_the_sweep_of_close_is_settled_by_its_sender() -> None:
     """No instant of close leaves a future without an end."""
     channel = KeptChannel()
-    producer = durable(RecordingSink(), channel, drain_timeout_ms=0)  # for so long close waits for the put
+    producer = durable(RecordingSink(), channel, drain_timeout_ms=0)  # close waits this long for the put
     one = pipeline_of(producer)
     transaction, told = channel.transaction, []
 
@@ -342,7 +344,7 @@ def test_a_put_that_is_committed_after_the_sweep_of_close_is_settled_by_its_send
 
 
 class _GatedChannel(KeptChannel):
-    """Holds commits that put until its gate is open."""
+    """Holds commits of puts until its gate is open."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -356,7 +358,7 @@ class _GatedChannel(KeptChannel):
 
 
 def test_a_send_that_had_begun_when_close_did_is_delivered_where_the_server_answers() -> None:
-    """Whatever instant close chose, what it accepted before is stored, fed and delivered, and its future says so."""
+    """A record accepted before the close is stored, fed and delivered, and its future completes."""
     sink, channel = RecordingSink(), _GatedChannel()
     producer = durable(sink, channel, drain_timeout_ms=60_000)
     sender = Call(lambda: producer.send("p", "l", LOG))
@@ -370,7 +372,7 @@ def test_a_send_that_had_begun_when_close_did_is_delivered_where_the_server_answ
 
 
 def test_a_send_that_is_only_about_to_begin_when_close_does_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Close does not wait for it, so it stores nothing that nobody would deliver, and raises."""
+    """Close does not wait for a send that has not begun: it stores nothing, and raises."""
     channel = KeptChannel()
     producer = durable(RecordingSink(), channel)
     producer.send("p", "l", LOG).result(PATIENCE)
@@ -384,7 +386,7 @@ def test_a_send_that_is_only_about_to_begin_when_close_does_is_refused(monkeypat
 def test_what_a_channel_in_memory_loses_by_close_is_said_to_be_lost(
     caplog: pytest.LogCaptureFixture, spills: bool
 ) -> None:
-    """The future does not promise another producer what this channel takes with it."""
+    """With a memory channel, the future does not promise another producer."""
     memory = MemoryChannel(name="m")
     channel = SpillableChannel(memory, KeptChannel(), name="m") if spills else memory
     producer = durable(DeadSink(), channel, drain_timeout_ms=50)
@@ -394,14 +396,16 @@ def test_what_a_channel_in_memory_loses_by_close_is_said_to_be_lost(
     result = future.exception(0).result  # type: ignore[union-attr]
     assert result.error_code == "LeftInChannel"
     assert "what channel m had in memory is lost" in result.error_message
-    assert "1 event stays in channel m and what of it is in memory is lost" in caplog.text
+    assert "1 event stays in channel m and what is in memory is lost" in caplog.text
     assert "channel m: closed with 1 event that was not taken: it is lost" in caplog.text
 
 
 def test_fifty_threads_that_send_while_one_closes_have_one_outcome_each() -> None:
-    """Accepted sends = callbacks = delivered + left, whatever moment close chose; what is left is in the channel."""
+    """Accepted sends = callbacks = delivered + retained, at any moment of close; retained records are in the
+    channel.
+    """
     told: list[Result] = []
-    # However many are left, they are looked at in one transaction.
+    # All retained records are read in one transaction.
     channel, sink = KeptChannel(capacity=100_000, transaction_capacity=100_000), RecordingSink()
     producer = durable(sink, channel, drain_timeout_ms=0, batch_count_threshold=7)
     accepted: list[int] = []
@@ -431,7 +435,7 @@ def test_fifty_threads_that_send_while_one_closes_have_one_outcome_each() -> Non
 
 
 def test_close_may_be_called_in_a_callback_and_twice() -> None:
-    """The callback's close ends everything; a later one returns at once."""
+    """A close in a callback ends everything; a later one returns at once."""
     channel = KeptChannel()
     producer = durable(RecordingSink(), channel, name="inside", batch_count_threshold=1)
     producer.send("p", "l", LOG, callback=lambda _result: producer.close())
@@ -443,7 +447,7 @@ def test_close_may_be_called_in_a_callback_and_twice() -> None:
 
 
 def test_a_producer_that_was_dropped_is_drained_and_gives_its_channel_back() -> None:
-    """Nobody holds it any more: it delivers, closes its channels, and its threads end."""
+    """A producer without references delivers, closes its channels, and its threads end."""
     sink, channel = RecordingSink(), KeptChannel()
     producer = durable(sink, channel, name="dropped")
     producer.send("p", "l", LOG)
@@ -456,7 +460,7 @@ def test_a_producer_that_was_dropped_is_drained_and_gives_its_channel_back() -> 
 
 
 def test_a_channel_whose_close_raises_does_not_keep_the_other_one_open(caplog: pytest.LogCaptureFixture) -> None:
-    """The error is logged; the dead letter channel is closed; close ends."""
+    """The error is logged, the dead letter channel is closed, and close ends."""
     channel, dead = KeptChannel(), KeptChannel()
     channel.close = lambda: 1 / 0  # type: ignore[method-assign,assignment,return-value]
     durable(RecordingSink(), channel, dead_letter=dead).close()
@@ -465,7 +469,7 @@ def test_a_channel_whose_close_raises_does_not_keep_the_other_one_open(caplog: p
 
 
 def test_after_a_crash_the_next_producer_delivers_what_is_owed_in_order(tmp_path: Path) -> None:
-    """The process dies with records stored, fed, in flight and delivered: all arrive, in order, at least once."""
+    """After a crash with records stored, fed, in flight and delivered, all arrive, in order, at least once."""
     sink, channel = GatedSink(), file_channel(tmp_path / "before")
     producer = durable(sink, channel, batch_count_threshold=5, total_size_in_bytes=20_000, drain_timeout_ms=0)
     sink.gate.set()
@@ -526,7 +530,9 @@ os.waitpid(pid, 0)
 def test_a_process_that_ends_without_close_leaves_its_records_to_the_next(
     ending: str, expected: list[str], tmp_path: Path
 ) -> None:
-    """At exit they are left and counted, nothing is called lost; SIGKILL loses nothing; a forked child is refused."""
+    """At exit, records are retained and counted, not reported as lost; SIGKILL loses nothing; a forked child is
+    refused.
+    """
     root = Path(__file__).parents[2]
     ended = subprocess.run(
         [sys.executable, "-c", _PROGRAM + ending, str(tmp_path / "d")],
@@ -569,7 +575,7 @@ os.waitpid(pid, 0)
 def test_a_family_of_processes_shares_a_base_and_the_next_producer_delivers_what_all_of_them_owe(
     tmp_path: Path,
 ) -> None:
-    """Each process has a directory of its own; what the parent left and what the dead child left is adopted."""
+    """Each process has a directory of its own; records of the parent and of the dead child are adopted."""
     ended = subprocess.run(
         [sys.executable, "-c", _FAMILY, str(tmp_path / "base")],
         capture_output=True,
@@ -589,14 +595,14 @@ def test_a_family_of_processes_shares_a_base_and_the_next_producer_delivers_what
 
 
 def test_in_a_forked_child_the_futures_of_the_parent_are_done() -> None:
-    """Nobody in the child waits for records of the parent, wherever they were; a memory channel works there."""
+    """In the child, no thread waits for records of the parent; a memory channel works there."""
     sink, channel = GatedSink(), KeptChannel()
     producer = durable(sink, channel, total_size_in_bytes=6000, drain_timeout_ms=0, io_thread_count=1)
     futures = [producer.send("p", "l", {"x": "x" * 1000}) for _ in range(20)]
     assert sink.entered.acquire(timeout=PATIENCE)
     read, write = os.pipe()
     pid = os.fork()
-    if not pid:  # what is forked has one thread, and must end without the tests' own ending
+    if not pid:  # the child has one thread, and must end without the tests' own ending
         said = b"failed"
         try:
             codes = {future.exception(1).result.error_code for future in futures}  # type: ignore[union-attr]
@@ -635,7 +641,9 @@ def test_records_of_a_closed_producer_keep_their_stable_names(tmp_path: Path) ->
 def test_without_threads_what_is_sent_stays_in_the_channel(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """In an interpreter that starts no threads any more, send stores, and the future says that it is left there."""
+    """In an interpreter that starts no more threads, send stores the record, and the future says that it stays in the
+    channel.
+    """
 
     def refuse(_thread: threading.Thread) -> None:
         raise RuntimeError("can't create new thread at interpreter shutdown")
@@ -657,9 +665,9 @@ class _BadEndSink(RecordingSink):
         raise OSError("the file system is gone")
 
 
-@pytest.mark.parametrize("behind", [False, True], ids=["plain", "behind a channel"])
+@pytest.mark.parametrize("behind", [False, True], ids=["plain", "with a channel"])
 def test_what_a_sink_raises_at_its_end_reaches_who_closes(tmp_path: Path, behind: bool) -> None:
-    """With a channel as without one: the first close raises it, when all else is closed, and no later one does."""
+    """The first close raises the sink's error, when all else is closed, and no later close does."""
     channel = file_channel(tmp_path / "d") if behind else None
     producer = Producer(sink=_BadEndSink(), channel=channel)
     producer.send("p", "l", LOG)
@@ -667,11 +675,11 @@ def test_what_a_sink_raises_at_its_end_reaches_who_closes(tmp_path: Path, behind
         producer.close()
     producer.close()
     if channel is not None:
-        file_channel(tmp_path / "d").close()  # it is not locked any more
+        file_channel(tmp_path / "d").close()  # it is no longer locked
 
 
 def test_a_flush_that_interrupts_a_call_of_the_channel_is_refused(tmp_path: Path) -> None:
-    """By a handler of a signal, say: the interrupted call holds a lock that the flush would wait for."""
+    """A signal handler interrupts a call that holds a lock which the flush needs: the flush is refused."""
     channel = file_channel(tmp_path / "d")
     with Producer(sink=RecordingSink(), channel=channel) as producer:
         producer.send("p", "l", LOG).result(PATIENCE)

@@ -1,5 +1,6 @@
-"""From ``send`` through a channel to the server, and to the sender's future. The file is long since the promises of one
-producer stand together.
+"""From ``send`` through a channel to the server, and to the sender's future.
+
+The file is long because it has all promises of one producer.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ REJECTED = RejectedError("ParameterInvalid", "no", http_status=400)
 
 
 def test_send_returns_when_the_record_is_on_disk_and_the_future_completes_on_delivery(tmp_path: Path) -> None:
-    """While the server is stuck the future says stored, not done; afterwards it has the server's answer."""
+    """While the server hangs, the future is stored and not done; afterwards it has the server's answer."""
     sink = GatedSink()
     producer = durable(sink, file_channel(tmp_path / "d"))
     future = producer.send("p", "l", LOG)
@@ -60,7 +61,7 @@ def test_send_returns_when_the_record_is_on_disk_and_the_future_completes_on_del
 
 
 def test_without_a_channel_a_future_is_never_stored() -> None:
-    """future.stored is False, and the statistics know of no channel."""
+    """Without a channel, future.stored is False, and the statistics have no channel."""
     with Producer(sink=RecordingSink(), config=config()) as producer:
         future = producer.send("p", "l", LOG)
         producer.flush()
@@ -83,7 +84,9 @@ def test_stored_follows_the_sync_of_a_channel_that_syncs_later(tmp_path: Path) -
 
 @pytest.mark.parametrize("kind", ["file", "memory", "spillable"])
 def test_every_channel_carries_records_in_order_to_the_server(kind: str, tmp_path: Path) -> None:
-    """Whatever channel: from eight threads, per stream in order, each once, nothing left in the channel."""
+    """With any channel, records of eight threads arrive once, in the order of their streams, and the channel is
+    empty.
+    """
     channel: Any = {
         "file": lambda: file_channel(tmp_path / "d"),
         "memory": MemoryChannel,
@@ -111,7 +114,7 @@ def test_every_channel_carries_records_in_order_to_the_server(kind: str, tmp_pat
 
 
 def test_send_many_is_one_transaction() -> None:
-    """All pieces are stored together, or none of them: with too little room for the last nothing is."""
+    """All pieces are stored, or none: without room for the last one, nothing is."""
     channel = KeptChannel(capacity=5, transaction_capacity=5)
     sink = GatedSink()
     producer = durable(sink, channel, batch_count_threshold=10, max_block_ms=0, drain_timeout_ms=0)
@@ -134,7 +137,7 @@ def test_send_many_is_one_transaction() -> None:
 
 
 def test_a_full_channel_is_a_send_timeout_that_says_so() -> None:
-    """After max_block_ms: SendTimeoutError about the channel, from the channel's own error; it can be pickled."""
+    """After max_block_ms, SendTimeoutError has the channel's own error as its cause; it can be pickled."""
     channel = KeptChannel(capacity=1, transaction_capacity=1, name="mine")
     sink = GatedSink()
     producer = durable(sink, channel, max_block_ms=1, drain_timeout_ms=0)
@@ -171,7 +174,7 @@ def test_a_send_waits_for_room_as_long_as_max_block_ms_says() -> None:
 
 
 def test_a_disk_that_is_full_refuses_the_send_in_its_own_words(tmp_path: Path) -> None:
-    """DiskFullError reaches the sender; nothing was accepted, and no callback runs."""
+    """The sender gets DiskFullError; nothing was accepted, and no callback runs."""
     told: list[Result] = []
     with durable(RecordingSink(), file_channel(tmp_path / "d", minimum_free_space=2**60)) as producer:
         with pytest.raises(DiskFullError, match="free"):
@@ -181,7 +184,7 @@ def test_a_disk_that_is_full_refuses_the_send_in_its_own_words(tmp_path: Path) -
 
 
 def test_what_can_never_be_sent_is_refused_before_it_is_stored() -> None:
-    """Too large a log or list raises as without a channel; nothing is in the channel."""
+    """A log or list that is too large raises as without a channel, and is not stored."""
     with durable(RecordingSink(), KeptChannel()) as producer:
         with pytest.raises(LogSizeTooLargeError):
             producer.send("p", "l", {"a": "x" * (8 * 2**20)})
@@ -191,7 +194,7 @@ def test_what_can_never_be_sent_is_refused_before_it_is_stored() -> None:
 
 
 def test_a_permanent_failure_does_not_block_what_is_behind_it() -> None:
-    """A refused batch in the middle of a stream: it fails, what is before and behind it is delivered in order."""
+    """A refused batch fails; the batches before and behind it are delivered in order."""
     sink = ScriptedSink([None, REJECTED])
     with durable(sink, KeptChannel(), batch_count_threshold=1) as producer:
         futures = [producer.send("p", "l", {"i": str(i)}) for i in range(5)]
@@ -201,14 +204,14 @@ def test_a_permanent_failure_does_not_block_what_is_behind_it() -> None:
 
 
 def test_refused_credentials_are_tried_until_they_are_accepted() -> None:
-    """More 401 in a row than a producer without a channel would bear: the record arrives."""
+    """More 401 in a row than a producer without a channel accepts do not fail the record."""
     sink = ScriptedSink([UnauthorizedError("Unauthorized", "x", http_status=401)] * 20)
     with durable(sink, KeptChannel(), retries=0) as producer:
         assert producer.send("p", "l", LOG).result(PATIENCE).attempt_count == 21
 
 
 def test_delivery_timeout_makes_a_record_a_dead_letter() -> None:
-    """With delivery_timeout_ms an outage ends in the dead letters, with the last error."""
+    """With delivery_timeout_ms, an outage ends in the dead letters, with the last error."""
     clock, dead = ManualClock(), KeptChannel()
     sink = ScriptedSink([NetworkError("RequestError", "down")] * 10_000)
     one = by_hand(sink, KeptChannel(), dead, clock, delivery_timeout_ms=60_000)
@@ -225,7 +228,7 @@ def test_delivery_timeout_makes_a_record_a_dead_letter() -> None:
 
 
 def test_callbacks_run_on_the_handler_threads_and_once() -> None:
-    """As without a channel: success and failure threads, each callback and done-callback once."""
+    """Callbacks and done-callbacks run once on the success and failure threads, as without a channel."""
     told: list[tuple[str, bool]] = []
     with durable(ScriptedSink([REJECTED]), KeptChannel(), name="told", batch_count_threshold=1) as producer:
         for _ in range(3):
@@ -237,7 +240,7 @@ def test_callbacks_run_on_the_handler_threads_and_once() -> None:
 
 
 def test_a_future_can_be_awaited_while_its_record_is_in_the_channel() -> None:
-    """await works from before the feeder takes the event, and nothing else keeps the future."""
+    """await works before the feeder takes the event, even if no other code refers to the future."""
 
     async def main() -> Result:
         return await producer.send("p", "l", LOG)
@@ -247,7 +250,7 @@ def test_a_future_can_be_awaited_while_its_record_is_in_the_channel() -> None:
 
 
 def test_a_callback_may_send_and_never_waits_for_room() -> None:
-    """A send in a callback into a full channel fails at once, and the producer goes on."""
+    """A send in a callback into a full channel fails at once, and the producer continues."""
     sink, channel, outcomes = GatedSink(), KeptChannel(capacity=2, transaction_capacity=2), []
     producer = durable(sink, channel, max_block_ms=-1, batch_count_threshold=1)
 
@@ -266,7 +269,7 @@ def test_a_callback_may_send_and_never_waits_for_room() -> None:
 
 
 def test_a_slow_callback_does_not_delay_the_acknowledgement() -> None:
-    """While a callback blocks its thread, what was delivered is acknowledged all the same."""
+    """While a callback blocks its thread, delivered events are acknowledged."""
     gate = threading.Event()
     with durable(RecordingSink(), KeptChannel(), batch_count_threshold=1) as producer:
         producer.send("p", "l", LOG, callback=lambda _result: gate.wait(PATIENCE))
@@ -276,7 +279,7 @@ def test_a_slow_callback_does_not_delay_the_acknowledgement() -> None:
 
 
 def test_flush_waits_for_everything_that_is_in_the_channel() -> None:
-    """Recovered, not yet fed, and in flight: after flush the channel is empty and every callback has run."""
+    """After flush, recovered, waiting and in-flight events are delivered, and every callback has run."""
     channel = KeptChannel()
     first = by_hand(ScriptedSink(), channel)
     for i in range(50):
@@ -294,7 +297,7 @@ def test_flush_waits_for_everything_that_is_in_the_channel() -> None:
 
 
 def test_a_flush_that_is_too_short_says_what_is_left() -> None:
-    """FlushTimeoutError counts batches and events; the deliveries go on."""
+    """FlushTimeoutError counts batches and events; the deliveries continue."""
     sink = GatedSink()
     producer = durable(sink, KeptChannel(), batch_count_threshold=1)
     producer.send("p", "l", LOG)
@@ -307,7 +310,7 @@ def test_a_flush_that_is_too_short_says_what_is_left() -> None:
 
 
 def test_flush_inside_a_callback_is_refused() -> None:
-    """As without a channel, in words."""
+    """flush in a callback is refused, as without a channel."""
     errors: list[ProducerError] = []
 
     def callback(_result: Result) -> None:
@@ -323,7 +326,7 @@ def test_flush_inside_a_callback_is_refused() -> None:
 
 
 def test_recovered_records_flow_without_any_send() -> None:
-    """The threads start with the producer when it has a channel."""
+    """With a channel, the threads start with the producer."""
     channel = KeptChannel()
     by_hand(ScriptedSink(), channel).admission.accept(KEY, record("old"), 1, None)
     sink = RecordingSink()
@@ -332,7 +335,7 @@ def test_recovered_records_flow_without_any_send() -> None:
 
 
 def test_futures_that_nobody_keeps_are_freed_while_their_records_wait() -> None:
-    """A thousand records in the channel and a stuck server: no future of them lives."""
+    """Of a thousand records in the channel of a hanging server, no future is kept."""
     sink, channel = GatedSink(), KeptChannel()
     producer = durable(sink, channel, total_size_in_bytes=20_000, drain_timeout_ms=0)
     known: weakref.WeakSet[object] = weakref.WeakSet()
@@ -348,7 +351,7 @@ def test_futures_that_nobody_keeps_are_freed_while_their_records_wait() -> None:
 
 
 def test_a_dead_letter_channel_needs_another_channel() -> None:
-    """A dead letter channel alone, or the same one twice, is a ConfigError."""
+    """A dead letter channel alone, or the same channel twice, is a ConfigError."""
     channel = MemoryChannel()
     for options in ({"dead_letter": channel}, {"dead_letter": channel, "channel": channel}):
         with pytest.raises(ConfigError, match="dead_letter"):
@@ -356,7 +359,7 @@ def test_a_dead_letter_channel_needs_another_channel() -> None:
 
 
 def test_what_is_no_channel_is_refused_with_what_would_be_one(tmp_path: Path) -> None:
-    """A directory in the place of a channel: ConfigError names the option and FileChannel."""
+    """A directory instead of a channel is a ConfigError that names the option and FileChannel."""
     with pytest.raises(ConfigError, match=r"channel: must be .* FileChannel\(directory\), got"):
         Producer(sink=RecordingSink(), channel=tmp_path)  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match="dead_letter: must be"):
@@ -364,7 +367,7 @@ def test_what_is_no_channel_is_refused_with_what_would_be_one(tmp_path: Path) ->
 
 
 def test_pickling_takes_the_channel_along(tmp_path: Path) -> None:
-    """A copy has a channel of the same configuration; one that belongs to a process says so."""
+    """A copy has a channel of the same configuration; a channel that belongs to a process refuses."""
     with durable(RecordingSink(), MemoryChannel(77, 7)) as producer:
         producer._sink_given = False
         copy = pickle.loads(pickle.dumps(producer))
@@ -377,8 +380,8 @@ def test_pickling_takes_the_channel_along(tmp_path: Path) -> None:
 
 
 def test_credentials_and_endpoints_are_never_written_to_disk(tmp_path: Path) -> None:
-    """Neither key, secret nor endpoint is in any byte of the channel's directory, nor of the dead letters', whose
-    reason is an error that names the endpoint.
+    """No key, secret or endpoint is in the channel's directory, nor in the dead letters, whose error names the
+    endpoint.
     """
     with socket.socket() as nobody:
         nobody.bind(("127.0.0.1", 0))
@@ -401,7 +404,7 @@ def test_credentials_and_endpoints_are_never_written_to_disk(tmp_path: Path) -> 
 
 
 def test_two_batches_of_a_stream_are_never_with_the_server_at_once() -> None:
-    """With four IO threads and many batches ready, each stream has one attempt at a time, streams run side by side."""
+    """With four IO threads and many batches, each stream has one attempt at a time, and streams run in parallel."""
     active: dict[str, int] = {"a": 0, "b": 0}
     most: list[int] = []
     both, met = threading.Barrier(2), threading.Event()
@@ -431,7 +434,7 @@ def test_two_batches_of_a_stream_are_never_with_the_server_at_once() -> None:
 
 
 def test_the_statistics_tell_of_channel_and_dead_letters() -> None:
-    """stored, recovered, dead_lettered and the channel's own numbers."""
+    """The statistics have stored, recovered, dead_lettered and the channel's own numbers."""
     channel, dead = KeptChannel(name="mine"), KeptChannel()
     with channel.transaction() as transaction:
         transaction.put(Event({}, b"?"))

@@ -1,4 +1,4 @@
-"""A record in an event: what goes in comes out, and what is none is refused in words."""
+"""A record survives its event unchanged, and an invalid event is refused with the reason."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ KEY = StreamKey("p", "l")
 def test_a_record_comes_out_as_it_went_in(
     key: StreamKey, instance: bytes, number: int, logs: int, record: bytes
 ) -> None:
-    """Stream, stable name, number of logs and bytes survive the event, whatever they are."""
+    """Stream, stable name, number of logs and bytes survive the event."""
     read = read_event(write_event(key, ident_of(instance, number), logs, record))
     assert (read.key, read.logs, read.record) == (key, logs, record)
     assert (read.ident[:8], number_of(read.ident)) == (instance, number)
@@ -52,20 +52,20 @@ def test_a_number_that_the_sender_gave_comes_out_too() -> None:
     assert (read.key, read.number) == (key, 2**63 - 1)
 
 
-def test_events_of_a_stream_without_an_order_are_what_they_were() -> None:
-    """No header tells of an order that there is none; an event without the header reads as of an ordinary stream."""
+def test_events_of_a_stream_without_an_order_have_no_header_for_it() -> None:
+    """Events of ordinary streams have no header for the order, and an event without it belongs to one."""
     assert "order" not in write_event(KEY, b"i" * 16, 1, b"x").headers
     assert read_event(Event({"project": "p", "logstore": "l"}, b"\0" * 19 + b"\x01x")).key == KEY
 
 
 def test_the_body_is_as_documented() -> None:
-    """The example of the documentation, byte by byte."""
+    """The example of the documentation is correct, byte by byte."""
     event = write_event(KEY, ident_of(bytes.fromhex("5f0c3a9177e208b4"), 0), 1, bytes.fromhex("0a012a"))
     assert event.body == bytes.fromhex("5f0c3a9177e208b4 0000000000000000 00000001 0a012a")
 
 
 def test_all_events_of_a_stream_share_their_headers() -> None:
-    """A header costs nothing for the second event; further headers do not touch the shared ones."""
+    """The second event of a stream shares its headers; further headers do not change the shared ones."""
     one, two = (write_event(KEY, b"i" * 16, 1, b"x") for _ in range(2))
     assert one.headers is two.headers
     more = write_event(KEY, b"i" * 16, 1, b"x", {"error_code": "C"})
@@ -80,8 +80,8 @@ def test_all_events_of_a_stream_share_their_headers() -> None:
         ({"project": "p", "logstore": "l"}, b"\0" * 20, "0 logs in 0 bytes"),
         ({"project": "p", "logstore": "l"}, b"\0" * 16 + b"\xff\xff\xff\xff" + b"x", "4294967295 logs"),
         ({"project": "p", "logstore": "l"}, b"\0" * 19 + b"\x01" + b"x" * (8 * 2**20 + 1), "8388609 bytes"),
-        ({}, b"\0" * 19 + b"\x01x", "name no stream"),
-        ({"project": "p", "logstore": ""}, b"\0" * 19 + b"\x01x", "name no stream"),
+        ({}, b"\0" * 19 + b"\x01x", "must name a stream"),
+        ({"project": "p", "logstore": ""}, b"\0" * 19 + b"\x01x", "must name a stream"),
         ({"project": "p", "logstore": "l", "tags": "no"}, b"\0" * 19 + b"\x01x", "tags"),
         ({"project": "p", "logstore": "l", "tags": '[["a"]]'}, b"\0" * 19 + b"\x01x", "tags"),
         ({"project": "p", "logstore": "l", "tags": '[["a", 1]]'}, b"\0" * 19 + b"\x01x", "tags"),
@@ -93,6 +93,6 @@ def test_all_events_of_a_stream_share_their_headers() -> None:
     ],
 )
 def test_what_holds_no_record_is_refused_in_words(headers: dict[str, str], body: bytes, words: str) -> None:
-    """Too short, too much, no stream, senseless tags: UnreadableEventError says which."""
+    """UnreadableEventError says whether the body is too short or too large, or the stream or tags are invalid."""
     with pytest.raises(UnreadableEventError, match=words):
         read_event(Event(headers, body))

@@ -1,4 +1,4 @@
-"""A process with idempotent streams behind a file channel is killed with SIGKILL: the server has each record once."""
+"""A process with idempotent streams and a file channel is killed with SIGKILL: the server has each record once."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from producer.server.faults import delay, drop_answer
 
 from .exact_program import STREAMS
 
-#: ``make soak`` asks for many more rounds.
+#: ``make soak`` runs many more rounds.
 ROUNDS = 200 if os.environ.get("PRODUCER_SOAK") else 4
-#: Each program sends from the next multiple of this on.
+#: Each program starts at the next multiple of this number.
 _STEP = 1_000_000
 
 
@@ -30,7 +30,7 @@ def server() -> Iterator[LogHubServer]:
 
 
 class Program:
-    """The sending program; what it has printed."""
+    """The sending program, and its output."""
 
     def __init__(
         self, server: LogHubServer, directory: Path, mode: str, first: int, count: int, more: Mapping[str, str] = {}
@@ -47,7 +47,7 @@ class Program:
         self.numbers: list[int] = []
 
     def line(self) -> str:
-        """The next line."""
+        """Return the next line."""
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         assert line, "the program has ended"
@@ -56,20 +56,20 @@ class Program:
         return line.strip()
 
     def kill(self) -> None:
-        """SIGKILL; also reads what it had printed."""
+        """Send SIGKILL, and read the remaining output."""
         self.process.kill()
         self.rest()
 
     def rest(self) -> int:
-        """Read all that is left, and wait for the end; its exit code."""
+        """Read the remaining output, and wait for the end; return the exit code."""
         out, _ = self.process.communicate(timeout=90)
-        lines = out.split("\n")[:-1]  # the last one may be cut by the kill
+        lines = out.split("\n")[:-1]  # the kill may cut the last line
         self.numbers += [int(line) for line in lines if line.isdecimal()]
         return self.process.returncode
 
 
 def arrived(server: LogHubServer, mode: str) -> list[list[int]]:
-    """The numbers on the server by stream, in order of arrival."""
+    """Return the numbers on the server by stream, in the order of arrival."""
     found: list[list[int]] = [[] for _ in range(STREAMS)]
     for log in server.logs("my-project", mode):
         found[int(log.topic)].append(int(dict(log.contents)["n"]))
@@ -78,7 +78,7 @@ def arrived(server: LogHubServer, mode: str) -> list[list[int]]:
 
 @pytest.mark.parametrize("mode", ["idempotent", "plain"])
 def test_a_kill_between_the_answer_and_the_commit(server: LogHubServer, tmp_path: Path, mode: str) -> None:
-    """The server has answered and the channel has not heard of it: once with an idempotent stream, else twice."""
+    """A delivered but unacknowledged record is stored once with an idempotent stream, otherwise twice."""
     victim = Program(server, tmp_path / "channel", mode, 0, 60, {"BLOCK_ACKS": "1"})
     while victim.line() != "answered":
         pass
@@ -97,7 +97,7 @@ def test_a_kill_between_the_answer_and_the_commit(server: LogHubServer, tmp_path
 
 @pytest.mark.timeout(3600 if ROUNDS > 100 else 120)
 def test_kills_at_any_moment_store_each_record_once_and_in_order(server: LogHubServer, tmp_path: Path) -> None:
-    """Answers are late, and some are dropped; whenever the process is killed, nothing is missing, repeated or moved."""
+    """With late and lost responses and kills at any moment, no record is missing, repeated or out of order."""
     dice = random.Random(11)
     server.faults.add(delay(0.01, stored=True), probability=0.5, seed=1)
     server.faults.add(drop_answer(), probability=0.1, seed=2)
@@ -105,7 +105,7 @@ def test_kills_at_any_moment_store_each_record_once_and_in_order(server: LogHubS
     for turn in range(ROUNDS):
         program = Program(server, tmp_path / "channel", "idempotent", turn * _STEP, 0)
         program.line()
-        time.sleep(dice.uniform(0, 0.4))  # the instant of the kill, not a wait for anything
+        time.sleep(dice.uniform(0, 0.4))  # the instant of the kill, not a wait
         program.kill()
         stored.update(program.numbers)
     server.faults.clear()

@@ -1,4 +1,4 @@
-"""The feeder: in order, as memory allows, and stopped by nothing but its stop."""
+"""The feeder feeds events in order, as memory allows, and ends only when it is stopped."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def _put(channel: KeptChannel, *events: Event) -> None:
 
 
 def test_a_transaction_that_is_full_is_no_limit() -> None:
-    """More events than a transaction holds are on their way at once; every transaction ends when its events do."""
+    """More events than a transaction holds are in flight at once; every transaction ends when its events do."""
     channel = KeptChannel(transaction_capacity=3)
     sink = GatedSink()
     one = by_hand(sink, channel)
@@ -58,7 +58,7 @@ def test_a_transaction_that_is_full_is_no_limit() -> None:
 
 
 def test_a_transaction_smaller_than_a_block_makes_blocks_smaller() -> None:
-    """A channel whose transactions hold one event is fed from all the same."""
+    """A channel whose transactions hold one event can be fed from."""
     one = by_hand(RecordingSink(), KeptChannel(transaction_capacity=1))
     for i in range(5):
         one.admission.accept(KEY, record(str(i)), 1, None)
@@ -70,7 +70,7 @@ def test_a_transaction_smaller_than_a_block_makes_blocks_smaller() -> None:
 
 
 class CountsInAll(KeptChannel):
-    """Of whose takes a transaction holds 40 in all, acknowledged or not: the interface allows it."""
+    """A channel whose transactions take 40 events in all, acknowledged or not, as the interface allows."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -94,7 +94,7 @@ class CountsInAll(KeptChannel):
 
 
 def test_a_transaction_that_counts_what_was_acknowledged_makes_blocks_no_smaller() -> None:
-    """Of a channel that is somebody else's: another transaction is begun, and blocks stay as large as one holds."""
+    """For such a channel of a user another transaction begins, and blocks stay as large as one holds."""
     channel = CountsInAll()
     one = by_hand(RecordingSink(), channel)
     for i in range(10):
@@ -109,10 +109,10 @@ def test_a_transaction_that_counts_what_was_acknowledged_makes_blocks_no_smaller
 
 
 @pytest.mark.parametrize("with_dead_letters", [True, False])
-def test_an_event_that_is_none_of_a_producers_stops_nothing(
-    with_dead_letters: bool, caplog: pytest.LogCaptureFixture
-) -> None:
-    """It goes to the dead letters as it is, with the reason; without any it stays, counted and logged."""
+def test_an_event_without_a_record_stops_nothing(with_dead_letters: bool, caplog: pytest.LogCaptureFixture) -> None:
+    """An event without a record becomes a dead letter with the reason; without dead letters it stays, counted and
+    logged.
+    """
     channel, dead = KeptChannel(), KeptChannel()
     _put(channel, Event({"mine": "yes"}, b"not a record"))
     sink = RecordingSink()
@@ -122,7 +122,7 @@ def test_an_event_that_is_none_of_a_producers_stops_nothing(
     one.pipeline.accumulator.seal_open()
     drive(one)
     assert sink.records() == [record("behind")]
-    assert "none of a producer's" in caplog.text
+    assert "holds no record" in caplog.text
     buried = dead.events()
     if with_dead_letters:
         assert (buried[0].headers["mine"], buried[0].body) == ("yes", b"not a record")
@@ -135,7 +135,7 @@ def test_an_event_that_is_none_of_a_producers_stops_nothing(
 
 
 def test_a_log_handler_that_raises_stops_no_feeding(raising_handler: list[str]) -> None:
-    """An event that is none of a producer's is buried, and those behind it are delivered."""
+    """If a log handler raises, an event without a record is a dead letter, and later events are delivered."""
     channel, letters, sink = KeptChannel(), KeptChannel(), RecordingSink()
     _put(channel, Event({}, b"foreign"))
     with durable(sink, channel, dead_letter=letters) as producer:
@@ -146,7 +146,7 @@ def test_a_log_handler_that_raises_stops_no_feeding(raising_handler: list[str]) 
 
 
 def test_a_bug_with_one_event_stops_no_other(caplog: pytest.LogCaptureFixture) -> None:
-    """What raises while it is fed stays in the channel, and its future says so; the next ones are fed."""
+    """An event that raises stays in the channel, and its future says so; later events are fed."""
     one = by_hand(RecordingSink(), KeptChannel())
     feed, calls = one.feeder._feed, []
 
@@ -168,7 +168,7 @@ def test_a_bug_with_one_event_stops_no_other(caplog: pytest.LogCaptureFixture) -
 
 
 def test_a_record_larger_than_the_memory_that_is_left_now_is_delivered_all_the_same() -> None:
-    """It was accepted by a producer with more memory: alone it gets all that there is."""
+    """A record that was accepted with more memory gets all there is."""
     channel = KeptChannel()
     first = by_hand(ScriptedSink(), channel)
     first.admission.accept(KEY, record("x" * 50_000), 1, None)
@@ -182,7 +182,7 @@ def test_a_record_larger_than_the_memory_that_is_left_now_is_delivered_all_the_s
 
 
 def test_records_of_an_earlier_producer_have_no_future_here() -> None:
-    """Equal numbers of two producers are not mistaken for each other."""
+    """Equal numbers of two producers are not confused."""
     channel = KeptChannel()
     by_hand(ScriptedSink(), channel).admission.accept(KEY, record("old"), 1, None)
     sink = RecordingSink()
@@ -202,13 +202,13 @@ def test_records_of_an_earlier_producer_have_no_future_here() -> None:
 
 
 def drive_one_batch(one: Any) -> None:
-    """The attempt of one batch, and its handler."""
+    """Run the attempt of one batch, and its handler."""
     one.pipeline.io_pool.run_next()
     one.pipeline.settlement.success.run_next()
 
 
 def test_an_idle_feeder_waits_in_the_channel() -> None:
-    """With nothing to take it asks once and waits: no second call as long as no time passes."""
+    """An idle feeder takes once and waits: no second call while no time passes."""
     clock, asked = ManualClock(), []
     channel = KeptChannel(clock=clock)
     producer = durable(RecordingSink(), channel, clock=clock)
@@ -228,7 +228,7 @@ def test_an_idle_feeder_waits_in_the_channel() -> None:
 
 
 def test_events_that_come_one_soon_after_the_other_are_taken_together() -> None:
-    """After two takes in no time the feeder lets events gather for 5 ms, and takes all of them at once."""
+    """After two takes in quick succession the feeder waits 5 ms, and takes all events at once."""
     clock, channel = ManualClock(), KeptChannel()
     producer = durable(RecordingSink(), channel, clock=clock)
     takes = _two_in_no_time(producer, channel)
@@ -242,8 +242,8 @@ def test_events_that_come_one_soon_after_the_other_are_taken_together() -> None:
 
 
 @pytest.mark.parametrize("end", ["flush", "close"])
-def test_nobody_who_waits_for_events_waits_until_they_have_gathered(end: str) -> None:
-    """A flush, and a close, has what gathers taken at once: no time has to pass for that."""
+def test_a_flush_or_close_does_not_wait_for_gathering_events(end: str) -> None:
+    """A flush, and a close, takes gathering events at once."""
     clock, channel = ManualClock(), KeptChannel()
     producer = durable(RecordingSink(), channel, clock=clock)
     takes = _two_in_no_time(producer, channel)
@@ -257,7 +257,7 @@ def test_nobody_who_waits_for_events_waits_until_they_have_gathered(end: str) ->
 
 
 def _two_in_no_time(producer: Any, channel: KeptChannel) -> list[int]:
-    """Send two logs, one after the other was taken; how many events each take finds, from the second on."""
+    """Send two logs in quick succession; return how many events each take finds, from the second on."""
     takes: list[int] = []
     taking = pipeline_of(producer).feeder.takings[0]
     take = taking.take
@@ -282,7 +282,7 @@ def _close(producer: Any, clock: ManualClock) -> None:
 
 
 class _Unreadable(KeptChannel):
-    """A channel whose disk cannot be read as often as told."""
+    """A channel whose disk cannot be read a number of times."""
 
     failures = 0
     error: type[Exception] = ChannelIOError
@@ -305,7 +305,7 @@ class _Unreadable(KeptChannel):
 def test_a_channel_that_cannot_be_read_is_asked_again_after_a_pause(
     error: type[Exception], caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The error is logged, once; each pause takes its time; then everything goes on."""
+    """The error is logged once; after each pause the feeder tries again."""
     clock, channel = ManualClock(), _Unreadable()
     channel.failures, channel.error = 3, error
     producer = durable(RecordingSink(), channel, clock=clock, batch_count_threshold=1)
@@ -317,7 +317,7 @@ def test_a_channel_that_cannot_be_read_is_asked_again_after_a_pause(
         return future.done()
 
     eventually(later)
-    assert caplog.text.count("it is asked again soon") == 1
+    assert caplog.text.count("the channel cannot be read; retrying") == 1
     producer.close()
 
 
@@ -325,28 +325,28 @@ def test_a_channel_that_cannot_be_read_is_asked_again_after_a_pause(
 def test_a_channel_closed_under_the_producer_is_said_and_ends_the_feeding(
     kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Sends raise the channel's own error, the log says what happened, and statistics, flush and close still work."""
+    """Sends raise the channel's error, the log reports the close, and statistics, flush and close still work."""
     channel = MemoryChannel() if kind == "memory" else ProcessFileChannel(tmp_path)
     producer = durable(RecordingSink(), channel)
     channel.close()
     eventually(lambda: not pipeline_of(producer).feeder.thread._thread.is_alive())
     with pytest.raises(ChannelClosedError):
         producer.send("p", "l", LOG)
-    assert "closed under the producer" in caplog.text
+    assert "was closed by other code" in caplog.text
     assert producer.stats().stored == 0
     producer.flush(PATIENCE)
     producer.close(PATIENCE)
 
 
 def test_wait_fed_ends_when_the_channel_is_empty_whatever_it_had_promised() -> None:
-    """A damaged event that the channel dropped must not keep a flush waiting for ever."""
+    """A damaged event that the channel dropped does not keep a flush waiting forever."""
     producer = durable(RecordingSink(), KeptChannel())
     assert pipeline_of(producer).feeder.wait_fed(10**9, Deadline(None))
     producer.close()
 
 
 def test_a_flush_is_not_over_when_a_transaction_is_full() -> None:
-    """That the one which takes has no room does not mean that the channel is empty."""
+    """A full transaction does not mean that the channel is empty."""
     one = by_hand(RecordingSink(), KeptChannel(transaction_capacity=2))
     for i in range(6):
         one.admission.accept(KEY, record(str(i)), 1, None)
@@ -360,7 +360,7 @@ def test_a_flush_is_not_over_when_a_transaction_is_full() -> None:
 
 
 def test_the_feeder_takes_no_more_than_memory_holds() -> None:
-    """With the server stuck, what was taken is memory and one block; the rest waits in the channel."""
+    """While the server hangs, taken events fill the memory and one block; the rest waits in the channel."""
     sink, channel = GatedSink(), KeptChannel()
     producer = durable(sink, channel, total_size_in_bytes=20_000, io_thread_count=1, drain_timeout_ms=0)
     for i in range(100):
@@ -379,8 +379,8 @@ def test_the_feeder_takes_no_more_than_memory_holds() -> None:
         producer.send("p", "l", LOG)
 
 
-def test_what_was_recovered_is_said_at_construction(caplog: pytest.LogCaptureFixture) -> None:
-    """The log and the statistics tell how many events were found."""
+def test_recovered_events_are_logged_at_construction(caplog: pytest.LogCaptureFixture) -> None:
+    """The log and the statistics have the number of recovered events."""
     channel = KeptChannel(name="mine")
     by_hand(ScriptedSink(), channel).admission.accept(KEY, record(), 1, None)
     with caplog.at_level(logging.INFO), durable(RecordingSink(), channel) as producer:

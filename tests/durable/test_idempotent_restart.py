@@ -1,4 +1,4 @@
-"""Idempotent streams behind a channel, whose process dies at any moment: each record is stored once, in order."""
+"""Idempotent streams with a channel, whose process dies at any moment: each record is stored once, in order."""
 
 from __future__ import annotations
 
@@ -39,12 +39,12 @@ DOWN = NetworkError("RequestError", "refused")
 
 
 def lost() -> NetworkError:
-    """The answer to a request that was carried out does not come."""
+    """Return the error of a lost response."""
     return NetworkError("RequestError", "no answer", may_have_been_stored=True)
 
 
 class Life:
-    """A channel, and the process that has it at a time."""
+    """A channel, and the process that owns it at a time."""
 
     def __init__(self, directory: Path, sink: Server, **options: Any) -> None:
         self.directory, self.sink = directory, sink
@@ -60,17 +60,17 @@ class Life:
         return by_hand(self.sink, self.channel, **self.options)
 
     def die(self, **options: Any) -> None:
-        """SIGKILL; the next process has what is on the disk, and opens it with these options."""
+        """Simulate SIGKILL; the next process has the data on the disk, and opens it with these options."""
         self.channel = crashed(self.channel, self._next(), **options)
         self.pipeline = self._begin()
 
     def send(self, *texts: str, key: StreamKey = IDEMPOTENT) -> None:
-        """Store so many records."""
+        """Store these records."""
         for text in texts:
             self.pipeline.admission.accept(key, record(text), 1, None)
 
     def deliver(self) -> None:
-        """Do all that can be done, lingering batches and retries included."""
+        """Do all work, lingering batches and retries included."""
         for _ in range(1000):
             drive(self.pipeline)
             if not self.pipeline.stored:
@@ -80,7 +80,7 @@ class Life:
         raise AssertionError(f"{self.pipeline.stored} events are left")
 
     def settle(self) -> int:
-        """As :meth:`deliver`, of streams that may stop; the events that stay in the channel."""
+        """Do all work of streams that may stop; return the number of events that stay in the channel."""
         for _ in range(1000):
             drive(self.pipeline)
             if not self.pipeline.pipeline.accumulator.incomplete() and not self.pipeline.feeder.run_once(0):
@@ -90,7 +90,7 @@ class Life:
         return self.pipeline.stored
 
     def deliver_until_stopped(self) -> None:
-        """Likewise, of the stream of all these tests, which stops."""
+        """Do all work until the stream of these tests stops."""
         for _ in range(100):
             drive(self.pipeline)
             self.pipeline.clock.advance(10)  # type: ignore[attr-defined]
@@ -98,17 +98,17 @@ class Life:
         assert self.pipeline.stopped(IDEMPOTENT) is not None
 
     def feed(self) -> None:
-        """Take what is in the channel, and send nothing."""
+        """Take the events of the channel, and send nothing."""
         while self.pipeline.feeder.run_once(0):
             pass
 
     def attempt(self) -> None:
-        """Make one attempt; the channel hears nothing of it."""
+        """Make one attempt, without an acknowledgement to the channel."""
         assert self.pipeline.pipeline.io_pool.run_next()
 
 
 def test_a_death_between_the_answer_and_the_commit_stores_nothing_twice(tmp_path: Path) -> None:
-    """The batch in flight is sent again under its number, though there would be more for it now, and is refused."""
+    """The batch in flight is sent again under its number, unchanged, and is refused."""
     life = Life(tmp_path, Server())
     life.send("0", "1")
     life.feed()
@@ -139,7 +139,7 @@ def test_a_death_before_the_request_arrived_loses_nothing(tmp_path: Path) -> Non
 
 
 def test_what_was_settled_before_the_batch_in_flight_is_not_sent(tmp_path: Path) -> None:
-    """Several batches were answered and none committed: only the last one's number is asked about again."""
+    """Of several delivered but unacknowledged batches, only the last one's number is sent again."""
     life = Life(tmp_path, Server())
     life.send(*"012345678")
     life.feed()
@@ -153,7 +153,7 @@ def test_what_was_settled_before_the_batch_in_flight_is_not_sent(tmp_path: Path)
 
 
 def test_what_was_settled_does_not_join_a_batch_that_never_arrived(tmp_path: Path) -> None:
-    """The batch in flight was not stored: it is sent as it was, without the events before it, which were."""
+    """A batch in flight that was not stored is sent unchanged, without the delivered events before it."""
     life = Life(tmp_path, Server(None, None, DOWN))
     life.send(*"012345678")
     life.feed()
@@ -166,7 +166,9 @@ def test_what_was_settled_does_not_join_a_batch_that_never_arrived(tmp_path: Pat
 
 
 def test_events_of_other_streams_between_them_change_nothing(tmp_path: Path) -> None:
-    """The batch in flight is formed anew whatever lies between its events, and is complete when it is passed by."""
+    """The batch in flight is rebuilt although other events lie between its own, and is complete when they are
+    passed.
+    """
     life = Life(tmp_path, Server())
     life.send("a")
     life.send("0", key=OTHER)
@@ -186,7 +188,7 @@ def test_events_of_other_streams_between_them_change_nothing(tmp_path: Path) -> 
 
 
 def test_a_batch_that_lingers_is_not_cut_by_a_flush_while_it_is_formed(tmp_path: Path) -> None:
-    """Linger, thresholds and flush leave the batch alone until its last event has come."""
+    """Linger, thresholds and flush do not seal the batch before its last event."""
     life = Life(tmp_path, Server(), batch_count_threshold=3)
     life.send("0", "1", "2")
     life.feed()
@@ -204,7 +206,7 @@ def test_a_batch_that_lingers_is_not_cut_by_a_flush_while_it_is_formed(tmp_path:
 
 
 def test_a_batch_in_flight_is_formed_whole_though_a_transaction_holds_less(tmp_path: Path) -> None:
-    """That the transaction which takes is full does not mean that the channel has no more of it."""
+    """A full transaction does not mean that the channel has no more events of the batch."""
     life = Life(tmp_path, Server())
     life.send("0", "1", "2")
     life.feed()
@@ -216,7 +218,7 @@ def test_a_batch_in_flight_is_formed_whole_though_a_transaction_holds_less(tmp_p
 
 
 def test_halves_of_a_cut_batch_are_formed_anew_each_on_its_own(tmp_path: Path) -> None:
-    """The first half was stored when the process died: the second one, and only that, is sent."""
+    """If the first half was stored when the process died, only the second one is sent."""
     life = Life(tmp_path, Server(BodyTooLargeError("PostBodyTooLarge", "x")), batch_count_threshold=4)
     life.send("0", "1", "2", "3")
     life.feed()
@@ -230,7 +232,9 @@ def test_halves_of_a_cut_batch_are_formed_anew_each_on_its_own(tmp_path: Path) -
 
 
 def _cut_in_doubt(tmp_path: Path, *answers: Any) -> Life:
-    """A batch of four whose answer was lost, then found too large until it was cut; ``answers`` come after that."""
+    """Return a life whose batch of four lost its response, then was too large until it was split; ``answers``
+    follow.
+    """
     too_large = [BodyTooLargeError("PostBodyTooLarge", "x")] * REFUSALS_BEFORE_SPLIT
     life = Life(tmp_path, Server(lost(), *too_large, *answers), batch_count_threshold=4)
     life.send("0", "1", "2", "3")
@@ -243,13 +247,13 @@ def _cut_in_doubt(tmp_path: Path, *answers: Any) -> Life:
 
 
 def _forget_the_whole(life: Life) -> None:
-    """The request that is in doubt was not stored after all."""
+    """Make the server forget the unconfirmed request."""
     life.sink.deliveries.clear()
     life.sink.last.clear()
 
 
 def test_a_batch_in_flight_that_is_too_large_after_the_restart_is_asked_about_before_it_is_cut(tmp_path: Path) -> None:
-    """It was stored, which nobody heard: no half of it goes under a new number."""
+    """The batch was stored, but unconfirmed: no half of it is sent under a new number."""
     life = Life(tmp_path, Server(), batch_count_threshold=4)
     life.send("0", "1", "2", "3")
     life.feed()
@@ -273,7 +277,7 @@ def test_a_death_after_a_batch_in_doubt_was_cut_forgets_neither_it_nor_its_parts
             life.deliver()
             assert values(life.sink) == ["0", "1", "2", "3"]
             continue
-        for _ in range(5):  # it was the part or the whole, for all that the next process can know
+        for _ in range(5):  # for all that the next process can know, it was the part or the whole
             drive(life.pipeline)
             life.pipeline.clock.advance(1)  # type: ignore[attr-defined]
         assert life.pipeline.stopped(IDEMPOTENT) is not None
@@ -281,7 +285,9 @@ def test_a_death_after_a_batch_in_doubt_was_cut_forgets_neither_it_nor_its_parts
 
 
 def test_a_death_between_the_parts_of_a_batch_in_doubt_loses_and_repeats_nothing(tmp_path: Path) -> None:
-    """The first part was stored, which dispels the doubt: the next process sends the other one, under its number."""
+    """The first part was stored, which confirms the number: the next process sends the other part, under its own
+    number.
+    """
     life = _cut_in_doubt(tmp_path)
     _forget_the_whole(life)
     life.attempt()
@@ -292,8 +298,10 @@ def test_a_death_between_the_parts_of_a_batch_in_doubt_loses_and_repeats_nothing
     assert life.sink.numbers() == [1, 2]
 
 
-def test_what_nobody_can_tell_stays_in_the_channel_until_somebody_decides(tmp_path: Path) -> None:
-    """Neither lost nor sent again by itself, not even by the next process; ``resume`` sends it."""
+def test_records_of_unknown_fate_stay_in_the_channel_until_resume(tmp_path: Path) -> None:
+    """Records of unknown fate are neither lost nor sent again, even by the next process, until ``resume`` sends
+    them.
+    """
     life = _cut_in_doubt(tmp_path, lost())
     _forget_the_whole(life)
     life.deliver_until_stopped()
@@ -309,15 +317,15 @@ def test_what_nobody_can_tell_stays_in_the_channel_until_somebody_decides(tmp_pa
 
 
 def test_a_list_of_an_idempotent_stream_in_a_channel_is_not_cut(tmp_path: Path) -> None:
-    """How much of one event was sent could not be told after a restart: it fails in words."""
+    """A list is one event with one position, which could not say how much was sent: it fails with that reason."""
     life = Life(tmp_path, Server(BodyTooLargeError("PostBodyTooLarge", "x")))
     future = life.pipeline.admission.accept(IDEMPOTENT, record(logs=4), 4, None)
     drive(life.pipeline)
-    assert "never cut" in future.exception(0).result.error_message  # type: ignore[union-attr]
+    assert "never split" in future.exception(0).result.error_message  # type: ignore[union-attr]
 
 
 def test_a_batch_acknowledged_in_part_is_sent_again_in_part(tmp_path: Path) -> None:
-    """Events of it that the channel knows to be gone are missing: the rest goes under its number, and is refused."""
+    """If some events of the batch were acknowledged, the rest is sent under its number, and is refused."""
     life = Life(tmp_path, Server())
     life.send("0", "1", "2")
     life.feed()
@@ -329,7 +337,7 @@ def test_a_batch_acknowledged_in_part_is_sent_again_in_part(tmp_path: Path) -> N
 
 
 def test_a_stream_that_failed_is_delivered_in_order_after_the_restart(tmp_path: Path) -> None:
-    """What waited behind the failure is sent by the next process, under the next number."""
+    """Records that waited behind the failure are sent by the next process, under the next number."""
     life = Life(tmp_path, Server(None, RejectedError("ParameterInvalid", "x")), batch_count_threshold=1)
     life.send("0", "1", "2", "3")
     drive(life.pipeline)
@@ -340,7 +348,7 @@ def test_a_stream_that_failed_is_delivered_in_order_after_the_restart(tmp_path: 
 
 
 def test_what_cannot_be_noted_is_not_sent(tmp_path: Path) -> None:
-    """A disk that refuses the note holds the batch up, and it goes once the disk takes it."""
+    """A disk that refuses the note delays the batch, which is sent once the note is written."""
     life = Life(tmp_path, Server())
     notes = life.channel.notes
     assert notes is not None
@@ -363,7 +371,7 @@ def test_what_cannot_be_noted_is_not_sent(tmp_path: Path) -> None:
 def test_a_channel_that_lost_its_newest_events_forgets_what_speaks_of_them(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """New events would be numbered like the lost ones, and be taken for them: the note goes, and a new key comes."""
+    """New events would get the numbers of the lost ones: the note is removed, and a new key is used."""
     life = Life(tmp_path, Server())
     life.send("0", "1", "2")
     life.feed()
@@ -380,7 +388,7 @@ def test_a_channel_that_lost_its_newest_events_forgets_what_speaks_of_them(
 
 
 def test_a_damaged_database_is_kept_aside_and_stops_nothing(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """It is in quarantine/, the log says so, and records are delivered under new keys."""
+    """The database is in quarantine/, the log says so, and records are delivered under new keys."""
     life = Life(tmp_path, Server())
     life.send("0", "1", "2")
     life.deliver()
@@ -399,7 +407,7 @@ def test_a_damaged_database_is_kept_aside_and_stops_nothing(tmp_path: Path, capl
 
 
 def test_notes_hold_hashes_and_numbers_only(tmp_path: Path) -> None:
-    """No name of a stream, nothing of a record."""
+    """Notes hold no name of a stream, and nothing of a record."""
     life = Life(tmp_path, Server())
     life.send("a-secret-value", key=IDEMPOTENT._replace(topic="a-secret-topic"))
     life.deliver()
@@ -418,7 +426,7 @@ def test_no_notes_are_made_for_other_streams(tmp_path: Path) -> None:
 
 
 def test_notes_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The longest unused go first; those of batches on their way stay."""
+    """The longest unused notes are removed first; those of batches in flight stay."""
     monkeypatch.setattr(intents_module, "MAX_NOTES", 10)
     monkeypatch.setattr(intents_module, "_LOOK_EVERY", 5)
     life = Life(tmp_path, Server(DOWN), batch_count_threshold=1)
@@ -442,7 +450,7 @@ def test_notes_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> N
 def test_a_batch_that_never_becomes_complete_is_let_go_under_a_new_key(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A minute later it is sent with what it has, as another batch: perhaps twice, never lost."""
+    """After a minute an incomplete batch is sent under a new key: perhaps twice, never lost."""
     life = Life(tmp_path, Server(DOWN))
     life.send("0", "1", "2")
     life.feed()
@@ -459,7 +467,7 @@ def test_a_batch_that_never_becomes_complete_is_let_go_under_a_new_key(
 
 
 def test_a_batch_in_flight_goes_on_its_way_with_its_last_event(tmp_path: Path) -> None:
-    """It waits for nothing that comes behind, nor until the channel is empty."""
+    """The batch waits neither for later events nor until the channel is empty."""
     life = Life(tmp_path, Server(DOWN))
     life.send("0", "1")
     life.feed()
@@ -477,7 +485,7 @@ def test_a_batch_in_flight_goes_on_its_way_with_its_last_event(tmp_path: Path) -
 
 
 def test_an_event_passed_over_for_a_bug_is_not_taken_for_one_of_the_batch_around_it(tmp_path: Path) -> None:
-    """Nothing is noted of its stream any more: after a restart it is not sent under that batch's number, and lost."""
+    """The stream's note is removed: after a restart the event is not taken for one of the batch around it."""
     life = Life(tmp_path, Server())
     feed, calls = life.pipeline.feeder._feed, list[int]()
 
@@ -495,7 +503,7 @@ def test_an_event_passed_over_for_a_bug_is_not_taken_for_one_of_the_batch_around
 
 
 def test_an_intent_reads_back_as_it_was_written() -> None:
-    """The example of the format, and what is none is refused."""
+    """The example of the format is correct, and an invalid note is refused."""
     intent = Intent.from_bytes(bytes.fromhex("ab" * 16 + "00" * 7 + "07" + "00" * 7 + "08" + "00" * 7 + "09"))
     assert (intent.sequence.key, intent.sequence.number, intent.first, intent.last) == ("ab" * 16, 7, 8, 9)
     assert Intent.from_bytes(intent.to_bytes()) == intent
@@ -503,12 +511,12 @@ def test_an_intent_reads_back_as_it_was_written() -> None:
     cut = dataclasses.replace(intent, cut=True)
     assert cut.to_bytes() == intent.to_bytes() + b"\x01"
     assert Intent.from_bytes(cut.to_bytes()) == cut
-    with pytest.raises(ValueError, match="5 bytes are no intent"):
+    with pytest.raises(ValueError, match="a note of 5 bytes is invalid"):
         Intent.from_bytes(b"short")
 
 
 def test_notes_take_no_second_owner(tmp_path: Path) -> None:
-    """The database is locked as long as it is open, besides the channel's own lock."""
+    """The open database is locked, besides the channel's own lock."""
     notes = FileNotes(str(tmp_path), "c")
     notes.write("a", b"v", 1)
     with (
@@ -520,7 +528,7 @@ def test_notes_take_no_second_owner(tmp_path: Path) -> None:
 
 
 class _Forgetful(Server):
-    """A server before which a request may be lost, which its sender cannot know."""
+    """A server that may lose a request, which its sender cannot know."""
 
     def write(self, delivery: Delivery) -> Receipt:
         if self.script and self.script[0] is DROPPED:
@@ -534,7 +542,7 @@ DROPPED = NetworkError("RequestError", "no answer", may_have_been_stored=True)
 
 
 def _script(dice: random.Random) -> Iterator[Any]:
-    """Faults; what is found too large often stays so, or a batch in doubt would never be cut."""
+    """Yield faults; a batch that is too large often stays so, otherwise an unconfirmed one would never be split."""
     too_large = BodyTooLargeError("PostBodyTooLarge", "x")
     while True:
         kind = dice.choice(["fine", "fine", "lost", "dropped", "down", "busy", "too large"])
@@ -548,8 +556,9 @@ def _script(dice: random.Random) -> Iterator[Any]:
 
 @pytest.mark.parametrize("seed", range(int(os.environ.get("HISTORIES", "8"))))
 def test_whatever_happens_each_record_is_stored_once_and_in_order(tmp_path: Path, seed: int) -> None:
-    """Random sends, faults, steps of single stages, and deaths: a model of what a process can go through. What nobody
-    can tell stays in the channel.
+    """With random sends, faults, steps of single stages, and deaths, each record is stored once and in order.
+
+    Records of unknown fate stay in the channel.
     """
     dice = random.Random(seed)
     sink = _Forgetful(*itertools.islice(_script(dice), 300))
@@ -602,21 +611,21 @@ def test_whatever_happens_each_record_is_stored_once_and_in_order(tmp_path: Path
 
 
 def _orphan(life: Life, base: Path) -> None:
-    """The directory of a process that died, below ``base``."""
+    """Make the directory of a process that died, below ``base``."""
     shutil.copytree(life.channel.directory, base / "orphan")
 
 
 def _adopting(tmp_path: Path) -> Any:
     options = {"segment_size": 4096, "minimum_free_space": 0, "reserve": 4096, "checkpoint_interval": None}
     channel = ProcessFileChannel(tmp_path / "base", adopt_interval=None, **options)  # type: ignore[arg-type]
-    assert channel.own.directory  # opened before there is an orphan that it could take for its own
+    assert channel.own.directory  # opened before there is an orphan to adopt
     assert channel._adopter is not None
-    channel._adopter._thread.join()  # its one look is over
+    channel._adopter._thread.join()  # its one scan is over
     return channel
 
 
 def test_what_was_in_flight_is_adopted_with_its_number(tmp_path: Path) -> None:
-    """Another process adopts the channel: the batch whose answer came is not stored again, the rest is, in order."""
+    """Another process adopts the channel: a delivered batch is not stored again, the rest is sent, in order."""
     life = Life(tmp_path, Server())
     life.send("0", "1", "2", "3", "4", "5")
     life.feed()
@@ -638,7 +647,7 @@ def test_what_was_in_flight_is_adopted_with_its_number(tmp_path: Path) -> None:
 
 
 def test_an_adopted_batch_in_flight_survives_the_adopter_too(tmp_path: Path) -> None:
-    """Who opens the adopter's directory after its death, or adopts it in turn, knows the number as well."""
+    """A process that opens or adopts the adopter's directory after its death knows the number as well."""
     life = Life(tmp_path, Server())
     life.send("0", "1", "2", "3")
     life.feed()
@@ -658,7 +667,7 @@ def test_an_adopted_batch_in_flight_survives_the_adopter_too(tmp_path: Path) -> 
 
 
 def test_a_dead_letter_of_an_adopted_stream_reads_as_of_an_ordinary_idempotent_one(tmp_path: Path) -> None:
-    """Its header names the order, not the channel that it came from."""
+    """The header names the order, not the former channel."""
     life = Life(tmp_path, Server())
     life.send("0", "1", "2")
     life.feed()

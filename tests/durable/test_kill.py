@@ -1,4 +1,4 @@
-"""What was stored survives SIGKILL of the producer's process, of the server, and of both."""
+"""Stored records survive SIGKILL of the producer's process, of the server, and of both."""
 
 from __future__ import annotations
 
@@ -9,12 +9,14 @@ import pytest
 
 from .kill_loop import BATCH, IN_FLIGHT, Outcome, kill_loop, kill_loop_under_faults
 
-#: ``make soak`` asks for many more rounds.
+#: ``make soak`` runs many more rounds.
 SOAK = bool(os.environ.get("PRODUCER_SOAK"))
 
 
 def check(outcome: Outcome, rounds: int) -> None:
-    """Nothing stored is missing; no more is duplicated than the kills found in flight; streams keep their order."""
+    """Check that no stored record is missing, that duplicates are within the kills' limit, and that streams are in
+    order.
+    """
     assert outcome.kills == rounds
     assert outcome.stored
     assert not outcome.missing
@@ -38,15 +40,15 @@ def test_every_stored_record_arrives_whoever_is_killed(tmp_path: Path, client: b
     print(f"{len(outcome.stored)} stored, {outcome.kills} kills, {outcome.duplicates} duplicates")
 
 
-#: In a run of the suite few; a soak asks for more.
+#: Few in the test suite; a soak runs more.
 FAULTY_ROUNDS = 60 if SOAK else 6
 
 
 @pytest.mark.timeout(3600 if SOAK else 180)
 @pytest.mark.parametrize("dead_letters", [False, True], ids=["without dead letters", "with dead letters"])
 def test_under_refusals_and_kills_a_record_arrives_or_was_refused_alone(tmp_path: Path, dead_letters: bool) -> None:
-    """A server that answers 413 at random: what is stored and does not arrive was refused in a request of its own, and
-    stands in the dead letters if there are any.
+    """With random 413, a stored record that does not arrive was refused in a request of its own, and is a dead letter
+    if there are any.
     """
     outcome, server = kill_loop_under_faults(tmp_path, FAULTY_ROUNDS, seed=1 + dead_letters, dead_letters=dead_letters)
     assert server.refused, "no request was refused: the loop proves nothing"
@@ -64,7 +66,7 @@ def test_under_refusals_and_kills_a_record_arrives_or_was_refused_alone(tmp_path
 
 @pytest.mark.timeout(3600 if SOAK else 180)
 def test_under_refusals_and_kills_idempotent_streams_store_nothing_twice(tmp_path: Path) -> None:
-    """Answers are lost, batches in doubt are found too large, processes die: each record is there once, in order."""
+    """With lost responses, unconfirmed batches that are too large, and kills, each record is there once, in order."""
     outcome, server = kill_loop_under_faults(tmp_path, FAULTY_ROUNDS, seed=3, idempotent=True, dead_letters=True)
     assert server.refused
     assert server.unanswered
@@ -87,7 +89,7 @@ _OTHER_CHANNELS = ["os", "0.02", "spillable-commit", "spillable-os", "spillable-
 def test_under_refusals_and_kills_each_kind_of_channel_keeps_what_it_says_it_keeps(
     tmp_path: Path, channel: str
 ) -> None:
-    """What survives the death of the process by the channel's own word arrives, or was refused alone."""
+    """Every record whose future was stored arrives, or was refused alone."""
     rounds = 80 if SOAK else 4
     outcome, server = kill_loop_under_faults(tmp_path, rounds, seed=7, dead_letters=True, channel=channel)
     assert outcome.stored

@@ -1,5 +1,5 @@
-"""A model of what a process with a channel can go through: sends, faults, refusals, stops, resumes and deaths, at
-random, one step of one thread at a time.
+"""A model of a process with a channel: random sends, faults, refusals, stops, resumes and deaths, in steps of one
+thread.
 """
 
 from __future__ import annotations
@@ -25,16 +25,16 @@ ORDERED = [KEY._replace(topic=f"ordered-{n}", order="ordered") for n in range(2)
 PLAIN = [KEY._replace(topic=f"plain-{n}") for n in range(2)]
 
 
-#: Histories in which something was lost once.
+#: Histories that once lost a record.
 _FOUND = [122, 173, 319]
 
 
 class _Server(RecordingSink):
-    """Answers by dice; a batch with a bad log, one whose text ends in "!", is refused permanently.
+    """A server with random faults; it refuses a batch with a bad log, whose text ends in "!", permanently.
 
-    :ivar healthy: it answers everything that is not bad.
-    :ivar stored: what arrived, by topic.
-    :ivar refused: what was in a batch that was refused.
+    :ivar healthy: True to answer every valid request.
+    :ivar stored: the values that arrived, by topic.
+    :ivar refused: the values of refused batches.
     """
 
     def __init__(self, dice: random.Random) -> None:
@@ -45,7 +45,7 @@ class _Server(RecordingSink):
         self.refused: set[str] = set()
 
     def write(self, delivery: Delivery) -> Receipt:
-        """One attempt."""
+        """Answer one attempt."""
         texts = [log[0][1].decode() for log in contents_of(delivery.payload.body)]
         fault = None if self.healthy else self._fault(len(texts))
         if fault is not None and not fault.may_have_been_stored:
@@ -72,7 +72,7 @@ class _Server(RecordingSink):
 
 
 class _Letters(KeptChannel):
-    """Dead letters that refuse as often as the dice say, until they are healthy."""
+    """Dead letters that refuse at random, until they are healthy."""
 
     def __init__(self, dice: random.Random) -> None:
         super().__init__(keep_alive=0)
@@ -87,7 +87,7 @@ class _Letters(KeptChannel):
 
 
 class _History:
-    """One producer after the other on one channel."""
+    """Several producers, one after the other, on one channel."""
 
     def __init__(self, seed: int, *, dead_letters: bool) -> None:
         self.dice = random.Random(seed)
@@ -106,7 +106,7 @@ class _History:
         )
 
     def send(self) -> None:
-        """A log, or a list of them, on any stream that is not stopped."""
+        """Send a log, or a list, on any stream that is not stopped."""
         key = self.dice.choice([*ORDERED, *PLAIN])
         texts = [self._text() for _ in range(self.dice.choice([1, 1, 1, 2, 5]))]
         told: list[Result] = []
@@ -123,31 +123,31 @@ class _History:
         return f"{next(self._numbers)}{'!' if self.dice.random() < 0.05 else ''}"
 
     def resume(self) -> None:
-        """Let a stopped stream go on."""
+        """Resume a stopped stream."""
         self.one.resume(self.dice.choice(ORDERED))
 
     def die(self) -> None:
-        """SIGKILL: what is taken and not acknowledged is in the channel again."""
+        """Simulate SIGKILL: taken events that were not acknowledged are in the channel again."""
         for taking in self.one.feeder.takings:
             taking.roll_back()
         self.life.clear()
         self.one = self._begin()
 
     def pass_time(self) -> None:
-        """Retries become due, batches linger."""
+        """Make retries due, and batches lingered."""
         self.one.clock.advance(self.dice.choice([0.01, 1.0]))  # type: ignore[attr-defined]
         self.one.pipeline.mover.run_once()
 
     def attempt(self) -> None:
-        """One attempt; nobody hears of it yet."""
+        """Make one attempt, without an acknowledgement."""
         self.one.pipeline.io_pool.run_next()
 
     def acknowledge(self) -> None:
-        """The channel hears of what was settled."""
+        """Acknowledge completed events to the channel."""
         self.one.acks.run_once()
 
     def run(self, steps: int) -> None:
-        """So many steps."""
+        """Run this many steps."""
         one_each: list[Callable[[], object]] = [
             self.send,
             self.send,
@@ -166,7 +166,7 @@ class _History:
             self.dice.choice(one_each)()
 
     def heal(self) -> None:
-        """Nothing fails any more but bad logs: deliver everything."""
+        """End all faults except bad logs, and deliver everything."""
         self.server.healthy = True
         if self.letters is not None:
             self.letters.healthy = True
@@ -179,12 +179,12 @@ class _History:
         drive(self.one)
 
     def buried(self) -> set[str]:
-        """The logs of the dead letters."""
+        """Return the logs of the dead letters."""
         events: list[Event] = [] if self.letters is None else self.letters.events()
         return {log[0][1].decode() for event in events for log in contents_of(read_event(event).record)}
 
     def refused(self) -> set[str]:
-        """The logs that were refused: of a list that was cut, all of them."""
+        """Return the refused logs: of a split list, all of them."""
         refused = self.server.refused
         return set(itertools.chain.from_iterable(texts for texts in self.lists if not refused.isdisjoint(texts)))
 
@@ -192,14 +192,15 @@ class _History:
 @pytest.mark.parametrize("dead_letters", [True, False])
 @pytest.mark.parametrize("seed", [*range(40), *_FOUND])
 def test_whatever_happens_nothing_is_lost_and_nothing_overtakes(seed: int, dead_letters: bool) -> None:
-    """Each accepted log is delivered, a dead letter, or told as refused; in ordered streams first arrivals keep the
-    order; each future of the last life ends once, truly; all memory, and all of the channel, is free at the end.
+    """Each accepted log is delivered, a dead letter, or reported as refused; ordered streams keep their order.
+
+    Each future of the last life ends once, with the true outcome. All memory and the whole channel are free in the end.
     """
     history = _History(seed, dead_letters=dead_letters)
     history.run(400)
     history.heal()
     life = list(history.life)
-    if history.one.stats().kept_back:  # what the dead letters refused of streams without order
+    if history.one.stats().kept_back:  # events of streams without order that the dead letters refused
         history.die()
         history.heal()
     one, server = history.one, history.server

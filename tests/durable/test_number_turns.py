@@ -1,4 +1,4 @@
-"""Senders on one stream with numbers of its own: one after the other, and none waits longer than it said."""
+"""Senders on one numbered stream store one after the other, and none waits longer than its limit."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.support.waiting import Call, eventually
 
 
 def test_a_turn_is_one_senders_and_goes_to_the_next() -> None:
-    """Within it nobody else has it; of another stream anybody may; it ends with the block, also by an exception."""
+    """A turn excludes other senders of the same stream only; it ends with the block, also by an exception."""
     turns, clock = NumberTurns(ManualClock()), ManualClock()
     now = Deadline.after(clock, 0)
     one, other = Numbering(SequenceKey("ab" * 16)), Numbering(SequenceKey("ab" * 16))
@@ -30,9 +30,7 @@ def test_a_turn_is_one_senders_and_goes_to_the_next() -> None:
 
 
 def test_a_send_behind_another_one_waits_no_longer_than_max_block_ms() -> None:
-    """Two sends on one numbered stream wait for room in a full channel: both give up after max_block_ms, not one after
-    the other, and their numbers are used by the next.
-    """
+    """Two sends that wait for room in a full channel both fail after max_block_ms, and their numbers are used again."""
     clock = ManualClock()
     channel = KeptChannel(capacity=1, transaction_capacity=1, clock=clock)
     sink = GatedSink()

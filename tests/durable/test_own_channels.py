@@ -1,4 +1,4 @@
-"""Channels that are somebody else's classes: whatever they raise, the producer goes on, and ends."""
+"""User channels may raise anything: the producer continues, and closes."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ BAD = RejectedError("ParameterInvalid", "no good", http_status=400)
 
 
 class _Speechless(KeptChannel):
-    """A channel that one day does not say any more what it holds."""
+    """A channel whose statistics fail once it is sick."""
 
     sick = False
 
@@ -33,7 +33,7 @@ class _Speechless(KeptChannel):
 
 
 def test_a_channel_whose_stats_raise_can_be_closed(caplog: pytest.LogCaptureFixture) -> None:
-    """close() delivers what it can and ends every thread; the log says what the channel raised."""
+    """close() delivers and ends every thread; the log has the channel's error."""
     channel, sink = _Speechless(), RecordingSink()
     producer = durable(sink, channel)
     future = producer.send("p", "l", LOG)
@@ -43,12 +43,12 @@ def test_a_channel_whose_stats_raise_can_be_closed(caplog: pytest.LogCaptureFixt
     assert future.done()
     assert channel.closes == 1
     assert not pipeline_of(producer).feeder.thread._thread.is_alive()
-    assert "does not say what it holds" in caplog.text
+    assert "failed to return its statistics" in caplog.text
     assert "the disk is gone" in caplog.text
 
 
 def test_a_sink_whose_close_raises_keeps_no_channel_open() -> None:
-    """Whoever closes hears of it, the channels are closed, and the next producer may have them."""
+    """The close raises the sink's error; the channels are closed, and another producer may own them."""
 
     class _Sink(RecordingSink):
         def close(self) -> None:
@@ -73,7 +73,7 @@ class _Wrapped:
 
 
 def test_channels_are_told_apart_by_their_identity() -> None:
-    """Two channels that compare equal serve two producers at once, and a channel need not be hashable."""
+    """Two channels that compare equal serve two producers at once; a channel need not be hashable."""
     sink = RecordingSink()
     with durable(sink, _Wrapped()) as one, durable(sink, _Wrapped()) as two:  # type: ignore[arg-type]
         for producer in (one, two):
@@ -82,7 +82,7 @@ def test_channels_are_told_apart_by_their_identity() -> None:
 
 
 def test_a_transaction_whose_end_fails_is_no_failed_acknowledgement(caplog: pytest.LogCaptureFixture) -> None:
-    """What was acknowledged in it stays so; the log says what the channel raised."""
+    """Acknowledged events stay so; the log has the channel's error."""
 
     class _Endless(KeptChannel):
         def transaction(self) -> Any:
@@ -113,7 +113,7 @@ def test_a_transaction_whose_end_fails_is_no_failed_acknowledgement(caplog: pyte
 
 
 def test_futures_do_not_wait_for_a_channel_that_was_closed_under_the_producer() -> None:
-    """Those of records that no batch holds fail at once, not when the producer is closed, and their callbacks run."""
+    """Futures of records in no batch fail at once, not at the close, and their callbacks run."""
     channel, sink, told = MemoryChannel(), GatedSink(), threading.Semaphore(0)
     options: dict[str, Any] = {"total_size_in_bytes": 20_000, "io_thread_count": 1, "batch_count_threshold": 1}
     producer = durable(sink, channel, drain_timeout_ms=0, **options)
@@ -132,7 +132,7 @@ def test_futures_do_not_wait_for_a_channel_that_was_closed_under_the_producer() 
 def test_one_batch_that_cannot_be_buried_keeps_no_other_from_the_dead_letters(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A bug with one: it stays in the channel, counted; the next one is a dead letter; the memory of both is free."""
+    """A batch with a bug stays in the channel, counted; the next one is a dead letter; the memory of both is free."""
     one = by_hand(ScriptedSink([BAD, BAD]), KeptChannel(), KeptChannel(), batch_count_threshold=1)
     assert one._dead_letters is not None
     reason_of, calls = one._dead_letters.reason_of, []
@@ -156,7 +156,7 @@ def test_one_batch_that_cannot_be_buried_keeps_no_other_from_the_dead_letters(
 
 
 def test_close_during_resume_leaves_no_future_pending_and_nothing_undone() -> None:
-    """The stream was about to go on: what is parked and what came since stays in the channel, and every future ends."""
+    """Parked events and later ones stay in the channel, and every future ends."""
     channel, sink = KeptChannel(), ScriptedSink([BAD])
     one = by_hand(sink, channel, batch_count_threshold=1)
     stopped = KEY._replace(order="ordered")

@@ -1,4 +1,4 @@
-"""Futures of records that are on their way to the feeder: found again, and not kept for nothing."""
+"""Futures of records that wait for the feeder are found again, and kept only as long as needed."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ FAILED = Result(successful=False, attempts=(), attempt_count=0)
 
 
 class Handler(BatchHandler):
-    """Notes which futures it is to tell."""
+    """Records the futures that it is given."""
 
     def __init__(self, told: list[SendFuture] | None = None) -> None:
         self._told = [] if told is None else told
 
-    def tell(self, futures: Sequence[SendFuture], result: Result) -> None:
+    def put_futures(self, futures: Sequence[SendFuture], result: Result) -> None:
         self._told.extend(futures)
 
 
@@ -39,7 +39,7 @@ def _registry() -> Registry:
 
 
 def test_a_future_is_found_again_once() -> None:
-    """The number of a record leads to its future, the first time."""
+    """The number of a record leads to its future, once."""
     registry = _registry()
     futures = registry.open(3, None)
     assert [future.number for future in futures] == [0, 1, 2]
@@ -48,8 +48,8 @@ def test_a_future_is_found_again_once() -> None:
     assert registry.claim(77) is None
 
 
-def test_a_future_that_is_dropped_and_unheeded_costs_nothing() -> None:
-    """Ten thousand sends whose futures nobody kept leave nothing in the registry, nor in memory."""
+def test_a_future_without_references_or_listeners_costs_nothing() -> None:
+    """Ten thousand futures without references leave nothing in the registry, nor in memory."""
     registry = _registry()
     registry.open(1, None)
     gc.collect()
@@ -65,7 +65,7 @@ def test_a_future_that_is_dropped_and_unheeded_costs_nothing() -> None:
 
 
 def test_a_kept_future_costs_what_the_documentation_says() -> None:
-    """The memory of a future that is kept is about what the module says."""
+    """A kept future takes about the memory that the module documents."""
     registry = _registry()
     tracemalloc.start()
     try:
@@ -77,16 +77,16 @@ def test_a_kept_future_costs_what_the_documentation_says() -> None:
     assert 250 < each < 500
 
 
-@pytest.mark.parametrize("heed", ["callback", "done callback", "waiter", "as_completed"])
-def test_a_future_that_somebody_is_to_be_told_of_is_kept(heed: str) -> None:
-    """With a callback, a done-callback or a waiter the registry keeps the future that everybody else dropped."""
+@pytest.mark.parametrize("listener", ["callback", "done callback", "waiter", "as_completed"])
+def test_a_future_with_a_listener_is_kept(listener: str) -> None:
+    """A future with a callback, a done-callback or a waiter is kept without other references."""
     registry = _registry()
-    future = registry.open(1, (lambda _result: None) if heed == "callback" else None)[0]
-    if heed == "done callback":
+    future = registry.open(1, (lambda _result: None) if listener == "callback" else None)[0]
+    if listener == "done callback":
         future.add_done_callback(lambda _future: None)
-    elif heed == "waiter":
+    elif listener == "waiter":
         concurrent.futures.wait([future], 0)
-    elif heed == "as_completed":
+    elif listener == "as_completed":
         with pytest.raises(TimeoutError):
             next(concurrent.futures.as_completed([future], 0))
     del future
@@ -96,7 +96,7 @@ def test_a_future_that_somebody_is_to_be_told_of_is_kept(heed: str) -> None:
 
 
 def test_who_waits_goes_on_when_a_batch_takes_the_record_over() -> None:
-    """A thread in result() follows the future to its next holder, and is not spinning until then."""
+    """A thread in result() follows the future to its next holder, without polling."""
     registry = _registry()
     future = registry.open(1, None)[0]
     waiting = future._holder
@@ -113,7 +113,7 @@ def test_who_waits_goes_on_when_a_batch_takes_the_record_over() -> None:
 
 
 def test_who_waits_for_another_record_does_not_go_on_when_a_batch_takes_one_over() -> None:
-    """Only who waits for this one follows it; the registry has let go of it."""
+    """A thread that waits for another record is not woken; the registry has dropped the claimed one."""
     registry = _registry()
     taken, other = registry.open(2, None)
     calls = [Call(partial(future.exception, PATIENCE)) for future in (taken, other)]
@@ -132,7 +132,7 @@ def test_who_waits_for_another_record_does_not_go_on_when_a_batch_takes_one_over
 
 
 def test_who_waited_before_the_record_was_fed_has_the_result_of_its_batch() -> None:
-    """The feeder lets him go on once a batch has it."""
+    """A thread that waited before the record was fed gets the result of its batch."""
     one = by_hand(RecordingSink(), KeptChannel(), batch_count_threshold=1)
     future = one.admission.accept(KEY, record(), 1, None)
     call, waiting = Call(lambda: future.result(PATIENCE)), future._holder
@@ -142,7 +142,7 @@ def test_who_waited_before_the_record_was_fed_has_the_result_of_its_batch() -> N
 
 
 def test_a_wakeup_before_the_wait_is_not_lost() -> None:
-    """Who comes to wait just after a batch took over does not wait."""
+    """A wait that begins just after a batch took over does not block."""
     registry = _registry()
     waiting = registry.open(1, None)[0]._holder
     waiting.wake()  # type: ignore[attr-defined]
@@ -168,7 +168,7 @@ class _Holder:
 
 
 def test_close_returns_the_committed_and_their_senders_settle_the_others() -> None:
-    """A put that is committed only after close began is told to its sender; none is forgotten, none told twice."""
+    """A put that is committed after close began is completed by its sender; each future completes once."""
     told = list[SendFuture]()
     registry = Registry(KeptChannel(), Handler(told))
     early, late, never = registry.open(3, print)
@@ -183,7 +183,7 @@ def test_close_returns_the_committed_and_their_senders_settle_the_others() -> No
 
 @pytest.mark.parametrize(("stored", "synced", "expected"), [(Stored.DISK, -1, True), (Stored.MEMORY, 99, False)])
 def test_stored_is_what_the_commit_said(stored: Stored, synced: int, expected: bool) -> None:
-    """On disk at once, or never."""
+    """stored is True at once, or stays False."""
     future = Registry(_Synced(synced), Handler()).open(1, None)[0]  # type: ignore[arg-type]
     assert future.stored is False
     future.committed(stored, 5)
@@ -191,7 +191,7 @@ def test_stored_is_what_the_commit_said(stored: Stored, synced: int, expected: b
 
 
 def test_stored_becomes_true_when_the_channel_has_synced_it() -> None:
-    """Of what is in the page cache, the future says when it has reached the disk, and does not forget it."""
+    """stored of a record in the page cache becomes True, and stays so, when the channel has synced it."""
     channel = _Synced(4)
     future = Registry(channel, Handler()).open(1, None)[0]  # type: ignore[arg-type]
     future.committed(Stored.CACHE, 5)

@@ -1,4 +1,4 @@
-"""A producer with a channel against a real server on a socket: errors, an outage, projects that come late."""
+"""A producer with a channel and a real server on a socket: errors, an outage, projects added late."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ def _producer(
 
 
 def _first_times(server: LogHubServer, topic: str) -> list[int]:
-    """The numbers that arrived in a topic, each at its first time."""
+    """Return the numbers that arrived in a topic, each at its first time."""
     numbers = [
         int(log.fields["n"])
         for group in server.log_groups("p", "l")
@@ -61,7 +61,9 @@ def _first_times(server: LogHubServer, topic: str) -> list[int]:
 def test_with_errors_of_every_kind_nothing_is_lost_and_streams_keep_their_order(
     server: LogHubServer, tmp_path: Path
 ) -> None:
-    """Five in a hundred requests each refused, cut, and answered with nothing: all arrives, per stream in order."""
+    """With five in a hundred requests each refused, cut, and unanswered, all records arrive, in the order of their
+    streams.
+    """
     refused = server.faults.add(faults.answer(500, "InternalServerError"), probability=0.05, seed=1)
     quota = server.faults.add(faults.answer(403, "WriteQuotaExceed"), probability=0.05, seed=2)
     dropped = server.faults.add(faults.drop_answer(), probability=0.05, seed=3)
@@ -80,14 +82,15 @@ def test_with_errors_of_every_kind_nothing_is_lost_and_streams_keep_their_order(
 
 
 def _living() -> int:
-    """Futures, tickets and batches in this process, those of other tests too."""
+    """Return the number of futures, tickets and batches in this process, those of other tests included."""
     gc.collect()
     return sum(len(living(kind)) for kind in (SendFuture, Ticket, ProducerBatch))
 
 
 def test_an_outage_in_miniature_loses_nothing_and_keeps_memory_bounded(server: LogHubServer, tmp_path: Path) -> None:
-    """The server is down while ten times the memory is sent without blocking; it comes back: all arrives in order, and
-    neither the accounted memory nor the number of living objects ever went beyond its bound.
+    """While the server is down, ten times the memory is sent without blocking; later all arrives in order.
+
+    Neither the accounted memory nor the number of objects exceeds its bound.
     """
     memory, size, count = 50_000, 500, 1000
     producer = _producer(
@@ -124,7 +127,7 @@ def test_an_outage_in_miniature_loses_nothing_and_keeps_memory_bounded(server: L
 
 
 def test_a_crash_in_an_outage_loses_nothing(server: LogHubServer, tmp_path: Path) -> None:
-    """Down, sent, dead, reopened, up: everything is on the server, in order."""
+    """After a crash during an outage, everything reaches the server, in order."""
     server.stop()
     channel = file_channel(tmp_path / "before")
     producer = _producer(_project(server), channel=channel, drain_timeout_ms=0)
@@ -143,7 +146,7 @@ def test_a_crash_in_an_outage_loses_nothing(server: LogHubServer, tmp_path: Path
 
 @pytest.mark.parametrize("dead_letters", [False, True])
 def test_a_record_whose_project_comes_late_waits_for_it(server: LogHubServer, dead_letters: bool) -> None:
-    """Nothing is given up for want of a ProjectConfig: it is delivered soon after it is given."""
+    """A record waits for its ProjectConfig, and is delivered soon after it is added."""
     channel = KeptChannel()
     with _producer(channel=channel, dead_letter=KeptChannel() if dead_letters else None) as producer:
         future = producer.send("p", "l", {"n": "1"})
@@ -158,7 +161,7 @@ def test_a_record_whose_project_comes_late_waits_for_it(server: LogHubServer, de
 def test_a_key_that_was_rotated_does_not_flush_the_channel_into_the_dead_letters(
     server: LogHubServer, code: str
 ) -> None:
-    """What an operator can mend is waited for, also where there are dead letters; then all is delivered."""
+    """Faults that an operator can fix are waited for, also with dead letters; then all is delivered."""
     dead = KeptChannel()
     refused = server.faults.add(faults.answer(403, code))
     with _producer(_project(server), channel=KeptChannel(), dead_letter=dead) as producer:
@@ -171,7 +174,9 @@ def test_a_key_that_was_rotated_does_not_flush_the_channel_into_the_dead_letters
 
 
 def test_what_nobody_mends_is_a_dead_letter_when_its_time_is_over(server: LogHubServer) -> None:
-    """A record without a ProjectConfig goes there after delivery_timeout_ms, and does not hold up the others."""
+    """A record without a ProjectConfig becomes a dead letter after delivery_timeout_ms, and does not delay the
+    others.
+    """
     dead = KeptChannel()
     with _producer(_project(server), channel=KeptChannel(), dead_letter=dead, delivery_timeout_ms=200) as producer:
         lost, good = producer.send("nobody", "l", {"n": "1"}), producer.send("p", "l", {"n": "2"})
@@ -182,7 +187,7 @@ def test_what_nobody_mends_is_a_dead_letter_when_its_time_is_over(server: LogHub
 
 
 def test_a_refused_record_is_buried_with_the_servers_own_words(server: LogHubServer, tmp_path: Path) -> None:
-    """Code, message and request id of the server's answer are in the dead letter's headers."""
+    """The headers of the dead letter have the code, message and request id of the server's answer."""
     server.faults.add(faults.answer(400, "ParameterInvalid", "no such thing"), times=1)
     with _producer(
         _project(server), channel=file_channel(tmp_path / "d"), dead_letter=file_channel(tmp_path / "dead")

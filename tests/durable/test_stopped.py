@@ -1,4 +1,4 @@
-"""Streams that stop behind a channel, and go on: nothing is lost of them, and nothing overtakes."""
+"""Streams with a channel that stop and resume: nothing is lost, and nothing is out of order."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class _OtherIsDown(ScriptedSink):
     """Follows the script for the ordered stream; the stream OTHER cannot be delivered."""
 
     def write(self, delivery: Delivery) -> Receipt:
-        """One attempt."""
+        """Answer one attempt."""
         if delivery.key.topic == OTHER.topic:
             raise NetworkError("RequestError", "no route to host")
         return super().write(delivery) if delivery.key.order else RecordingSink.write(self, delivery)
 
 
 def _full() -> KeptChannel:
-    """A channel that takes nothing more."""
+    """Return a channel that is full."""
     channel = KeptChannel(capacity=1, transaction_capacity=1, keep_alive=0)
     with channel.transaction() as transaction:
         transaction.put(Event(body=b"x"))
@@ -42,8 +42,9 @@ def _topics(channel: KeptChannel) -> list[Any]:
 
 
 def test_a_list_of_which_both_halves_are_refused_is_parked_once() -> None:
-    """It was cut, both halves failed, the dead letters are full: on resume one event goes back to the channel, and one
-    of another stream, taken in the same transaction, is not forgotten undelivered.
+    """If both halves of a split list fail and the dead letters are full, resume returns one event to the channel.
+
+    An event of another stream, taken in the same transaction, is not acknowledged undelivered.
     """
     channel = KeptChannel(transaction_capacity=3)
     sink = _OtherIsDown([TOO_LARGE, BAD])
@@ -65,7 +66,7 @@ def test_a_list_of_which_both_halves_are_refused_is_parked_once() -> None:
 
 
 def test_an_event_with_two_failed_halves_is_kept_back_once() -> None:
-    """Of a stream without order as well: the counter counts events."""
+    """The counter counts events, also for a stream without order."""
     one = by_hand(ScriptedSink([TOO_LARGE, BAD, BAD]), KeptChannel(), _full(), batch_count_threshold=1)
     one.admission.accept(KEY, record("a") + record("b"), 2, None)
     drive(one)
@@ -75,7 +76,7 @@ def test_an_event_with_two_failed_halves_is_kept_back_once() -> None:
 def test_resume_in_the_callback_of_the_failure_waits_for_what_is_still_being_parked(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The stream goes on only when all that waited behind the failure is parked: so nothing overtakes it."""
+    """The stream resumes only when all events behind the failure are parked, so that none overtakes."""
     sink = ScriptedSink([BAD])
     one = by_hand(sink, KeptChannel(), batch_count_threshold=1)
     for text in "abcd":
@@ -84,7 +85,7 @@ def test_resume_in_the_callback_of_the_failure_waits_for_what_is_still_being_par
     parked, seen = one.acks.parked, list[ProducerBatch]()
 
     def interrupted(batch: ProducerBatch) -> None:
-        if not seen:  # the other threads are quicker than the one that settles
+        if not seen:  # the other threads are faster than the one that completes batches
             one.resume(ORDERED)
             one.admission.accept(ORDERED, record("e"), 1, None)
             for _ in range(3):
@@ -101,7 +102,7 @@ def test_resume_in_the_callback_of_the_failure_waits_for_what_is_still_being_par
 
 
 class _GivesNothingBack(KeptChannel):
-    """A channel whose ``give_back`` fails as often as told."""
+    """A channel whose ``give_back`` fails a number of times."""
 
     failures = 0
 
@@ -120,7 +121,7 @@ class _GivesNothingBack(KeptChannel):
 
 
 def test_a_stream_does_not_go_on_without_what_the_channel_would_not_take_back() -> None:
-    """The channel refuses once to take the parked events back: the stream stays stopped until it has them."""
+    """If the channel refuses the parked events once, the stream stays stopped until it has them."""
     channel, sink = _GivesNothingBack(), ScriptedSink([BAD])
     one = by_hand(sink, channel, batch_count_threshold=1)
     for text in "abc":

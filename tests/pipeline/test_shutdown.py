@@ -238,7 +238,7 @@ def test_close_inside_a_callback_closes_without_waiting_for_itself(
     with pytest.raises(ProducerClosedError):
         producer.send("p", "l", LOG)
     assert outcome == [None]
-    assert "on this very thread" in caplog.text
+    assert "close was called on this thread" in caplog.text
 
 
 @pytest.mark.parametrize("error", [None, RejectedError("C", "x")])

@@ -10,7 +10,7 @@ import pytest
 from producer.pipeline import threads
 from producer.pipeline.batching import accumulator, memory
 from producer.pipeline.batching.accumulator import Piece
-from producer.pipeline.threads import StageThread, stand_back
+from producer.pipeline.threads import StageThread, wait_until_free
 from producer.runtime.clock import Deadline, SystemClock
 from tests.support.pipelines import KEY, Encoded, record, threadless
 from tests.support.waiting import PATIENCE
@@ -35,7 +35,7 @@ class _Taken:
 def test_a_sender_takes_no_place_in_the_line_for_a_lock() -> None:
     """Else each of several threads that send would be woken for each list, by the one before it."""
     lock = _Taken()
-    stand_back(lock)
+    wait_until_free(lock)
     assert lock.asked == [False] * 3
     assert lock.released == 1
 
@@ -44,7 +44,7 @@ def test_a_sender_takes_no_place_in_the_line_for_a_lock() -> None:
 def test_who_sends_lists_stands_back_from_the_budgets_lock(place: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
     """Before it is taken, where memory is reserved and where a piece joins its batch."""
     asked: list[object] = []
-    monkeypatch.setattr(place, "stand_back", asked.append)
+    monkeypatch.setattr(place, "wait_until_free", asked.append)
     pipeline = threadless()
     pipeline.admission.accept_encoded(Encoded(100, lambda: [Piece(KEY, record("one"), 1)]), None)
     assert pipeline.budget.lock in asked
@@ -53,7 +53,7 @@ def test_who_sends_lists_stands_back_from_the_budgets_lock(place: ModuleType, mo
 def test_who_gives_memory_back_stands_back_from_the_budgets_lock(monkeypatch: pytest.MonkeyPatch) -> None:
     """As who reserves it."""
     budget, asked = threadless().budget, list[object]()
-    monkeypatch.setattr(memory, "stand_back", asked.append)
+    monkeypatch.setattr(memory, "wait_until_free", asked.append)
     budget.release(0)
     assert asked == [budget.lock]
 
@@ -63,7 +63,7 @@ def test_who_has_a_lock_does_not_stand_back_from_it() -> None:
     """A finalizer on a thread that has it would wait for ever; it is told instead."""
     lock = threading.RLock()
     with lock:
-        stand_back(lock)
+        wait_until_free(lock)
         assert lock._is_owned()
     assert not lock._is_owned()
 
@@ -74,9 +74,9 @@ def test_who_stands_back_takes_no_place_in_the_line_for_a_lock(monkeypatch: pyte
     """
     monkeypatch.setattr(threads, "_compiled", None)
     lock = _Taken()
-    stand_back(lock)
+    wait_until_free(lock)
     assert lock.asked == []
-    thread = StageThread("t", lambda: stand_back(lock))
+    thread = StageThread("t", lambda: wait_until_free(lock))
     thread.start()
     assert thread.join(SystemClock(), Deadline.after(SystemClock(), PATIENCE))
     assert lock.asked == [False] * 3

@@ -34,7 +34,7 @@ def lines(path: Path) -> list[dict[str, object]]:
 
 @contextmanager
 def disk_full_at(size: int) -> Iterator[None]:
-    """No file of this process may grow beyond this, as if the disk were full there: the kernel writes up to it."""
+    """Limit the size of this process's files, as if the disk were full: the kernel writes up to the limit."""
     limits = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (size, limits[1]))
     try:
@@ -44,7 +44,7 @@ def disk_full_at(size: int) -> Iterator[None]:
 
 
 def test_a_log_becomes_a_line_with_what_belongs_to_its_stream(tmp_path: Path) -> None:
-    """Time, project, logstore, topic, source and tags, then the fields; what is empty is left out."""
+    """A line has time, project, logstore, topic, source and tags, then the fields; empty values are left out."""
     path = tmp_path / "out.jsonl"
     with Producer(sink=FileSink(path), config=config(linger_ms=100)) as producer:
         stream = producer.stream("p", "l", topic="t", tags={"env": "test"})
@@ -86,7 +86,7 @@ def test_many_threads_write_whole_lines_and_ordered_streams_keep_their_order(tmp
 
 
 def test_a_full_disk_leaves_no_part_of_a_batch_and_says_so(tmp_path: Path) -> None:
-    """What was written in part is cut off again: not stored, in words; the batches before it are untouched."""
+    """A partly written batch is cut off again and reported as not stored; earlier batches are untouched."""
     path = tmp_path / "out.jsonl"
     sink = FileSink(path)
     deliver(sink, "first")
@@ -99,7 +99,7 @@ def test_a_full_disk_leaves_no_part_of_a_batch_and_says_so(tmp_path: Path) -> No
 
 
 def test_what_met_a_full_disk_arrives_once_when_there_is_room(tmp_path: Path) -> None:
-    """The producer tries again, and holds the file back meanwhile."""
+    """The producer retries, and pauses sending to the file meanwhile."""
     path = tmp_path / "out.jsonl"
     with Producer(sink=FileSink(path), config=config(linger_ms=100, base_retry_backoff_ms=10)) as producer:
         with disk_full_at(1000):
@@ -110,7 +110,7 @@ def test_what_met_a_full_disk_arrives_once_when_there_is_room(tmp_path: Path) ->
 
 
 def test_what_cannot_be_cut_off_again_leaves_the_batch_in_doubt() -> None:
-    """A device that is full and no file: nobody knows what became of what was written."""
+    """On a full device that cannot be truncated, the batch may have been stored."""
     with pytest.raises(NetworkError, match="cannot be removed") as raised:
         deliver(FileSink("/dev/full"), "x")
     assert raised.value.may_have_been_stored
@@ -118,7 +118,7 @@ def test_what_cannot_be_cut_off_again_leaves_the_batch_in_doubt() -> None:
 
 
 def test_half_a_line_that_a_dead_process_left_does_not_spoil_the_next_one(tmp_path: Path) -> None:
-    """What comes begins on a line of its own."""
+    """The next batch begins on a line of its own."""
     path = tmp_path / "out.jsonl"
     path.write_bytes(b'{"__time__": 1, "ha')
     deliver(FileSink(path), "whole")
@@ -138,7 +138,7 @@ with Producer(sink=FileSink(sys.argv[1]), config=ProducerConfig(linger_ms=100, b
 
 
 def test_two_processes_may_write_one_file(tmp_path: Path) -> None:
-    """Their lines do not mix, and none is lost."""
+    """The lines of two processes do not mix, and none is lost."""
     path = tmp_path / "out.jsonl"
     writers = [subprocess.Popen([sys.executable, "-c", _WRITER, str(path), name]) for name in "ab"]
     assert [writer.wait(60) for writer in writers] == [0, 0]
@@ -148,14 +148,14 @@ def test_two_processes_may_write_one_file(tmp_path: Path) -> None:
 
 
 def test_a_wrong_path_is_refused_at_once(tmp_path: Path) -> None:
-    """A directory, and a file in none."""
+    """A directory, or a file in a missing directory, is refused."""
     for wrong in (tmp_path, tmp_path / "nowhere" / "out.jsonl"):
         with pytest.raises(ConfigError, match="path: must be a file in a directory that exists"):
             FileSink(wrong)
 
 
 def test_a_directory_that_goes_and_comes_back_costs_no_record(tmp_path: Path) -> None:
-    """A disk that is not mounted for a while."""
+    """A disk that is unmounted for a while loses no record."""
     place = tmp_path / "mounted"
     place.mkdir()
     with Producer(
@@ -170,7 +170,7 @@ def test_a_directory_that_goes_and_comes_back_costs_no_record(tmp_path: Path) ->
 
 
 def test_each_batch_is_synced_if_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With ``fsync`` a batch is on the disk when it counts as delivered; a sync that fails takes it back."""
+    """With ``fsync``, a delivered batch is on the disk; a failed sync cuts it off again."""
     path, synced = tmp_path / "out.jsonl", []
     monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(path.read_bytes()))
     deliver(FileSink(path), "quick")
@@ -205,7 +205,7 @@ def test_a_producer_with_a_file_can_be_pickled_and_forked(tmp_path: Path) -> Non
 
 
 def test_a_channel_in_front_of_a_file_delivers_what_it_holds(tmp_path: Path) -> None:
-    """Durable, ordered, and with numbers that a file does not look at: the pipeline is the same."""
+    """A channel before a file sink is durable and ordered; sequence numbers are ignored."""
     path = tmp_path / "out.jsonl"
     with Producer(
         sink=FileSink(path), channel=file_channel(tmp_path / "channel"), config=config(linger_ms=100)

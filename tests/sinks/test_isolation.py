@@ -1,4 +1,4 @@
-"""One bad destination does not take the others with it."""
+"""A failing destination does not affect the others."""
 
 import socket
 import threading
@@ -18,7 +18,7 @@ def server() -> Iterator[LogHubServer]:
 
 @pytest.fixture
 def black_hole() -> Iterator[str]:
-    """An endpoint that takes connections and never answers."""
+    """Run a server that accepts connections and never answers; yield its endpoint."""
     listener = socket.create_server(("127.0.0.1", 0))
     taken: list[socket.socket] = []
 
@@ -49,7 +49,7 @@ def project_for(server: LogHubServer, name: str, endpoint: str | None = None) ->
 
 
 def test_a_project_that_never_answers_leaves_threads_to_the_others(server: LogHubServer, black_hole: str) -> None:
-    """Dozens of batches for a dead endpoint do not keep another project's records waiting for all their timeouts."""
+    """Dozens of batches for a dead endpoint do not delay the records of another project."""
     config = ProducerConfig(
         linger_ms=100,
         batch_count_threshold=1,
@@ -63,12 +63,12 @@ def test_a_project_that_never_answers_leaves_threads_to_the_others(server: LogHu
         good = [producer.send("good", "l", {"n": n}) for n in range(20)]
         assert all(future.result(60).successful for future in good)
         assert sum(future.done() for future in dead) < 8
-        with pytest.raises(CloseTimeoutError):  # for the dead ones nobody needs to wait
+        with pytest.raises(CloseTimeoutError):  # the records of the dead endpoint
             producer.close(0.01)
 
 
 def test_a_logstore_over_its_quota_is_held_back_alone(server: LogHubServer) -> None:
-    """While one logstore is refused for its quota, another one of the same project gets its records at once."""
+    """While one logstore is throttled for its quota, another one of the project gets its records at once."""
     server.faults.add(faults.answer(403, "ShardWriteQuotaExceed"), logstore="busy")
     config = ProducerConfig(
         linger_ms=100, batch_count_threshold=1, base_retry_backoff_ms=60_000, max_retry_backoff_ms=60_000
@@ -78,9 +78,9 @@ def test_a_logstore_over_its_quota_is_held_back_alone(server: LogHubServer) -> N
     free = [producer.send("p", "free", {"n": n}) for n in range(10)]
     assert all(future.result(60).attempt_count == 1 for future in free)
     assert not any(future.done() for future in busy)
-    # Batches of a logstore that is held back wait without an attempt: only those in flight together were refused.
+    # Batches of a throttled logstore wait without attempts: only those in flight together were refused.
     refused = sum(request.logstore == "busy" for request in server.requests)
     assert 1 <= refused <= config.io_thread_count
     server.faults.clear()
-    producer.close(8)  # each gets its last attempt now
+    producer.close(8)  # each batch gets its last attempt now
     assert all(future.result(0).successful for future in busy)

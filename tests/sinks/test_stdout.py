@@ -1,4 +1,4 @@
-"""StdoutSink: what is printed, and what is known when printing fails."""
+"""StdoutSink: the printed lines, and the outcome when printing fails."""
 
 import io
 import json
@@ -24,7 +24,7 @@ def deliver(sink: StdoutSink, text: str = "x") -> None:
 
 
 def test_records_are_printed_as_lines_as_soon_as_they_are_delivered(capsys: pytest.CaptureFixture[str]) -> None:
-    """In UTF-8, one object a line, to what ``sys.stdout`` is then."""
+    """Records are printed in UTF-8, one object a line, to the current ``sys.stdout``."""
     with Producer(sink=StdoutSink(), config=config(linger_ms=100)) as producer:
         assert producer.send("p", "l", {"m": "grüße"}).result(PATIENCE).successful
         (line,) = capsys.readouterr().out.splitlines()
@@ -39,7 +39,7 @@ def test_records_are_printed_as_lines_as_soon_as_they_are_delivered(capsys: pyte
 
 
 def test_batches_of_several_threads_do_not_mix() -> None:
-    """A stream of text, such as a notebook's; every line is whole."""
+    """On a text stream, such as a notebook's, every line is whole."""
     stream = io.StringIO()
     sink = StdoutSink(stream)
     for call in [Call(lambda: [deliver(sink, "x" * 5000) for _ in range(50)]) for _ in range(4)]:
@@ -49,7 +49,7 @@ def test_batches_of_several_threads_do_not_mix() -> None:
 
 
 def test_a_full_disk_behind_it_leaves_the_batch_in_doubt() -> None:
-    """Nobody knows how much came out."""
+    """After a failed write the batch may have been printed in part."""
     stream = open("/dev/full", "w")  # noqa: PTH123, SIM115
     with pytest.raises(NetworkError, match="No space left on device") as raised:
         deliver(StdoutSink(stream))
@@ -60,7 +60,7 @@ def test_a_full_disk_behind_it_leaves_the_batch_in_doubt() -> None:
 
 
 def test_a_reader_that_has_gone_leaves_the_batch_in_doubt() -> None:
-    """A pipe whose other end is closed."""
+    """A closed pipe leaves the batch unconfirmed."""
     read, write = os.pipe()
     os.close(read)
     stream = open(write, "w")  # noqa: PTH123, SIM115
@@ -72,7 +72,7 @@ def test_a_reader_that_has_gone_leaves_the_batch_in_doubt() -> None:
 
 
 def test_a_closed_output_got_nothing() -> None:
-    """A daemon that closed it is told so; no retry helps."""
+    """A closed standard output fails the batch permanently."""
     stream = io.StringIO()
     stream.close()
     with pytest.raises(MisconfiguredError, match="closed") as raised:
@@ -81,7 +81,7 @@ def test_a_closed_output_got_nothing() -> None:
 
 
 def test_it_works_in_a_forked_child_and_where_the_locale_knows_only_ascii() -> None:
-    """Lines of both, in UTF-8."""
+    """Parent and child print lines in UTF-8, also in an ASCII locale."""
     program = (
         "import os, sys\n"
         "from producer import Producer, ProducerConfig\n"

@@ -12,7 +12,7 @@ _NOUNS = "records|events|logs|batches|rows|lines|attempts|requests|shards|files|
 _COUNTED = re.compile(rf"(?:%d|\{{(?!counted)[^{{}}]*\}}) (?!(?:of|holds) )(?:[a-z]+ )?(?:{_NOUNS})\b")
 #: Where the number is never one, or is of a bug that nobody can count on.
 _NEVER_ONE = (
-    "a batch of %d logs is too large for the server: cut in two",
+    "a batch of %d logs is too large for the server; splitting it in two",
     "{len(records)} records from a batch of {batch.log_count} logs",
     'what = "a line" if',
     '"the only row was" if',
@@ -28,7 +28,7 @@ _NEVER_ONE = (
     "{MAX_NAME_BYTES} bytes",
     "{MAX_BATCH_COUNT} logs",
     "{MAX_BATCH_SIZE_IN_BYTES} bytes",
-    "{len(value)} bytes are no intent",
+    "a note of {len(value)} bytes is invalid",
 )
 
 

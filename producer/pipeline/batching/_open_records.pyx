@@ -1,9 +1,9 @@
 # cython: language_level=3, boundscheck=False, wraparound=False
-"""The compiled twin of ``open_records.py``, which says what everything is; and futures that cost little.
+"""The native implementation of ``open_records.py``, which documents the classes; and futures that cost little.
 
-The interpreter lock is the only lock: between the first look at the counts and the last change of them nothing runs
-that could let another thread in, or raise. What may, such as the conversion of values, comes before. The file is long
-since all that sees into ``OpenRecords`` stands in it.
+The interpreter lock is the only lock: between the first read of the counts and their last change, nothing runs that
+could let another thread in, or raise. Steps that could, such as the conversion of values, come before. The file is long
+because it holds everything that accesses the fields of ``OpenRecords``.
 """
 
 cimport cython
@@ -48,19 +48,19 @@ cdef extern from "Python.h":
     PyObject* PyMethod_GET_FUNCTION(object)
     PyObject* PyMethod_GET_SELF(object)
 
-# Room for the first logs, which are most that a batch of many streams ever holds: no more than it is granted with them.
+# Room for the first logs, bytes: a batch of many streams rarely holds more.
 cdef enum:
     FIRST_BYTES = 1000
 
-# Memory that is kept for the next batches, since the first touch of new memory costs more than what is written there:
-# pieces of at least so many bytes, and so many of them.
+# Memory is kept for the next batches, since the first use of new memory costs more than writing to it: so many pieces,
+# of sizes in this range, bytes.
 cdef enum:
     LEAST_KEPT = 32 * 1024
     MOST_KEPT = 1024 * 1024 + 64 * 1024
     PIECES_KEPT = 16
 
-# What comes by the general way, up to so many bytes, is copied to the rest, so that a batch is one piece of memory, with
-# room for the log that fills it and the tail.
+# Records of the general way, up to this size, are copied behind the others, so that a batch is one piece of memory,
+# with room for the log that fills it and for the tail. Bytes.
 cdef enum:
     SMALL = 4 * 1024
     SLACK = 32 * 1024
@@ -77,13 +77,12 @@ cdef Py_ssize_t MOST_BYTES = MAX_BATCH_SIZE_IN_BYTES, MOST_LOGS = MAX_BATCH_COUN
 
 
 cdef inline track(future):
-    """Let the garbage collector look at a future from now on."""
+    """Let the garbage collector scan a future."""
     if not PyObject_GC_IsTracked(future):
         PyObject_GC_Track(<PyObject*> future)
 
 
 cdef inline bint same_call(one, other) noexcept:
-    """See the pure twin."""
     if PyCFunction_CheckExact(other):
         return (
             PyCFunction_CheckExact(one)
@@ -101,10 +100,9 @@ cdef inline bint same_call(one, other) noexcept:
 @cython.final
 @cython.freelist(512)
 cdef class SendFuture:
-    """A future that passes for the pure one, whose methods it has.
+    """A future with the methods of the pure implementation.
 
-    The garbage collector does not look at it before it holds more than its batch: in what it holds there can be no way
-    back to it.
+    The garbage collector does not scan it until it refers to more than its batch: the batch cannot refer back to it.
     """
 
     # Made by `new_future` only.
@@ -148,7 +146,7 @@ cdef class SendFuture:
         del self._attributes[name]
 
     def __getattr__(self, name):
-        # What is not below, and is seldom asked for.
+        # Attributes that are not below are rarely used.
         if self._attributes is not None and name in self._attributes:
             return self._attributes[name]
         try:
@@ -164,11 +162,10 @@ cdef class SendFuture:
         return PureFuture.__await__(self)
 
     def done(self):
-        """See the pure twin; likewise the next ones."""
         return PureFuture.done(self)
 
     def result(self, timeout=None):
-        # What most find, without a call into Python: it is asked of each future that is kept.
+        # The usual case, without a call into Python: this runs for each future that is kept.
         result = self._holder.result
         return result if result is not None and result.successful else PureFuture.result(self, timeout)
 
@@ -187,7 +184,7 @@ cdef inline SendFuture new_future():
 
 @cython.final
 cdef class Buffer:
-    """Memory that grows until others see it."""
+    """Memory that grows until it is exported."""
 
     cdef uint8_t* data
     cdef size_t size, capacity
@@ -204,12 +201,13 @@ cdef class Buffer:
         return self.size
 
     def __getbuffer__(self, Py_buffer* view, int flags):
-        Py_DECREF(None)  # which Cython has put there, and the next call overwrites
+        Py_DECREF(None)  # Cython has put None there, and the next call overwrites it
         PyBuffer_FillInfo(view, self, self.data, self.size, 1, flags)
 
     def with_tail(self, bytes tail not None):
-        """All bytes, and some behind them, which others do not see: memory that grows no more has room for them there,
-        unless it is None that comes back.
+        """Return all bytes with ``tail`` behind them, which other views do not include; None if there is no room.
+
+        Called once the memory no longer grows.
         """
         cdef size_t size = self.size, more = len(tail)
         if more > self.capacity - size:
@@ -221,9 +219,9 @@ cdef class Buffer:
         return whole
 
     cdef int reserve(self, size_t more, size_t most) except -1:
-        """Have room for so many bytes more; no Python runs.
+        """Make room for more bytes; runs no Python.
 
-        :param most: how many it will be in all, if no single one is larger.
+        :param most: the size that it will have in all, unless a single record is larger.
         """
         global kept_count
         cdef size_t wanted = max(self.size + more, min(max(2 * self.capacity, FIRST_BYTES), most))
@@ -245,7 +243,7 @@ cdef class Buffer:
 
 
 cdef class Bytes:
-    """The compiled twin of ``PureBytes`` in ``memory.py``."""
+    """The native implementation of ``PureBytes`` in ``memory.py``."""
 
     cdef public Py_ssize_t limit
     cdef readonly Py_ssize_t used
@@ -270,15 +268,15 @@ cdef inline bint has(Bytes memory, Py_ssize_t amount) noexcept:
 
 @cython.final
 cdef class OpenRecords:
-    """See the pure twin; likewise the methods."""
+    """The native implementation of the pure ``OpenRecords``."""
 
     cdef readonly Py_ssize_t size, logs, sends, spent
     cdef object _holder, _clock, _fallback
     cdef Bytes _memory
     cdef bint _is_real_time, _apart
     cdef Py_ssize_t _threshold_bytes, _threshold_count
-    cdef list _finished  # parts that grow no more; None: there are none, likewise below
-    cdef Buffer _buffer  # the last one, which grows; or None
+    cdef list _finished  # parts that grow no more; None for no parts, as below
+    cdef Buffer _buffer  # the last part, which grows; or None
     cdef list _callbacks
     cdef dict _logs_of_send
 
@@ -398,7 +396,9 @@ cdef class OpenRecords:
         return self._buffer.reserve(length, self._threshold_bytes + SLACK)
 
     cdef inline int _make_lists(self, callback) except -1:
-        """To be called before the counts are looked at: a new object may begin a collection, and that anything."""
+        """Create the lists before the counts are read: a new object may start a garbage collection, which may run any
+        code.
+        """
         if callback is not None and self._callbacks is None:
             self._callbacks = []
         return 0
@@ -448,7 +448,7 @@ cdef class OpenRecords:
 
 
 def send(self, log, *more, callback=None, urgent=False):
-    """The compiled twin of ``Stream.send``: of a log that the open batch takes no Python runs."""
+    """Do what the pure ``Stream.send`` does; for a log that the open batch takes, no Python code runs."""
     records = self._open
     if records is not None and not more and not urgent:
         future = (<OpenRecords> records).add(log, callback) if type(records) is OpenRecords else records.add(log, callback)

@@ -23,7 +23,7 @@ from ...runtime.clock import LOOK_AGAIN, Clock, Deadline, WaitingRoom
 from ...runtime.compiled import either
 from ...runtime.loggers import get_logger
 from ...wire.text import fallback_of
-from ..threads import stand_back
+from ..threads import wait_until_free
 from .attempt_history import AttemptHistory
 from .batch import ProducerBatch, Recipient, overhead_of_batch
 from .cut import CutRule
@@ -186,7 +186,7 @@ class LogAccumulator:
         :raises StreamStoppedError: a batch of the ordered stream failed permanently.
         """
         key, record, logs = piece
-        stand_back(self._lock)
+        wait_until_free(self._lock)
         with self._lock:
             self._must_accept(key)
             # The other records of an abandoned batch were sent under a new key: the old key must not be used again.
@@ -338,14 +338,14 @@ class LogAccumulator:
         batch.seal()
         batch.history = AttemptHistory(self._config.max_reserved_attempts)
         held, logs = batch.held, batch.log_count
-        may_go = not self._in_line(batch) or self._order.is_turn_of(batch)
+        ready = not self._in_line(batch) or self._order.is_turn_of(batch)
         del taking[batch.key]
         batch.forming = False
         self._budget.sealed += held
         batch.stream.accepted += logs
         self._accepted += logs
         self._linger = self._config.linger_ms / 1000
-        if may_go:
+        if ready:
             self._ready.batches.append(batch)
         else:
             self._order.waiting.add(batch)
@@ -427,7 +427,7 @@ class LogAccumulator:
                 self._seal(batch)
         self.seal_open()
 
-    def may_go(self, batch: ProducerBatch) -> bool:
+    def may_send(self, batch: ProducerBatch) -> bool:
         """True if a sealed batch may be sent; otherwise :meth:`forget` returns it when its turn has come."""
         if not self._in_line(batch):
             return True
@@ -477,7 +477,7 @@ class LogAccumulator:
         :returns: the next batch of the same stream, if it may be sent.
         """
         now = self._clock.monotonic()
-        stand_back(self._lock)
+        wait_until_free(self._lock)
         with self._lock:
             if memory:
                 self._budget.give_back(memory)

@@ -14,7 +14,7 @@ from ...model.errors import ProducerClosedError
 from ...model.owned_lock import OwnedLock, reentered
 from ...runtime.clock import LOOK_AGAIN, Clock, Deadline, Signal
 from ...runtime.compiled import either
-from ..threads import stand_back
+from ..threads import wait_until_free
 
 
 class PureBytes:
@@ -93,7 +93,7 @@ class MemoryBudget(Bytes):
 
     def release(self, amount: int) -> None:
         """Return bytes of a sealed batch."""
-        stand_back(self.lock)
+        wait_until_free(self.lock)
         with self.lock:
             self.give_back(amount)
 
@@ -165,7 +165,7 @@ class Reservation:
         :raises ProducerClosedError: the producer closes.
         """
         budget = self._budget
-        stand_back(budget.lock)
+        wait_until_free(budget.lock)
         with budget.lock:
             self.hold(-self.held)
             budget.serve()

@@ -1,1 +1,3 @@
-"""Whose turn it is, gates of destinations, IO threads, attempts, retries, halves, numbers."""
+"""From sealed batches to their outcome: fair queue, gates, IO threads, attempts, retries, splits and sequence
+numbers.
+"""

@@ -1,19 +1,20 @@
-"""AdaptiveLimit: how many attempts may be under way at once, learned from what comes back.
+"""AdaptiveLimit: the limit of concurrent attempts, learned from responses.
 
-Additive increase, multiplicative decrease: while all of the limit is used and answers come as quickly as ever, it grows
-by one for each round of answers; an answer that says "too much", or none at all, takes a part of it away, once for all
-that were under way together.
+Additive increase, multiplicative decrease. While the whole limit is used and responses are as quick as ever, it grows
+by one for each round of responses. A response that says "too much", or no response, reduces it by a share, once for all
+attempts that were in flight together.
 
-Latency tells of a queue on the other side before any refusal does. Answers are looked at by the window, whose median is
-held against the fastest recent one, the base: noise moves neither by much. By Little's law a server that answers
-``limit`` requests in ``median`` where one takes ``base`` works on ``limit * base / median`` of them, and the rest wait:
-from twice the base on, twice in a row, the limit goes down to that and a few, so that the server never runs dry; up to
-one and a half times it may grow, and in between it stays. With a base of 100 ms, a limit of 16 and answers after
-400 ms, four are worked on, and the limit becomes eight (never less than half at a time), then six.
+Latency shows a queue on the other side before any refusal does. Responses are grouped into windows. The median of a
+window is compared with the fastest recent one, the base; noise moves neither by much. By Little's law, a server that
+answers ``limit`` requests in ``median`` each, and a single one in ``base``, works on ``limit * base / median`` of them.
+The rest wait. From twice the base on, twice in a row, the limit falls to that number and a few more, so that the server
+never runs idle. Up to one and a half times the base it may grow; in between it stays. With a base of 100 ms, a limit of
+16 and responses after 400 ms, the server works on four. The limit becomes eight (it is at most halved at a time), then
+six.
 
-The base must not be the latency of a queue of our own. So at the beginning, and whenever it was not seen again for a
-while, the limit is lowered to half of what seems to be worked on, for one window, and what is seen then is the base:
-also when the other end has become slower for good, which has nothing to do with us.
+The base must not include our own queue. At the beginning, and whenever the base was not seen for a while, the limit is
+lowered for one window to half of what the server seems to work on. The latency of that window is the new base, also if
+the other side has become slower permanently for reasons of its own.
 """
 
 from __future__ import annotations
@@ -21,18 +22,17 @@ from __future__ import annotations
 import math
 from statistics import median
 
-#: Answers in a window, and in the window with a lowered limit.
+#: Responses in a window, and in the window with a lowered limit.
 _WINDOW, _LOOK_WINDOW = 16, 8
-#: Answers in a round, at least; else as many as the limit.
+#: The fewest responses in a round; otherwise as many as the limit.
 _LEAST_IN_ROUND = 4
-# What counts as a longer latency: a factor of the base, and seconds beyond it, since a few milliseconds may be this
-# process's own.
+# A longer latency exceeds the base by this factor and by these seconds: a few milliseconds may be this process's own.
 _SEEN_AGAIN = 1.25, 0.025
 _CROWDED = 1.5, 0.05
 _OVERLOADED = 2.0, 0.1
-#: How old the base may become before the limit is lowered to see it again, seconds.
+#: The age of the base at which the limit is lowered to measure it again, seconds.
 _LOOK_EVERY = 10.0
-#: Latency alone takes no more: with one attempt at a time, each would wait for the way of the one before it.
+#: Latency alone lowers the limit no further: single attempts would each wait for the round trip of the one before.
 _LEAST_BY_LATENCY = 2
 
 
@@ -42,11 +42,11 @@ def _longer(latency: float, base: float, by: tuple[float, float]) -> bool:
 
 
 class AdaptiveLimit:
-    """See the module. It has no lock and no clock: its owner brings both.
+    """A limit of concurrent attempts. It has no lock and no clock: the owner has both.
 
-    :param most: where it begins, and what it never exceeds.
-    :param adaptive: False keeps it there.
-    :ivar value: the limit at this moment, at least 1.
+    :param most: the initial and largest limit.
+    :param adaptive: False to keep the limit at ``most``.
+    :ivar value: the current limit, at least 1.
     """
 
     __slots__ = (
@@ -68,25 +68,25 @@ class AdaptiveLimit:
     def __init__(self, most: int, *, adaptive: bool = True) -> None:
         self._most = self._limit = self.value = most
         self._adaptive = adaptive
-        self._look: int | None = None  # in place of the limit, to see the base
-        self._changed = -math.inf  # attempts that began before tell of another limit
+        self._look: int | None = None  # replaces the limit while the base is measured
+        self._changed = -math.inf  # attempts that began before say nothing of this limit
         self._window: list[float] = []
         self._base = math.inf
         self._base_seen = -math.inf
-        self._late = False  # what the last window has shown
+        self._late = False  # True if the last window was overloaded
         self._reached = False
         self._round: list[float] = []
         self._answers = 0  # in this round
 
     def used(self, in_flight: int) -> None:
-        """An attempt begins; with it ``in_flight`` are under way."""
+        """Note that an attempt begins; it is one of ``in_flight``."""
         if in_flight >= self.value:
             self._reached = True
 
     def accepted(self, began: float, now: float, seconds: float | None = None) -> None:
-        """An attempt that began at ``began`` succeeded.
+        """Note that an attempt that began at ``began`` succeeded.
 
-        :param seconds: how long the answer took; None if that is no measure.
+        :param seconds: the duration of the request; None if it is no measure of the server.
         """
         if not self._adaptive or began <= self._changed:
             return
@@ -98,9 +98,9 @@ class AdaptiveLimit:
                 self._conclude(median(self._window), now)
 
     def refused(self, began: float, now: float, keep: float) -> None:
-        """An attempt that began at ``began`` was too much for the other end.
+        """Note that an attempt that began at ``began`` was too much for the other side.
 
-        :param keep: which part of the limit is left.
+        :param keep: the share of the limit that remains.
         """
         if self._adaptive and began > self._changed:
             self._set(max(1, int(self._limit * keep)), now)
@@ -121,10 +121,10 @@ class AdaptiveLimit:
         self._round, self._answers, self._reached = [], 0, False
 
     def _conclude(self, latency: float, now: float) -> None:
-        """Look at what a window has shown."""
+        """Evaluate a full window."""
         self._window = []
         if self._look is not None:
-            # As long as it still falls, the lowered limit was itself too much: another look follows soon.
+            # While the base still falls, even the lowered limit was too high: measure again soon.
             self._base_seen = -math.inf if latency < 0.9 * self._base else now
             self._base = latency
             self._set(self._limit, now)

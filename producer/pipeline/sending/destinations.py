@@ -1,4 +1,4 @@
-"""Destinations, their logstores, and the streams of those that have batches: what the fair queue is made of."""
+"""Destinations, their logstores, and the queues of streams with batches: the parts of the fair queue."""
 
 from __future__ import annotations
 
@@ -31,75 +31,75 @@ class StreamQueue:
         return (entry[-1] for entry in self._heap)
 
     def put(self, batch: ProducerBatch) -> None:
-        """Add a batch; the halves of one that was cut have its serial, and stay in order."""
+        """Add a batch; halves of a split batch have its serial, and stay in order."""
         heapq.heappush(self._heap, (batch.serial, batch.part, next(self._count), batch))
 
     @property
     def oldest(self) -> ProducerBatch:
-        """The batch that goes next; there is one."""
+        """The next batch; the queue must not be empty."""
         return self._heap[0][-1]
 
     def pop(self) -> ProducerBatch:
-        """Take out the oldest."""
+        """Remove and return the oldest batch."""
         return heapq.heappop(self._heap)[-1]
 
 
 class ThreadShare:
-    """Destinations that share a part of the threads with their like, and those of them that may go."""
+    """Destinations of one kind that share a part of the threads, and those that have something to send."""
 
     __slots__ = ("flying", "ready")
 
     def __init__(self) -> None:
-        #: Attempts under way.
+        #: Attempts in flight.
         self.flying = 0
         self.ready: Turns[Destination] = Turns()
 
 
 class Destination:
-    """A destination, and the logstores of it."""
+    """A destination and its logstores."""
 
-    __slots__ = ("clock", "credit", "gate", "key", "latency", "logstores", "may_go", "queued", "share", "urgent")
+    __slots__ = ("clock", "credit", "gate", "key", "latency", "logstores", "queued", "sendable", "share", "urgent")
 
     def __init__(self, key: Hashable, gate: Gate, clock: float, share: ThreadShare) -> None:
         self.key = key
         self.gate = gate
         self.share = share
-        #: Bytes, as streams' turns.
+        #: Counts bytes, as the turns of streams do.
         self.clock = clock
         #: The size of the largest batch so far, bytes.
         self.credit = 0
         self.logstores: dict[tuple[str, str], Logstore] = {}
-        self.may_go: Turns[Logstore] = Turns()
-        #: Batches at their last chance, and since when they waited.
+        self.sendable: Turns[Logstore] = Turns()
+        #: Batches at their last chance, and when their wait began.
         self.urgent: deque[tuple[Logstore, ProducerBatch, float]] = deque()
         self.queued = 0
         self.latency = 0.0
 
     @property
     def name(self) -> str:
-        """For people, and the same as long as the process lives."""
+        """A name for people, which stays the same while the process lives."""
         parts = self.key if isinstance(self.key, tuple) else (self.key,)
         return " ".join(str(part) for part in parts if part is not None)
 
     def turn_of(self, stream: StreamState) -> float:
-        """The turn of a stream that has a batch again: its own, or the clock, less what it may have saved up."""
+        """Return the turn of a stream that has a batch again: its own, but at most the credit behind the clock."""
         stream.turn = max(stream.turn, self.clock - self.credit)
         return stream.turn
 
     def serve(self, stream: StreamState, size: int) -> None:
-        """A batch of the stream goes."""
+        """Advance the turn of a stream whose batch is taken."""
         self.credit = max(self.credit, size)
         self.clock = max(self.clock, stream.turn)
         stream.turn = self.turn_of(stream) + size
 
     def oldest(self) -> ProducerBatch | None:
-        """The batch that waits longest, or about that."""
+        """Return about the oldest batch that waits; None if there is none."""
         found = [batch for logstore in self.logstores.values() if (batch := logstore.oldest()) is not None]
         return min(found, key=lambda batch: batch.serial, default=None)
 
 
 class Logstore:
-    """A logstore of a destination, and the streams of it that have batches."""
+    """A logstore of a destination, and its streams that have batches."""
 
     __slots__ = ("by_age", "by_turn", "destination", "gate", "key", "queues")
 
@@ -113,16 +113,16 @@ class Logstore:
 
     @property
     def name(self) -> str:
-        """As that of the destination."""
+        """A name for people."""
         return f"{self.destination.name} logstore {self.key[1]}"
 
     def oldest(self) -> ProducerBatch | None:
-        """The batch that waits longest."""
+        """Return the oldest batch that waits; None if there is none."""
         first = self.by_age.first()
         return None if first is None else first[2].oldest
 
     def put(self, batch: ProducerBatch) -> None:
-        """Add a batch to its stream's."""
+        """Add a batch to the queue of its stream."""
         queue = self.queues.get(batch.stream)
         if queue is None:
             queue = self.queues[batch.stream] = StreamQueue(batch.stream)
@@ -132,7 +132,7 @@ class Logstore:
             self.by_age.put(queue, batch.serial)
 
     def pop(self, queue: StreamQueue) -> ProducerBatch:
-        """The oldest batch of a stream goes."""
+        """Remove and return the oldest batch of a stream."""
         batch, stream = queue.pop(), queue.stream
         self.destination.serve(stream, batch.size)
         if queue:
@@ -145,5 +145,5 @@ class Logstore:
         return batch
 
     def clear(self) -> None:
-        """Forget all batches."""
+        """Drop all batches."""
         self.queues, self.by_turn, self.by_age = {}, Turns(), Turns()

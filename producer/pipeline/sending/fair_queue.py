@@ -1,21 +1,22 @@
-"""FairQueue: whose turn it is among the batches that wait for a thread.
+"""FairQueue: chooses the next batch among those that wait for an IO thread.
 
-Three kinds take turns, each by a rule of its own:
+Three levels take turns, each by a rule of its own:
 
-* **Destinations share the threads.** The one with the fewest attempts under way is next, of several the one that was
-  served longest ago: a thread that is free goes to whoever has fewer, however long the attempts of the others take.
-  Those whose last attempt did not reach them together get at most half of the threads, and with those that are slow
-  no more than half while a brisk one is in use, whose batches would else wait for the end of slow attempts.
+* **Destinations share the threads.** The next destination is the one with the fewest attempts in flight; among several,
+  the one served longest ago. So a free thread serves a destination with fewer attempts, however long the attempts of
+  the others take. Unreached destinations, whose last attempt got no response, together get at most half of the threads.
+  Together with slow ones they get no more than half while a brisk destination is in use, whose batches would otherwise
+  wait for slow attempts.
 * **Streams of a destination share it by bytes**, by start-time fair queuing. The destination's clock counts bytes. A
-  stream's turn is the clock when its first batch comes, and moves on by the size of each of its batches that goes; the
-  lowest turn is next, and the clock goes with it. A stream that sends much is soon ahead of the clock. One that sends
-  little falls behind it, and its batch goes before what the others have queued; but never by more than the size of
-  the largest batch: more than that a stream cannot save up, however long it sent nothing.
-* **Batches of a stream go oldest first**, so that a retry does not wait behind what came after it.
+  stream's turn is the clock when its first batch comes, and advances by the size of each batch that is taken. The
+  stream with the lowest turn is next, and the clock follows it. A stream that sends much is soon ahead of the clock. A
+  stream that sends little falls behind, and its batch precedes what the others have queued. It can fall behind by no
+  more than the size of the largest batch, however long it sent nothing.
+* **Batches of a stream are sent oldest first**, so that a retry does not wait behind later batches.
 
-What a gate keeps back stays in here, and no thread sees it; whoever watches the time calls :meth:`FairQueue.wake` at
-the alarm. A batch behind a closed gate has a last chance, when it would be too late for another one: then it goes,
-whatever the gate says.
+Batches behind a closed gate stay in this queue, and take no thread. The owner calls :meth:`FairQueue.wake` at the
+alarm. A batch behind a closed gate has a last chance, when a later attempt would be too late: it is then sent although
+the gate is closed.
 
 Each step takes O(log n), n being the streams of a logstore, or the logstores of a destination.
 """
@@ -36,11 +37,11 @@ from .destinations import Destination, Logstore, ThreadShare
 from .gates import LONGEST_UNREACHABLE, Gate, GateState, Reason, Verdict
 from .turns import Turns, member_of, sooner
 
-#: Destinations and logstores without batches are remembered for so long, seconds, and so many of them.
+#: How long destinations and logstores without batches are remembered, seconds, and how many.
 _IDLE_SECONDS, _MOST_IDLE = 60.0, 1024
-#: Destinations, and logstores of each, in the statistics.
+#: Destinations in the statistics, and logstores of each.
 _MOST_SHOWN = 100
-#: A destination whose answers take longer than this is slow; one that is brisk counts as in use for so long. Seconds.
+#: A destination whose responses take longer is slow; a brisk destination counts as in use for so long. Seconds.
 _SLOW, _IN_USE = 1.0, 10.0
 
 
@@ -48,13 +49,13 @@ Owner = Destination | Logstore
 
 
 class Turn(NamedTuple):
-    """A batch whose turn it is, from :meth:`FairQueue.take` to :meth:`FairQueue.done`.
+    """A batch taken from the queue, from :meth:`FairQueue.take` to :meth:`FairQueue.done`.
 
     :ivar batch: the batch.
     :ivar began: when it was taken, monotonic seconds.
-    :ivar last_since: for a last chance, since when it or its like waited before the gate; else None.
-    :ivar logstore: the queue's own, as the next.
-    :ivar probes: whether it is the probe of its destination's gate, and of its logstore's.
+    :ivar last_since: for a last chance, when the wait before the gate began; else None.
+    :ivar logstore: for the queue only, as is ``probes``.
+    :ivar probes: True if it is the probe of its destination's gate, and of its logstore's.
     """
 
     batch: ProducerBatch
@@ -65,10 +66,10 @@ class Turn(NamedTuple):
 
 
 class Report(NamedTuple):
-    """What became of an attempt.
+    """The outcome of an attempt, as far as the queue needs it.
 
-    :ivar verdict: what it tells of the other end.
-    :ivar seconds: from the request to its outcome; 0.0 if none was made.
+    :ivar verdict: the finding about the destination.
+    :ivar seconds: the duration of the request; 0.0 if none was made.
     """
 
     verdict: Verdict
@@ -95,20 +96,22 @@ def _held(name: str, gate: Gate, now: float) -> HeldStats | None:
 
 
 class LastChances(Protocol):
-    """Knows how long a batch can wait for its last attempt; see :class:`~.retry_rules.RetryRules`."""
+    """The rule for how long a batch may wait for its last attempt: :class:`~.retry_rules.RetryRules`."""
 
     def last_chance(self, batch: ProducerBatch, since: float, *, over_quota: bool) -> float:
-        """Return until when ``batch`` can wait behind a closed gate, monotonic seconds.
+        """Return until when ``batch`` may wait behind a closed gate, monotonic seconds.
 
-        :param since: since when it or its like waits, monotonic seconds.
+        :param since: when the wait before the gate began, monotonic seconds.
         :param over_quota: True if the gate is closed for a quota.
         """
 
 
 class FairQueue:
-    """See the module. It has no lock and no clock: its owner brings both, and passes ``now`` in monotonic seconds.
+    """The batches that wait for an IO thread. It has no lock and no clock: the owner has both.
 
-    :param rules: knows until when a batch can wait behind a closed gate.
+    Methods get ``now`` in monotonic seconds.
+
+    :param rules: says until when a batch may wait behind a closed gate.
     """
 
     def __init__(self, config: ProducerConfig, rules: LastChances) -> None:
@@ -118,29 +121,29 @@ class FairQueue:
         self._base, self._longest = config.base_retry_backoff_ms / 1000, config.max_retry_backoff_ms / 1000
         self._rules = rules
         self._destinations: dict[Hashable, Destination] = {}
-        # Slow are those whose answers take long, unreached those whose last attempt did not come so far.
+        # Slow destinations respond late; unreached ones did not respond to their last attempt.
         self._brisk, self._slow, self._unreached = ThreadShare(), ThreadShare(), ThreadShare()
         self._now = 0.0
-        self._brisk_used = -math.inf  # when a brisk destination was in use last
+        self._brisk_used = -math.inf  # when a brisk destination was last in use
         self._alarms: Turns[Owner] = Turns()
         self._idle: OrderedDict[Owner, float] = OrderedDict()
-        self._clock = 0.0  # the highest of the destinations'
+        self._clock = 0.0  # the highest clock of the destinations
         self._count = 0
         self._ignoring_gates = False
 
     def __len__(self) -> int:
-        """Batches that wait."""
+        """The number of batches that wait."""
         return self._count
 
     @property
     def alarm(self) -> float:
-        """When :meth:`wake` is to be called, monotonic seconds; infinite for never."""
+        """When :meth:`wake` has to be called, monotonic seconds; infinite for never."""
         first = self._alarms.first() if self._alarms.members else None
         return math.inf if first is None else first[0]
 
     @property
     def ready(self) -> bool:
-        """Whether :meth:`take` may give a batch."""
+        """True if :meth:`take` may return a batch."""
         return bool(self._brisk.ready.members or self._slow.ready.members or self._unreached.ready.members)
 
     def put(self, batch: ProducerBatch, destination: Hashable, now: float) -> None:
@@ -161,7 +164,7 @@ class FairQueue:
         self._refresh(logstore)
 
     def take(self, now: float) -> Turn | None:
-        """The batch whose turn it is; None if none may go now. :meth:`done` is to be called for it."""
+        """Take the next batch; None if none may be sent now. Every taken batch needs a call of :meth:`done`."""
         self._now = now
         destination = self._next()
         if destination is None:
@@ -170,7 +173,7 @@ class FairQueue:
         if destination.urgent:
             logstore, batch, since = destination.urgent.popleft()
         else:
-            logstore = member_of(destination.may_go)
+            logstore = member_of(destination.sendable)
             batch = logstore.pop(member_of(logstore.by_turn))
             self._clock = max(self._clock, destination.clock)
         destination.queued -= 1
@@ -184,7 +187,7 @@ class FairQueue:
         return Turn(batch, now, since, logstore, probes)
 
     def done(self, turn: Turn, report: Report, now: float) -> None:
-        """The attempt is over, whatever came of it."""
+        """Note the end of an attempt."""
         self._now = now
         logstore, destination = turn.logstore, turn.logstore.destination
         verdict, seconds = report
@@ -205,7 +208,7 @@ class FairQueue:
         self._rest(logstore, now)
 
     def wake(self, now: float) -> None:
-        """Open what may be opened by now, and give their last chance to those whose time has come."""
+        """Open the gates whose time is over, and give their last chance to the batches that are due."""
         self._now = now
         while (first := self._alarms.first()) is not None and first[0] <= now:
             owner = first[2]
@@ -216,13 +219,13 @@ class FairQueue:
             self._refresh_all(owner)
 
     def ignore_gates(self) -> None:
-        """From now on no gate keeps anything back: what waits goes, for the last time."""
+        """Ignore all gates from now on: all waiting batches are sent for the last time."""
         self._ignoring_gates = True
         for destination in self._destinations.values():
             self._refresh_all(destination)
 
     def clear(self) -> None:
-        """Forget all that waits."""
+        """Drop all batches."""
         for destination in self._destinations.values():
             for logstore in destination.logstores.values():
                 logstore.clear()
@@ -232,7 +235,7 @@ class FairQueue:
         self._count = 0
 
     def stats(self, now: float) -> tuple[DestinationStats, ...]:
-        """The destinations, those with something to do first."""
+        """Return the statistics of the destinations, the busiest first."""
         busiest_first = sorted(self._destinations.values(), key=lambda one: (-one.gate.in_flight, -one.queued))
         return tuple(_stats_of(one, now) for one in busiest_first[:_MOST_SHOWN])
 
@@ -261,21 +264,21 @@ class FairQueue:
         return None if first is None else first[2]
 
     def _refresh(self, logstore: Logstore) -> None:
-        """What may go has changed."""
+        """Update the order after a change of what may be sent."""
         destination = logstore.destination
         if not destination.queued:
-            destination.may_go.remove(logstore)
+            destination.sendable.remove(logstore)
             destination.share.ready.remove(destination)
             return
         first = logstore.by_turn.first()
         if first is not None and (self._ignoring_gates or logstore.gate.has_room()):
-            destination.may_go.put(logstore, first[0])
+            destination.sendable.put(logstore, first[0])
         else:
-            destination.may_go.remove(logstore)
+            destination.sendable.remove(logstore)
         self._refresh_destination(destination)
 
     def _refresh_destination(self, destination: Destination) -> None:
-        open_ = destination.may_go.members and (self._ignoring_gates or destination.gate.has_room())
+        open_ = destination.sendable.members and (self._ignoring_gates or destination.gate.has_room())
         if open_ or destination.urgent:
             destination.share.ready.put(destination, destination.gate.in_flight)
         else:
@@ -306,13 +309,13 @@ class FairQueue:
         """Set the alarm of a closed gate."""
         gate = owner.gate
         until = gate.until if gate.state is GateState.HELD else math.inf
-        # Where a probe may go, the next batch is one, and needs no last chance.
+        # Where a probe may be sent, the next batch is one, and needs no last chance.
         oldest = None if gate.has_room() or gate.is_open else owner.oldest()
         chance = math.inf if oldest is None else self._chance_of(oldest, gate)
         self._set_alarm(owner, min(until, chance))
 
     def _arm_for(self, owner: Owner, batch: ProducerBatch) -> None:
-        """Behind a closed gate a batch has come."""
+        """Update the alarm of a closed gate for a batch that was added."""
         owner.gate.let_probe(self._now)
         if not owner.gate.has_room():
             chance = max(self._now, self._chance_of(batch, owner.gate))
@@ -335,7 +338,7 @@ class FairQueue:
             destination.urgent.append((logstore, logstore.pop(logstore.queues[batch.stream]), since))
 
     def _rest(self, logstore: Logstore, now: float) -> None:
-        """Remember for a while who has nothing to do any more."""
+        """Remember an idle logstore or destination for a while."""
         destination = logstore.destination
         if not logstore.queues and not logstore.gate.in_flight:
             self._idle[logstore] = now

@@ -1,18 +1,18 @@
-"""Gates: everything that says "not now" to a destination.
+"""Gates: pause sending to destinations and logstores that refuse.
 
-Before every destination stands a gate, and before every logstore of it another; a batch that goes passes both. A gate
-lets as many through at a time as its limit allows (see ``concurrency``), and closes when the other end says so::
+Every destination has a gate, and every logstore of it another; a batch passes both. A gate admits as many concurrent
+attempts as its limit allows (see ``concurrency``), and closes when the other side refuses::
 
     OPEN ──refusal──► HELD ──its time is over──► HALF_OPEN ──another answer──► OPEN
                        ▲                             │
                        └──────────refusal────────────┘   twice as long as before
 
-A gate that is half open lets one attempt through, the probe, whose outcome decides for all that wait: a thousand
-batches for a dead server make one request now and then, not each its own.
+A half-open gate admits one attempt, the probe, whose outcome decides for all waiting batches. A thousand batches for a
+dead server make one request now and then, and not one each.
 
-What closes which gate: a quota is counted by the service for each logstore, and holds back that one alone; so does what
-an operator has to mend. An endpoint that takes no connection holds back its destination, which is what
-:meth:`~producer.model.interfaces.Sink.destination` says: two endpoints of one project are two.
+A quota is counted for each logstore, so it closes the gate of the logstore, and so does a fault that an operator has to
+fix. An endpoint that cannot be reached closes the gate of its destination, as defined by
+:meth:`~producer.model.interfaces.Sink.destination`. Two endpoints of one project are two destinations.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ from ...model.errors import (
 )
 from .concurrency import AdaptiveLimit
 
-#: A destination that cannot be reached is tried at least this often, seconds: when it is back, its records soon follow.
+#: An unreachable destination is tried at least this often, seconds, so that delivery soon resumes.
 LONGEST_UNREACHABLE = 5.0
 
 
@@ -43,16 +43,16 @@ class Reason(enum.Enum):
 
     QUOTA = "over quota"
     UNREACHABLE = "unreachable"
-    MISCONFIGURED = "to be mended"
+    MISCONFIGURED = "to be mended"  # prose: the name of a state
 
 
 @dataclass(frozen=True, slots=True)
 class Effect:
-    """What a verdict does to a gate.
+    """The effect of a verdict on a gate.
 
-    :ivar hold: closes it, for this reason.
-    :ivar free: opens it, if the attempt began after the refusal that closed it.
-    :ivar keep: the part of its limit that is left; None for an acceptance, which lets it grow, 1.0 for neither.
+    :ivar hold: the reason to close it; None to leave it.
+    :ivar free: True to open it, if the attempt began after the refusal that closed it.
+    :ivar keep: the share of its limit that remains; None for an acceptance, which lets it grow; 1.0 for no effect.
     """
 
     hold: Reason | None = None
@@ -66,13 +66,15 @@ _GROW = Effect(free=True, keep=None)
 
 
 class Verdict(enum.Enum):
-    """What an attempt tells of the other end: what it does to the gate of the destination and to that of the logstore,
-    and whether the destination was reached, None if that is not known. What tells nothing of the logstore leaves its
-    gate as it is: another probe goes.
+    """The finding of an attempt about the other side.
+
+    The values are the effect on the destination's gate, the effect on the logstore's gate, and whether the destination
+    was reached (None if unknown). A verdict without an effect on the logstore leaves its gate unchanged: another probe
+    is sent.
     """
 
     ACCEPTED = _GROW, _GROW, True
-    #: An answer about the batch, which tells no more than that somebody answers.
+    #: A response about the batch, which shows only that the server responds.
     ANSWERED = _FREE, _FREE, True
     OVER_QUOTA = _FREE, Effect(Reason.QUOTA, keep=0.5), True
     OVERLOADED = Effect(free=True, keep=0.75), _NOTHING, True
@@ -80,9 +82,9 @@ class Verdict(enum.Enum):
     UNREACHABLE = Effect(Reason.UNREACHABLE, keep=0.5), _NOTHING, False
     NOT_CONFIGURED = Effect(Reason.MISCONFIGURED), _NOTHING, True
     MISCONFIGURED = _FREE, Effect(Reason.MISCONFIGURED), True
-    #: It never came to an attempt, for want of credentials.
+    #: No attempt was made, for lack of credentials.
     NO_CREDENTIALS = _NOTHING, _NOTHING, False
-    #: Likewise, for a reason of this side's, such as that the batch was settled by somebody else.
+    #: No attempt was made, for a reason on this side; for example, the batch was completed by another thread.
     NOT_TRIED = _NOTHING, _NOTHING, None
 
     def __init__(self, to_destination: Effect, to_logstore: Effect, reached: bool | None) -> None:
@@ -90,9 +92,9 @@ class Verdict(enum.Enum):
 
 
 def verdict_of(error: AttemptError, *, waits: bool) -> Verdict:
-    """What a failed attempt tells.
+    """Return the verdict of a failed attempt.
 
-    :param waits: whether batches wait for what an operator can mend.
+    :param waits: True if batches wait for faults that an operator can fix.
     """
     for kind, verdict in _VERDICTS:
         if isinstance(error, kind):
@@ -101,7 +103,7 @@ def verdict_of(error: AttemptError, *, waits: bool) -> Verdict:
     return Verdict.ANSWERED
 
 
-# The first that fits.
+# The first match counts.
 _VERDICTS: tuple[tuple[type[AttemptError], Verdict], ...] = (
     (QuotaExceededError, Verdict.OVER_QUOTA),
     (ServerError, Verdict.OVERLOADED),
@@ -115,7 +117,7 @@ _VERDICTS: tuple[tuple[type[AttemptError], Verdict], ...] = (
 
 
 class GateState(enum.Enum):
-    """See the module."""
+    """The state of a gate."""
 
     OPEN = "open"
     HELD = "held"
@@ -123,15 +125,15 @@ class GateState(enum.Enum):
 
 
 class Gate:
-    """See the module. It has no lock and no clock: its owner brings both.
+    """The gate of one destination or logstore. It has no lock and no clock: the owner has both.
 
-    :param limit: how many may be through it at a time.
-    :param base: how long it is closed at first, seconds; twice as long after each refusal in a row.
-    :param longest: how long at most, seconds.
-    :ivar in_flight: attempts that are through it and under way.
-    :ivar until: till when it is closed, monotonic seconds, where it is.
-    :ivar since: since when batches wait before it, likewise.
-    :ivar reason: why.
+    :param limit: the limit of concurrent attempts.
+    :param base: how long the gate is closed at first, seconds; doubled by each further refusal.
+    :param longest: the longest time that it is closed, seconds.
+    :ivar in_flight: the number of admitted attempts in flight.
+    :ivar until: the end of the time for which it is closed, monotonic seconds.
+    :ivar since: when batches began to wait before it, monotonic seconds.
+    :ivar reason: why it is closed; None if it is open.
     """
 
     __slots__ = ("_base", "_longest", "_probing", "_refused_at", "_streak", "in_flight", "limit", "reason", "since",
@@ -150,17 +152,17 @@ class Gate:
 
     @property
     def is_open(self) -> bool:
-        """Whether nothing but its limit keeps batches back."""
+        """True if only the limit keeps batches waiting."""
         return self.state is GateState.OPEN
 
     def has_room(self) -> bool:
-        """Whether another attempt may go through now."""
+        """True if another attempt may be admitted now."""
         if self.state is GateState.OPEN:
             return self.in_flight < self.limit.value
         return self.state is GateState.HALF_OPEN and not self._probing
 
     def enter(self) -> bool:
-        """An attempt goes through; whether it is the probe, which :meth:`leave` is to be told."""
+        """Admit an attempt; return True if it is the probe, as :meth:`leave` needs to know."""
         self.in_flight += 1
         self.limit.used(self.in_flight)
         if self.state is GateState.OPEN or self.state is GateState.HELD or self._probing:
@@ -169,10 +171,10 @@ class Gate:
         return True
 
     def leave(self, effect: Effect, began: float, now: float, *, probe: bool, seconds: float | None = None) -> None:
-        """An attempt is over.
+        """Note the end of an attempt.
 
-        :param began: when it went through, monotonic seconds.
-        :param seconds: how long an acceptance took; None if that is no measure.
+        :param began: when it was admitted, monotonic seconds.
+        :param seconds: the duration of a successful request; None if it is no measure of the server.
         """
         self.in_flight -= 1
         if probe:
@@ -189,7 +191,7 @@ class Gate:
             self.reason = None
 
     def _hold(self, reason: Reason, now: float) -> None:
-        # Attempts that were under way together are refused together; they count as one.
+        # Attempts that were in flight together are refused together, and count as one.
         if self.state is GateState.HELD and now < self.until:
             return
         if self.is_open:
@@ -199,6 +201,6 @@ class Gate:
         self._streak += 1
 
     def let_probe(self, now: float) -> None:
-        """Half open it, if its time is over."""
+        """Make the gate half open, if its time is over."""
         if self.state is GateState.HELD and now >= self.until:
             self.state = GateState.HALF_OPEN

@@ -1,6 +1,6 @@
-"""IOThreadPool: the threads that send, and the unbounded queue before them (bounded because memory is).
+"""IOThreadPool: the threads that send, and their queue, which is unbounded since memory is bounded.
 
-Whose turn it is, and who may not go yet, the queue says (see ``sending.fair_queue`` and ``sending.gates``).
+:mod:`.fair_queue` chooses the next batch, and :mod:`.gates` hold back batches.
 """
 
 from __future__ import annotations
@@ -30,12 +30,12 @@ _log = get_logger("loghub.io_pool")
 class IOThreadPool:
     """The IO threads and their queue.
 
-    :param ready: brings the batches.
-    :param queue: nobody else's.
-    :param sink: says where a stream's batches go.
+    :param ready: the queue of batches to send.
+    :param queue: used by this pool alone.
+    :param sink: gives the destination of a stream.
     :param task: makes the attempts.
-    :param settlement: abandons batches that come after the pool was stopped.
-    :param retry_queue: has the mover call :meth:`wake` in time.
+    :param settlement: abandons batches that arrive after the pool was stopped.
+    :param retry_queue: makes the mover call :meth:`wake` in time.
     """
 
     def __init__(
@@ -57,22 +57,22 @@ class IOThreadPool:
         self._retry_queue = retry_queue
         self._clock = clock
         self.threads = tuple(StageThread(f"{name}-io-{i}", self._loop) for i in range(thread_count))
-        # A sender only leaves its batches here: the queue takes many steps, and asks the sink. The thread that has the
-        # lock takes from the front.
+        # Senders only append batches here: the fair queue takes many steps, and calls the sink. The thread that holds
+        # the lock takes from the front.
         self._ready, self._inbox, self._idle = ready, ready.batches, ready.idle
-        #: Attempts that are over, and when; likewise.
+        #: Finished attempts, with the time when they finished.
         self._reports: deque[tuple[Turn, Report, float]] = deque()
-        # Guards everything below. A thread that finds it taken does not wait for it: what waited for a lock owns it
-        # before it may run, and then each step of each thread would be a switch of threads. It goes to the waiting room
-        # instead, and whoever lets go of the lock looks whether there is something to do for those in there.
+        # Guards everything below. A thread that finds the lock taken does not wait for it: a thread that waited for a
+        # lock owns it before it may run, and each step of each thread would then be a thread switch. It waits in the
+        # waiting room instead. A thread that releases the lock checks whether there is work for those.
         self._lock = threading.Lock()
         self._queue = queue
         self._stopped = False
 
     def submit(self, batch: ProducerBatch, *, wake: bool = True) -> None:
-        """Queue ``batch`` for its next attempt; never blocks. After a stop it is refused.
+        """Queue ``batch`` for its next attempt without blocking; abandon it after a stop.
 
-        :param wake: False if :meth:`wake` follows, which wakes a thread only where the batch may go.
+        :param wake: False if :meth:`wake` follows, which wakes a thread only if the batch may be sent.
         """
         if self._stopped:
             self._settlement.abandon(batch)
@@ -84,12 +84,12 @@ class IOThreadPool:
     def _destination_of(self, key: StreamKey) -> Hashable:
         try:
             return self._sink.destination(key)
-        except Exception:  # noqa: BLE001  # whatever a sink of somebody else's raises, the batch is on its way
-            _log.exception("the sink could not say where %s/%s is: taken as one with its project", *key[:2])
+        except Exception:  # noqa: BLE001  # a sink may be user code, and the batch is in flight
+            _log.exception("the sink's destination() failed for %s/%s; using the project as its destination", *key[:2])
             return key.project
 
     def stats(self) -> tuple[DestinationStats, ...]:
-        """See :attr:`~producer.model.metrics.Stats.destinations`."""
+        """Return the statistics of the destinations."""
         try:
             with self._lock:
                 return self._queue.stats(self._clock.monotonic())
@@ -97,7 +97,9 @@ class IOThreadPool:
             self._wake_next()
 
     def run_next(self) -> bool:
-        """Make one attempt on the caller's thread, if any may be made; whether it was. For those without threads."""
+        """Make one attempt on the caller's thread; return False if there was none to make. For pipelines without
+        threads.
+        """
         turn = self._take(wait=True)
         if turn is None:
             return False
@@ -105,7 +107,7 @@ class IOThreadPool:
         return True
 
     def wake(self) -> None:
-        """Let those go that were to wait until now."""
+        """Release the batches whose time has come; called by the mover."""
         asked = self._asked()
         with self._lock:
             now = self._clock.monotonic()
@@ -123,14 +125,14 @@ class IOThreadPool:
     def _loop(self) -> None:
         while (turn := self._next()) is not None:
             self._attempt(turn)
-            del turn  # else its batch's futures would live until the next one comes
+            del turn  # else its batch's futures would live until the next batch comes
 
     def _next(self) -> Turn | None:
-        """Wait for a batch that may go; None if none will come any more."""
+        """Wait for a batch that may be sent; None if the pool has stopped."""
         taken: list[Turn] = []
 
         def something_to_do() -> bool:
-            stopped = self._stopped  # before the look: what was queued before the stop is seen then
+            stopped = self._stopped  # read first: batches queued before the stop are then seen
             turn = self._take(wait=stopped)
             if turn is not None:
                 taken.append(turn)
@@ -140,9 +142,10 @@ class IOThreadPool:
         return taken[0] if taken else None
 
     def _take(self, *, wait: bool) -> Turn | None:
-        """The next turn; None if nothing may go.
+        """Take the next batch; None if none may be sent.
 
-        :param wait: for the lock; else None also if somebody else has it, who wakes one of those that wait for turns.
+        :param wait: True to wait for the lock. Otherwise None is returned if another thread holds it: that thread wakes
+            a waiting one.
         """
         if not (self._inbox or self._reports or len(self._queue)):
             return None
@@ -162,16 +165,17 @@ class IOThreadPool:
         return turn
 
     def _next_turn(self, asked: Iterable[tuple[ProducerBatch, Hashable]]) -> tuple[Turn | None, float]:
-        """Who goes, and the alarm. The caller holds the lock."""
+        """Return the next batch, and the alarm. The caller holds the lock."""
         now = self._clock.monotonic()
         self._catch_up(asked, now)
         return self._queue.take(now), self._queue.alarm
 
     def _wake_next(self) -> None:
-        """Let another thread look, if there is something to do for one; to be called without the lock, by all who had
-        it: another thread may have found it taken.
+        """Wake another thread if there is work for one.
+
+        Every thread that held the lock calls this after releasing it: another thread may have found the lock taken.
         """
-        if self._idle and (self._may_go() or self._inbox or self._reports):  # _may_go has the lock, too
+        if self._idle and (self._may_go() or self._inbox or self._reports):  # _may_go takes the lock
             self._idle.wake_one()
 
     def _may_go(self) -> bool:
@@ -181,7 +185,7 @@ class IOThreadPool:
             return self._queue.ready
 
     def _asked(self) -> Sequence[tuple[ProducerBatch, Hashable]]:
-        """What was submitted, and where it goes; the sink is asked without the lock."""
+        """Return the submitted batches with their destinations. The sink is called without the lock."""
         if not self._inbox:
             return ()
         asked: list[tuple[ProducerBatch, Hashable]] = []
@@ -189,16 +193,16 @@ class IOThreadPool:
             for place in range(len(self._inbox)):
                 batch = self._inbox[place]
                 asked.append((batch, self._destination_of(batch.key)))
-        except IndexError:  # another thread was quicker
+        except IndexError:  # another thread has taken it
             pass
         return asked
 
     def _catch_up(self, asked: Iterable[tuple[ProducerBatch, Hashable]], now: float) -> None:
-        """Let the queue know what has happened. The caller holds the lock."""
+        """Pass finished attempts and submitted batches to the queue. The caller holds the lock."""
         while self._reports:
             self._queue.done(*self._reports.popleft())
         for batch, destination in asked:
-            if not self._inbox or self._inbox[0] is not batch:  # another thread was quicker
+            if not self._inbox or self._inbox[0] is not batch:  # another thread has taken it
                 return
             self._queue.put(batch, destination, now)
             self._inbox.popleft()
@@ -219,20 +223,20 @@ class IOThreadPool:
             thread.start()
 
     def ignore_gates(self) -> None:
-        """Keep nothing back any more: what waits, and what comes, goes for the last time."""
+        """Ignore all gates: waiting and later batches are sent for the last time."""
         with self._lock:
             self._queue.ignore_gates()
         self._idle.wake_all()
 
     def stop(self) -> None:
-        """Let the threads end after what is queued; refuse what comes later."""
+        """Let the threads end after the queued batches, and refuse later ones."""
         self.ignore_gates()
         with self._lock:
             self._stopped = True
         self._idle.wake_all()
 
     def stop_at_once(self) -> None:
-        """As :meth:`stop`, and give up what is queued: its owner settles it otherwise."""
+        """Let the threads end, refuse later batches, and drop the queued ones, which their owner completes."""
         with self._lock:
             self._stopped = True
             self._inbox.clear()
@@ -240,5 +244,5 @@ class IOThreadPool:
         self._idle.wake_all()
 
     def join(self, deadline: Deadline) -> list[str]:
-        """Wait for the threads to end; the names of those that did not."""
+        """Wait for the threads to end; return the names of those that did not."""
         return [thread.name for thread in self.threads if not thread.join(self._clock, deadline)]

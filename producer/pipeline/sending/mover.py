@@ -1,4 +1,4 @@
-"""Mover: the one thread that watches the time. It seals batches that lingered, and queues retries that are due."""
+"""Mover: the one thread that watches the time. It seals lingered batches, and enqueues retries that are due."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from .retry_queue import RetryQueue
 
 
 class Mover:
-    """Waits on the retry queue, never longer than until the next batch has lingered.
+    """The batch scheduler, which waits on the retry queue until the next batch has lingered.
 
-    A batch opened during a wait cannot expire before the wait is over, since no wait is longer than ``linger_ms``; so
-    senders need not wake anybody. Only when no batch was opened for two seconds the waits are as long as that, should
-    ``linger_ms`` be less, and who opens the next one calls :meth:`watch`.
+    A batch opened during a wait cannot expire before the wait is over, since no wait is longer than ``linger_ms``. So
+    senders need not wake the mover. Only if no batch was opened for two seconds, waits last that long even if
+    ``linger_ms`` is shorter. The thread that opens the next batch then calls :meth:`watch`.
 
-    :param accumulator: seals the batches that lingered.
-    :param retry_queue: gives the batches whose retry is due.
-    :param io_pool: takes them; its gates are opened in time.
-    :param owner: asked at each turn whether it is gone, and told if so; logs the statistics.
-    :param report_every: so often, seconds.
+    :param accumulator: holds the batches to seal.
+    :param retry_queue: holds the batches to retry.
+    :param io_pool: takes the batches that are due; its gates are opened in time.
+    :param owner: the producer: asked each time whether it is gone, and then notified; logs the statistics.
+    :param report_every: the interval of the statistics, seconds.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Mover:
         self.thread = StageThread(f"{name}-mover", self._loop)
 
     def run_once(self) -> float:
-        """Do what is due now; returns the seconds until something may be due again."""
+        """Do everything that is due; return the seconds until the next due time."""
         if self._hurried:
             self._hurried = False
             self._accumulator.seal_open()
@@ -58,7 +58,7 @@ class Mover:
         return min(wait, self._until_report())
 
     def _until_report(self) -> float:
-        """Log the statistics, if that is due; return the seconds until the next time."""
+        """Log the statistics if that is due; return the seconds until the next time."""
         left = self._report_at - self._clock.monotonic()
         if left > 0:
             return left
@@ -67,11 +67,11 @@ class Mover:
         return self._report_every
 
     def watch(self) -> None:
-        """A batch was opened after a while without any."""
+        """Wake the mover so that it recomputes the next linger deadline."""
         self._retry_queue.wake()
 
     def hurry(self) -> None:
-        """Seal all batches that take records, on the mover's thread."""
+        """Seal all open batches, on the mover's thread."""
         self._hurried = True
         self._retry_queue.wake()
 

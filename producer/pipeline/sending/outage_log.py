@@ -1,15 +1,15 @@
-"""OutageLog: what fails and is tried again, in the log: at once, then ever more rarely, and when it is over.
+"""OutageLog: logs failed attempts that are retried: at once, then ever more rarely, and when they succeed again.
 
-A batch in memory may be tried for minutes before it fails, and one behind a channel for ever; whoever operates the
-program hears of it at once. A line is about a place (a destination, or one logstore of it), however many batches wait
+A batch may be retried for minutes before it fails, and with a durable channel forever, so an operator needs a line at
+once. A line is about a place (a destination, or one of its logstores), regardless of the number of batches that wait
 for it::
 
     quiet ──failure──► WARNING ──failures──► WARNING after 5, 10, 20, 40, 60, 60 … seconds
       ▲                   │
       └─── acceptance: INFO, how long it took
 
-A place that fails and works in turns is thinned likewise: only one that failed for as long as the lines were apart, or
-worked for a minute, is said anew at once.
+A place that alternates between failing and working is rate-limited in the same way. Only after a failure as long as the
+current interval, or after it worked for a minute, is the next failure logged at once.
 """
 
 from __future__ import annotations
@@ -24,51 +24,50 @@ from ...text.plural import counted
 
 _log = get_logger("loghub.send_task")
 
-#: Between the first two lines about a place, and between any two at most, seconds.
+#: The interval between the first two lines about a place, and the longest interval, seconds.
 FIRST_INTERVAL, LONGEST_INTERVAL = 5.0, 60.0
 _MOST_PLACES = 1000
 
 
 class _Trouble:
-    """What is known of a place that failed; guarded by the log's lock.
+    """The failures of one place; guarded by the log's lock.
 
     :ivar since: when it began to fail, monotonic seconds; None if it works again.
-    :ivar ended: when it worked again, likewise.
-    :ivar due: when the next line may be written, likewise.
-    :ivar failures: since it began.
-    :ivar silent: since the last line.
-    :ivar said: whether a line was written since it began.
+    :ivar ended: when it last worked again, monotonic seconds.
+    :ivar due: when the next line may be written, monotonic seconds.
+    :ivar failures: the number of failures since it began to fail.
+    :ivar silent: the number of failures since the last line.
+    :ivar logged: True if a line was written since it began to fail.
     """
 
-    __slots__ = ("due", "ended", "failures", "interval", "said", "silent", "since")
+    __slots__ = ("due", "ended", "failures", "interval", "logged", "silent", "since")
 
     def __init__(self, now: float) -> None:
         self.since: float | None = None
         self.ended = self.due = now
         self.interval = FIRST_INTERVAL
         self.failures = self.silent = 0
-        self.said = False
+        self.logged = False
 
 
 class OutageLog:
-    """See the module. Its methods may be called from any thread.
+    """The log of failing places. All methods are thread-safe.
 
-    :ivar any: whether :meth:`accepted` has to be told of acceptances: looked at for each, so that a producer whose
-        destinations all work pays nothing else.
+    :ivar any: False if no place fails. It is read at each acceptance, which then costs nothing more.
     """
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._lock = threading.Lock()  # guards _places, and what is in it
+        self._lock = threading.Lock()  # guards _places and its contents
         self._places: OrderedDict[str, _Trouble] = OrderedDict()
         self.any = False
 
     def failed(self, place: str, error: AttemptError, *, attempt: int, delay: float) -> None:
-        """An attempt failed, and there will be another one.
+        """Log, if a line is due, that an attempt failed and will be repeated.
 
-        :param place: its name.
-        :param attempt: its number, of its batch.
-        :param delay: until the next attempt, seconds.
+        :param place: the name of the place.
+        :param attempt: the number of the attempt for its batch.
+        :param delay: seconds until the next attempt.
         """
         now = self._clock.monotonic()
         with self._lock:
@@ -76,7 +75,7 @@ class OutageLog:
         if silent is None:
             return
         _log.warning(
-            "%s: attempt %d failed: %s%s; the next one is in %.3g s%s",
+            "%s: attempt %d failed: %s%s; next attempt in %.3g s%s",
             place,
             attempt,
             error,
@@ -96,31 +95,31 @@ class OutageLog:
 
     @staticmethod
     def _note(trouble: _Trouble, now: float) -> int | None:
-        """Count a failure; how many went by silently before, if a line is due, else None."""
+        """Count a failure; if a line is due, return how many were not logged before it, else None."""
         if trouble.since is None:
             if now - trouble.ended >= LONGEST_INTERVAL:
                 trouble.due, trouble.interval = now, FIRST_INTERVAL
-            trouble.since, trouble.failures, trouble.said = now, 0, False
+            trouble.since, trouble.failures, trouble.logged = now, 0, False
         trouble.failures += 1
         if now < trouble.due:
             trouble.silent += 1
             return None
         silent, trouble.silent = trouble.silent, 0
-        trouble.said, trouble.due = True, now + trouble.interval
+        trouble.logged, trouble.due = True, now + trouble.interval
         trouble.interval = min(trouble.interval * 2, LONGEST_INTERVAL)
         return silent
 
     def accepted(self, place: str) -> None:
-        """A request was accepted there."""
+        """Log that a place works again, if its failure was logged."""
         now = self._clock.monotonic()
         with self._lock:
             trouble = self._places.get(place)
             if trouble is None or trouble.since is None:
                 return
-            seconds, said, failures = now - trouble.since, trouble.said, trouble.failures
+            seconds, logged, failures = now - trouble.since, trouble.logged, trouble.failures
             trouble.since, trouble.ended = None, now
             if seconds >= trouble.interval:
                 trouble.due, trouble.interval = now, FIRST_INTERVAL
-        if said:
+        if logged:
             attempts = counted(failures, "failed attempt")
             _log.info("%s: works again, after %.1f s and %s", place, seconds, attempts)

@@ -13,7 +13,7 @@ from ..batching.batch import ProducerBatch
 
 
 class RetryQueue:
-    """A delay queue; also what the mover waits on, since only an earlier retry can cut its wait short."""
+    """A delay queue. The mover waits on it, since only an earlier retry can end its wait early."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -24,8 +24,8 @@ class RetryQueue:
         self._order = itertools.count()
         self._closed = False
         self._woken = False
-        self._end = -math.inf  # when the current wait ends by itself; nobody is woken for what is due after that
-        self._earlier = False  # something is due before that
+        self._end = -math.inf  # when the current wait ends; later due times wake no thread
+        self._earlier = False  # True if something is due before that
 
     def __len__(self) -> int:
         return len(self._heap)
@@ -44,7 +44,7 @@ class RetryQueue:
             self._room.wake_all()
 
     def set_alarm(self, at: float) -> None:
-        """End the wait at ``at`` (monotonic seconds) too, though no batch is due then; the earliest alarm counts."""
+        """End the wait at ``at`` (monotonic seconds), too, without a batch; the earliest alarm counts."""
         with self._lock:
             self._alarm = min(self._alarm, at)
             earlier = self._cut_short(at)
@@ -52,15 +52,15 @@ class RetryQueue:
             self._room.wake_all()
 
     def _cut_short(self, at: float) -> bool:
-        """Whether the current wait has to end before its time. The caller holds the lock."""
+        """Return True if the current wait must end early. The caller holds the lock."""
         if at >= self._end:
             return False
-        self._end = at  # the next one that is earlier cuts it short again: who waits may not have looked yet
+        self._end = at  # a still earlier time wakes the thread again: it may not have run yet
         self._earlier = True
         return True
 
     def take_due(self, now: float) -> list[ProducerBatch]:
-        """Every batch whose time has come, in the order of their times."""
+        """Remove and return every batch that is due, earliest first."""
         with self._lock:
             if self._alarm <= now:
                 self._alarm = math.inf
@@ -73,8 +73,9 @@ class RetryQueue:
         return due
 
     def wait(self, timeout: float) -> None:
-        """Wait until the earliest batch is due, or the alarm, at most ``timeout`` seconds; an earlier one, and
-        :meth:`wake`, end it before.
+        """Wait until the earliest batch or the alarm is due, at most ``timeout`` seconds.
+
+        An earlier batch or alarm, and :meth:`wake`, end the wait.
         """
         end = self._clock.monotonic() + timeout
         with self._lock:
@@ -84,7 +85,7 @@ class RetryQueue:
         self._room.wait_until(lambda: self._woken or self._earlier, Deadline(due))
         with self._lock:
             self._woken = False
-            self._end = -math.inf  # whoever waits next looks at everything
+            self._end = -math.inf  # the next wait checks everything
 
     def wake(self) -> None:
         """End the current or the next :meth:`wait`; takes no lock."""
@@ -92,12 +93,12 @@ class RetryQueue:
         self._room.wake_all()
 
     def refuse(self) -> None:
-        """Take no batch from now on; those that wait stay."""
+        """Refuse further batches; waiting ones stay."""
         with self._lock:
             self._closed = True
 
     def close(self) -> list[ProducerBatch]:
-        """Refuse batches from now on; returns those that wait, earliest first."""
+        """Refuse further batches, and return the waiting ones, earliest first."""
         with self._lock:
             self._closed = True
             waiting = [entry[2] for entry in sorted(self._heap)]

@@ -1,10 +1,10 @@
-"""What happens after a failed attempt: retry and when, split, or fail.
+"""RetryRules: decide after a failed attempt whether and when to retry.
 
-The class of the error decides whether another attempt makes sense, ``retries`` how many, ``delivery_timeout_ms`` for
-how long, and exponential backoff when. With ``quota_timeout_ms`` a refusal for a quota has a time of its own: it shows
-that the other end is well, so that what failed before it is excused. With a channel the number has no say: what can
-still be delivered is tried until it is, or until the time is over. A :class:`~producer.config.RetryPolicy` replaces any
-of the rules by a strategy of tenacity; one that says when to stop replaces the number and the time.
+The class of the error decides whether a retry makes sense, ``retries`` how many, ``delivery_timeout_ms`` for how long,
+and exponential backoff when. With ``quota_timeout_ms``, quota errors have a time limit of their own. Such an error
+shows that the other side works, so earlier failures are excused. With a channel the number does not count: a batch is
+retried until it is delivered or its time is over. A :class:`~producer.config.RetryPolicy` replaces any of these rules
+by a strategy of tenacity. Its ``stop`` replaces the number and the time.
 """
 
 from __future__ import annotations
@@ -36,37 +36,37 @@ class wait_backoff(tenacity.wait.wait_base):  # noqa: N801  # tenacity names its
         self.base, self.maximum, self._uniform = min(base, maximum), maximum, uniform
 
     def __call__(self, retry_state: tenacity.RetryCallState) -> float:
-        """Seconds to wait after attempt number ``retry_state.attempt_number``."""
-        # Beyond 2**64 times the base the ceiling is reached, whatever the two are; no overflow that way.
+        """Return the seconds to wait after attempt number ``retry_state.attempt_number``."""
+        # The exponent is bounded against overflow; the ceiling is reached long before.
         high = min(self.base * 2.0 ** min(retry_state.attempt_number, 64), self.maximum)
         return self._uniform(max(self.base, high / 2), high)
 
 
 @dataclass(frozen=True, slots=True)
 class Decision:
-    """What to do after a failed attempt.
+    """The decision after a failed attempt.
 
-    :ivar retry: try again.
-    :ivar delay: after this many seconds.
+    :ivar retry: True to retry.
+    :ivar delay: seconds until the retry.
     """
 
     retry: bool
     delay: float = 0.0
 
 
-GIVE_UP = Decision(retry=False)
+STOP_RETRYING = Decision(retry=False)
 
 
 def _all_backoffs(base: float, longest: float, retries: int) -> float:
-    """The longest that ``retries`` backoffs can take together, seconds; quick for 2**31 of them as well."""
+    """Return the longest that ``retries`` backoffs can take together, seconds; quick for 2**31 of them as well."""
     growing = sum(min(base * 2.0**n, longest) for n in range(1, min(retries, 64) + 1))
     return growing + max(0, retries - 64) * min(base * 2.0**64, longest)
 
 
 class RetryRules:
-    """See the module. Its methods are pure but for the clock and the user's strategies.
+    """The retry rules of one producer. The methods are pure except for the clock and the user's strategies.
 
-    :param endless: no number of attempts is enough, and what somebody can mend is waited for (see
+    :param endless: True to allow any number of attempts, and to wait for faults that an operator can fix (see
         :class:`~producer.model.errors.MisconfiguredError`).
     """
 
@@ -88,18 +88,18 @@ class RetryRules:
         if policy.wait is None and policy.stop is None and not endless:
             self._patience = _all_backoffs(base, longest, self._retries)
         self._retry = policy.retry
-        # RetryCallState wants one; no call is ever made through it.
+        # RetryCallState needs one; it never makes a call.
         self._retrying = tenacity.Retrying()
 
     def last_chance(self, batch: ProducerBatch, since: float, *, over_quota: bool = False) -> float:
-        """Until when ``batch`` may wait behind a closed gate (monotonic seconds): then it has its last attempt.
+        """Return until when ``batch`` may wait behind a closed gate (monotonic seconds), before its last attempt.
 
-        That is when ``delivery_timeout_ms`` is over, or all its backoffs would be: a logstore may refuse for ever, and
-        what waits for it without attempts spends no retries. A user's own strategies know no such bound, nor does a
-        channel; there only ``delivery_timeout_ms`` counts.
+        The wait ends with ``delivery_timeout_ms``, or when all its backoffs would be over: a logstore may refuse
+        forever, and a batch that waits without attempts uses up no retries. With the user's own strategies, and with a
+        channel, only ``delivery_timeout_ms`` counts.
 
-        :param since: since when it waits, or what waited before it (monotonic seconds).
-        :param over_quota: whether the gate is closed for a quota.
+        :param since: when its wait, or the wait before it, began (monotonic seconds).
+        :param over_quota: True if the gate is closed for a quota.
         """
         tried = self._tried_since(batch, since)
         if over_quota and self._quota_timeout:
@@ -109,22 +109,24 @@ class RetryRules:
         return min(tried + self._delivery_timeout, max(tried, batch.history.excused_at) + self._patience)
 
     def take_last_chance(self, batch: ProducerBatch, since: float) -> None:
-        """``batch``, which waited since then, is about to be attempted for the last time."""
+        """Note that ``batch``, which waited since then, gets its last attempt."""
         if not batch.history.attempt_count:
             batch.history.first_attempt_at = self._tried_since(batch, since)
         if self._patience is not None:
             batch.history.retry_count = max(batch.history.retry_count, batch.history.excused + self._retries)
 
     def _tried_since(self, batch: ProducerBatch, since: float) -> float:
-        # One that a closed gate kept from its first attempt counts as if it had been made.
+        # A batch that a closed gate kept from its first attempt counts as if the attempt had been made.
         return batch.history.first_attempt_at if batch.history.attempt_count else max(since, batch.created_at)
 
     def latest(self, batch: ProducerBatch) -> float:
-        """When ``batch`` is to have its last attempt (monotonic seconds): never later, rather a little sooner."""
+        """Return the latest time for the last attempt of ``batch`` (monotonic seconds); the attempt may be a little
+        earlier.
+        """
         return batch.history.first_attempt_at + self._delivery_timeout if batch.history.attempt_count else math.inf
 
     def note_retry(self, batch: ProducerBatch, error: AttemptError) -> None:
-        """``batch``, whose last attempt failed with ``error``, is to be tried again."""
+        """Count a retry of ``batch`` after an attempt that failed with ``error``."""
         batch.history.retry_count += 1
         if self._has_own_time(error):
             batch.history.excused, batch.history.excused_at = batch.history.retry_count, self._clock.monotonic()
@@ -136,18 +138,19 @@ class RetryRules:
         return self._quota_timeout > 0 and isinstance(error, QuotaExceededError)
 
     def decide(self, batch: ProducerBatch, error: AttemptError) -> Decision:
-        """The decision for ``batch``, whose last attempt failed with ``error``."""
+        """Return the decision for ``batch``, whose last attempt failed with ``error``."""
         state = self._state(batch, error)
         repeated = error.max_consecutive is not None and batch.history.same_error_count > error.max_consecutive
         if not self._worth_it(state, error, repeated=repeated):
-            return GIVE_UP
-        # What did not help at once, again and again, would be tried without a pause for ever.
+            return STOP_RETRYING
+        # If retries at once fail repeatedly, wait in between; otherwise an endless batch would be retried without a
+        # pause.
         at_once = error.immediate and not (repeated and self.endless)
         delay = 0.0 if at_once else max(0.0, float(self._wait(state)))
-        if self._has_own_time(error):  # the last attempt is made when it is over, not a backoff later
+        if self._has_own_time(error):  # the last attempt is made at the end of that time, not a backoff later
             delay = min(delay, max(0.0, self._quota_ends(batch) - self._clock.monotonic()))
         state.upcoming_sleep = delay
-        return GIVE_UP if self._enough(batch, error, state) else Decision(retry=True, delay=delay)
+        return STOP_RETRYING if self._enough(batch, error, state) else Decision(retry=True, delay=delay)
 
     def _worth_it(self, state: tenacity.RetryCallState, error: AttemptError, *, repeated: bool) -> bool:
         if self._retry is not None:

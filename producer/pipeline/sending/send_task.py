@@ -1,4 +1,4 @@
-"""SendTask: one attempt to deliver a batch, and what follows from its outcome."""
+"""SendTask: makes one attempt to deliver a batch, and acts on its outcome."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from .fair_queue import Report, Turn
 from .gates import LONGEST_UNREACHABLE, Verdict, verdict_of
 from .outage_log import OutageLog
 from .retry_queue import RetryQueue
-from .retry_rules import GIVE_UP, Decision, RetryRules
+from .retry_rules import STOP_RETRYING, Decision, RetryRules
 from .sequencing import Sequencer
 from .split import split
 
@@ -37,11 +37,11 @@ _NOT_TRIED = Report(Verdict.NOT_TRIED)
 
 
 class SendTask:
-    """What an IO thread does with a batch; each ends settled, in the retry queue, or split in two.
+    """The work of an IO thread on a batch, which ends completed, in the retry queue, or split.
 
     :param sequencer: numbers the batches of idempotent streams.
-    :param ready: takes the halves of a split batch.
-    :ivar accepted_at: when the sink acknowledged a batch last, monotonic seconds.
+    :param ready: the queue for the halves of a split batch.
+    :ivar accepted_at: when the sink last acknowledged a batch, monotonic seconds.
     """
 
     def __init__(
@@ -71,18 +71,18 @@ class SendTask:
         self.accepted_at = -math.inf
 
     def run(self, turn: Turn) -> Report:
-        """Make one attempt for the batch whose turn it is, which the caller gives away.
+        """Make one attempt for a batch, which the caller passes on.
 
-        :returns: what the attempt tells of the destination.
+        :returns: the finding about the destination.
         """
         batch = turn.batch
         try:
             if turn.last_since is not None:
                 self._rules.take_last_chance(batch, turn.last_since)
             return self._attempt(batch, turn.logstore)
-        except BaseException as error:  # whatever a bug here or in a plugged-in part raises, the record is settled
-            _log.exception("a bug: the batch is failed")
-            self._give_up(batch, InternalError("InternalError", f"{type(error).__name__}: {error}"))
+        except BaseException as error:  # a bug here or in a plug-in must not lose the record
+            _log.exception("a bug in the producer or a plug-in; the batch fails")
+            self._fail_for_bug(batch, InternalError("InternalError", f"{type(error).__name__}: {error}"))
             if not isinstance(error, Exception):
                 raise
             return _NOT_TRIED
@@ -102,7 +102,7 @@ class SendTask:
             batch.history.first_attempt_at = started
         timestamp_ms = int(self._clock.time() * 1000)
         payload = self._payload(batch)
-        if batch.state is not BatchState.SENDING:  # failed from outside meanwhile, maybe before it was encoded
+        if batch.state is not BatchState.SENDING:  # completed by another thread meanwhile, maybe before it was encoded
             batch.drop_bytes()
             return _NOT_TRIED
         asked = started
@@ -116,7 +116,7 @@ class SendTask:
             self._sequencer.accepted(batch)
         except AttemptError as refusal:
             seconds = self._clock.monotonic() - asked
-            error = self._sequencer.judged(batch, refusal)
+            error = self._sequencer.error_of(batch, refusal)
             if error is not None:
                 self._note(batch, timestamp_ms, started, error=error)
                 verdict = verdict_of(error, waits=self._rules.endless)
@@ -175,7 +175,8 @@ class SendTask:
             return
         now = self._clock.monotonic()
         delay = decision.delay
-        if isinstance(error, ProjectNotConfiguredError):  # an attempt costs nothing, and it may be given any moment
+        # an attempt costs nothing, and the project may be added at any moment
+        if isinstance(error, ProjectNotConfiguredError):
             delay = min(delay, LONGEST_UNREACHABLE)
         due = now + delay
         self._rules.note_retry(batch, error)
@@ -187,16 +188,16 @@ class SendTask:
             return
         self._counters.add("retried", batch.log_count)
         _log.debug("%s/%s: %s, next attempt in %.3f s", *batch.key[:2], error, due - now)
-        if not error.immediate or delay:  # what the next attempt at once sets right is no outage
+        if not error.immediate or delay:  # an immediate retry that helps is no outage
             place = there if verdict.to_logstore.hold else there.destination
             self._outages.failed(place.name, error, attempt=batch.history.attempt_count, delay=due - now)
 
     def _decide(self, batch: ProducerBatch, error: AttemptError) -> Decision:
         try:
             return self._rules.decide(batch, error)
-        except Exception:  # noqa: BLE001  # whatever a user's strategy raises
-            _log.exception("a strategy of the RetryPolicy raised; the batch is failed")
-            return GIVE_UP
+        except Exception:  # noqa: BLE001  # the strategy is user code
+            _log.exception("a strategy of the RetryPolicy raised; the batch fails")
+            return STOP_RETRYING
 
     def _keep_or_fail(self, batch: ProducerBatch, error: AttemptError) -> None:
         if self._rules.endless:
@@ -208,7 +209,7 @@ class SendTask:
         self._failures.report(batch, error)
         self._settlement.fail(batch, keep=self._sequencer.undecided(batch))
 
-    def _give_up(self, batch: ProducerBatch, error: AttemptError) -> None:
+    def _fail_for_bug(self, batch: ProducerBatch, error: AttemptError) -> None:
         attempt = Attempt(
             success=False,
             error_code=error.code,
@@ -220,7 +221,7 @@ class SendTask:
 
     def _split(self, batch: ProducerBatch) -> None:
         payload = batch.payload
-        if payload is None:  # failed from outside meanwhile
+        if payload is None:  # completed by another thread meanwhile
             return
         parts = split(batch, self._sink.decode(payload))
         if not parts.adopt(batch):
@@ -228,8 +229,8 @@ class SendTask:
         self._accumulator.replace(batch, parts.halves)
         batch.drop_bytes()
         batch.wake()
-        said = "%s/%s: a batch of %d logs is too large for the server: cut in two"
-        _log.info(said, *batch.key[:2], batch.log_count)
+        message = "%s/%s: a batch of %d logs is too large for the server; splitting it in two"
+        _log.info(message, *batch.key[:2], batch.log_count)
         for half in parts.halves:
             self._queue(half)
 
@@ -238,5 +239,5 @@ class SendTask:
             return
         if self._accumulator.frozen:
             self._settlement.abandon(half)
-        elif self._accumulator.may_go(half):
+        elif self._accumulator.may_send(half):
             self._ready.put(half)

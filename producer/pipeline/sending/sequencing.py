@@ -1,15 +1,14 @@
-"""Sequencer: numbers the batches of idempotent streams, and judges what the server says of their numbers.
+"""Sequencer: numbers the batches of idempotent streams, and interprets the server's answers about their numbers.
 
-A stream with ``idempotent=True`` has a random hash key and counts its batches from 1. The number is given right before
-the first attempt: by then all batches before it are settled. A key is forgotten with the stream's state, when nothing
-of the stream is under way; the next batch gets another key, which is as good.
+A stream with ``idempotent=True`` has a random hash key and counts its batches from 1. A batch gets its number right
+before its first attempt, when all earlier batches are completed. A key is forgotten with the stream's state, when the
+stream has no batch; the next batch gets another key.
 
 ``InvalidSequenceId`` says that the server has seen the number, or a higher one. It means success only if an earlier
-request under this number may have stored the batch (see :mod:`..batching.doubt`). Otherwise nobody of ours did:
-somebody else uses the key (a copied machine or directory), or something on the way repeated the request. To count that
-as success could lose the batch, so it fails, the stream stops, and the next batch gets a new key. With a
-``SequenceKey`` it always means success: other processes send the same batches under the same numbers, which is what
-such a key is for.
+request under this number may have stored the batch (see :mod:`..batching.unconfirmed`). Otherwise another writer uses
+the key (a copied machine or directory), or a proxy repeated the request. Counting that as success could lose the batch.
+So the batch fails, the stream stops, and the next batch gets a new key. With a ``SequenceKey`` the error always means
+success: other processes may send the same batches under the same numbers, as intended.
 """
 
 from __future__ import annotations
@@ -25,17 +24,18 @@ from ..batching.unconfirmed import REFUSALS_BEFORE_SPLIT, Fate, Unconfirmed
 from ..settling.backing import NumberJournal
 
 _NEVER_CUT = (
-    "a piece that has a number of its own, or a list of an idempotent stream behind a channel, is never cut: send "
+    "a piece with a number of its own, or a list of an idempotent stream with a channel, is never split: send "
     "smaller ones"
 )
 
 
 class Sequencer:
-    """Numbers batches, and tells from answers whether they are stored. Called by the owner of a batch; of a stream's
-    batches only one is in flight.
+    """Numbers batches, and decides from answers whether they are stored.
 
-    :param buckets: a power of two: how many of the first bits of a hash key choose the shard.
-    :param journal: where numbers are written down; None if they do not survive the process.
+    The owner of a batch calls it; each stream has only one batch in flight.
+
+    :param buckets: a power of two: its bits at the start of a hash key choose the shard.
+    :param journal: keeps the numbers; None if they do not survive the process.
     """
 
     def __init__(self, buckets: int, journal: NumberJournal | None = None) -> None:
@@ -43,10 +43,10 @@ class Sequencer:
         self._journal = journal
 
     def number(self, batch: ProducerBatch) -> None:
-        """Give the batch a number if it wants one and has none, and write that down; it is about to be sent.
+        """Give a batch that needs one its number, and write it to the journal, before the batch is sent.
 
-        :raises NumberNotNotedError: it could not be written down.
-        :raises InvalidSequenceError: the server has said already what becomes of it: it must not be sent.
+        :raises NumberNotNotedError: the number could not be written.
+        :raises InvalidSequenceError: the server's answer already decides the fate of the batch: it must not be sent.
         """
         if batch.unconfirmed is not None and batch.unconfirmed.answer is not None:
             raise batch.unconfirmed.answer
@@ -64,20 +64,18 @@ class Sequencer:
             last = SequenceId(new_hash_key(batch.key.shard_hash, self._buckets), 0)
         return SequenceId(last.key, last.number + 1)
 
-    def judged(self, batch: ProducerBatch, error: AttemptError) -> AttemptError | None:
-        """What a failed attempt amounts to.
-
-        :returns: None if the server has the batch already; else the error.
-        """
+    def error_of(self, batch: ProducerBatch, error: AttemptError) -> AttemptError | None:
+        """Return the error that a failed attempt amounts to; None if the server already has the batch."""
         sequence = batch.sequence
         if isinstance(error, InvalidSequenceError):
-            return self._judged_number(batch, error)
+            return self._error_of_number(batch, error)
         if sequence is None:
             return error
         if error.may_have_been_stored:
             self._lost(batch)
         if batch.unconfirmed is not None and error.code == "BadResponse" and not error.retriable:
-            # Perhaps what is left of the answer that the number is known: asked again, the server says so whole.
+            # The rest of the response may have said that the number is known: when asked again, the server says so in
+            # full.
             return ServerError(
                 error.code,
                 error.message,
@@ -85,22 +83,23 @@ class Sequencer:
                 request_id=error.request_id,
                 may_have_been_stored=True,
             )
-        return self._judged_size(batch, error) if isinstance(error, BodyTooLargeError) else error
+        return self._error_of_size(batch, error) if isinstance(error, BodyTooLargeError) else error
 
     def accepted(self, batch: ProducerBatch) -> None:
-        """The server has stored the batch just now."""
+        """Note that the server has just stored the batch."""
         if batch.unconfirmed is None:
             return
         parts = batch.unconfirmed.parts
         batch.unconfirmed.clear()
         if len(parts) > 1 and self._journal is not None:
-            # Now: after a restart nobody could tell that the doubt is over. What cannot be written is, when it is sent.
+            # Written at once: after a restart nothing else shows that the number is confirmed. If that fails, it is
+            # written when the part is sent.
             with suppress(NumberNotNotedError):
                 self.number(parts[1])
 
     @staticmethod
     def undecided(batch: ProducerBatch) -> bool:
-        """Whether nobody can tell what became of the batch, nor ever will."""
+        """True if it will never be known whether the batch was stored."""
         unconfirmed = batch.unconfirmed
         return unconfirmed is not None and unconfirmed.answer is not None and unconfirmed.fate_of(batch) is Fate.UNKNOWN
 
@@ -111,24 +110,24 @@ class Sequencer:
         else:
             batch.unconfirmed.lost()
 
-    def _judged_size(self, batch: ProducerBatch, error: BodyTooLargeError) -> AttemptError:
+    def _error_of_size(self, batch: ProducerBatch, error: BodyTooLargeError) -> AttemptError:
         unconfirmed = batch.unconfirmed
         if unconfirmed is not None and unconfirmed.of_first:
             unconfirmed.refusals += 1
             if unconfirmed.refusals < REFUSALS_BEFORE_SPLIT:
-                words = f"{error.message} (an earlier request may have been stored: it is asked about again, uncut)"
+                words = f"{error.message} (an earlier request may have been stored: the batch is repeated unchanged)"
                 return ServerError(error.code, words, http_status=error.http_status, request_id=error.request_id)
         if batch.log_count > 1 and not self.may_split(batch):
             return _reworded(error, f"{error.message} ({_NEVER_CUT})")
         return error
 
-    def _judged_number(self, batch: ProducerBatch, error: InvalidSequenceError) -> AttemptError | None:
+    def _error_of_number(self, batch: ProducerBatch, error: InvalidSequenceError) -> AttemptError | None:
         if batch.key.order.startswith(SEQUENCED):
             return None
         unconfirmed, sequence = batch.unconfirmed, batch.sequence
         if unconfirmed is not None:
             unconfirmed.answer = unconfirmed.answer or error
-            return None if unconfirmed.fate_of(batch) is Fate.WRITTEN else _untold(error)
+            return None if unconfirmed.fate_of(batch) is Fate.WRITTEN else _undecidable(error)
         if sequence is None:
             return error
         batch.stream.sequence = None
@@ -139,15 +138,14 @@ class Sequencer:
         return _reworded(error, message, may_have_been_stored=True)
 
     def may_split(self, batch: ProducerBatch) -> bool:
-        """Whether a batch that is too large may be cut."""
+        """True if a batch that is too large may be split."""
         return batch.log_count > 1 and not batch.indivisible
 
 
-def _untold(error: InvalidSequenceError) -> AttemptError:
+def _undecidable(error: InvalidSequenceError) -> AttemptError:
     message = (
-        f"{error.message} (whether these records are stored cannot be told: a larger batch under the number was in "
-        "doubt when it was cut, and so was its first part. Look at what the server has; what is sent after resume() "
-        "may be there twice)"
+        f"{error.message} (it is unknown whether these records are stored: responses to a larger batch under the "
+        "number, and to its first part, were lost. Check the server; records sent after resume() may be duplicates)"
     )
     return _reworded(error, message, may_have_been_stored=True)
 

@@ -1,4 +1,4 @@
-"""Cutting a batch that the server found too large: two halves, each sent on its own, every future settled once."""
+"""Split: divides a batch that the server found too large into two halves, and completes every future once."""
 
 from __future__ import annotations
 
@@ -16,23 +16,23 @@ from ..settling.callbacks import run_user_code
 
 
 class JoinedResult:
-    """The result of one send whose logs travel in two batches: it has failed if one of them has.
+    """The result of one send whose logs are in two batches: failed if one of them failed.
 
-    :param callback: of the send.
-    :param halves: the batches; each holds its part as its only send, and calls :meth:`part_done`.
+    :param callback: the callback of the send.
+    :param halves: the batches; each has its part as its only send, and calls :meth:`part_done`.
     """
 
     def __init__(self, callback: Callback | None, halves: Sequence[ProducerBatch]) -> None:
         self._callback = callback
         self.halves = halves
         self._result: Result | None = None
-        self._lock = threading.Lock()  # guards the following; success and failure are told by two threads
-        self._told = 0
+        self._lock = threading.Lock()  # guards the following; two handler threads report
+        self._done = 0
         self._watching: SendFuture | None = None
 
     @property
     def result(self) -> Result | None:
-        """The whole's result, once both parts have theirs."""
+        """The result of the whole send; None until both parts have theirs."""
         if self._result is None:
             results = [holder_of(half, 0).result for half in self.halves]
             known = [result for result in results if result is not None]
@@ -41,7 +41,6 @@ class JoinedResult:
         return self._result
 
     def wait(self, timeout: float | None) -> None:
-        """See :class:`~producer.model.futures.ResultHolder`."""
         for half in self.halves:
             holder = holder_of(half, 0)
             if holder.result is None:
@@ -49,28 +48,27 @@ class JoinedResult:
                 return
 
     def follow(self, _position: int) -> None:
-        """See :class:`~producer.model.futures.ResultHolder`."""
         return
 
     def keep_future(self, _position: int, future: SendFuture) -> None:
-        """See :class:`~producer.model.futures.ResultHolder`."""
-        if self.result is None:  # after a fork there may be nobody left to give the lock back
+        if self.result is None:  # after a fork, a thread of the parent may hold the lock
             with self._lock:
                 self._watching = future
 
     def find(self, position: int) -> tuple[ResultHolder, int]:
-        """See :class:`~producer.pipeline.batching.batch.Parts`."""
         return self, position
 
     def part_done(self, _result: Result) -> None:
-        """Called on a handler thread as the callback of each half."""
+        """Run the callback of the send after the second half; called on a handler thread as the callback of
+        each half.
+        """
         with self._lock:
-            self._told += 1
-            if self._told < len(self.halves):
+            self._done += 1
+            if self._done < len(self.halves):
                 return
         whole = self.result
         if whole is None:
-            raise RuntimeError("both halves of a send were told, and one has no result")
+            raise RuntimeError("both halves of a send are completed, but one has no result")
         with self._lock:
             future, self._watching = self._watching, None
         for due in () if future is None else settle_future(future, whole):
@@ -84,15 +82,15 @@ def _joined(results: Sequence[Result]) -> Result:
     failed = next((result for result in results if not result.successful), None)
     if failed is None:
         return results[-1]
-    # A part that was delivered is stored for certain.
+    # A delivered part is certainly stored.
     stored = any(result.successful or result.may_have_been_stored for result in results)
     return dataclasses.replace(failed, may_have_been_stored=stored)
 
 
 class Split:
-    """A batch cut in two, of which nobody has heard yet.
+    """A batch split in two, before the halves are registered.
 
-    :ivar halves: two new batches, to be queued once :meth:`adopt` was called.
+    :ivar halves: two new batches, to be queued after :meth:`adopt`.
     """
 
     def __init__(
@@ -103,7 +101,7 @@ class Split:
         self._joined = joined
 
     def adopt(self, batch: ProducerBatch) -> bool:
-        """Let the halves settle the sends of ``batch``, which this ends; False if somebody settled it before."""
+        """Pass the sends of ``batch`` to the halves; return False if the batch was completed before."""
         if not batch.cut(self if self._joined is None else self._joined):
             return False
         if batch.origins is not None:
@@ -113,13 +111,12 @@ class Split:
         return True
 
     def find(self, position: int) -> tuple[ResultHolder, int]:
-        """See :class:`~producer.pipeline.batching.batch.Parts`."""
         left, right = self.halves
         return (left, position) if position < self._middle else (right, position - self._middle)
 
 
 def split(batch: ProducerBatch, records: Sequence[bytes]) -> Split:
-    """Cut ``batch`` between sends near its middle; inside the send if it holds only one.
+    """Split ``batch`` between sends near its middle, or inside its only send.
 
     :param records: its records, one log each, at least two.
     :raises RuntimeError: not as many records as the batch has logs: a bug of the sink.
@@ -148,7 +145,7 @@ def _split_send(batch: ProducerBatch, records: Sequence[bytes]) -> Split:
 
 
 def _middle(sizes: Sequence[int]) -> int:
-    """The position at which the parts before it hold about half of the bytes; never at an end."""
+    """Return the position before which about half of the bytes are; never an end."""
     half = sum(sizes) / 2
     for position, so_far in enumerate(accumulate(sizes), 1):
         if so_far >= half:
@@ -159,7 +156,7 @@ def _middle(sizes: Sequence[int]) -> int:
 def _half(
     batch: ProducerBatch, sends: list[Record], counts: Sequence[int], callbacks: Sequence[Callback | None]
 ) -> ProducerBatch:
-    """A batch of some of the sends, which remembers the attempts of the whole."""
+    """Return a batch of some of the sends, with the attempts of the whole."""
     half = batch.empty_half()
     half.fill(
         Sealed(
@@ -176,12 +173,12 @@ def _half(
 
 
 def _sharing(batch: ProducerBatch, left: ProducerBatch, right: ProducerBatch) -> tuple[ProducerBatch, ProducerBatch]:
-    """Both halves, which share what ``batch`` owes to the memory budget."""
+    """Return both halves, which share the memory and the number of ``batch``."""
     tail = batch.tail_size
     left.held = batch.held * (left.size - tail) // max(left.size + right.size - 2 * tail, 1)
     right.held = batch.held - left.held
     left.part, right.part = (*batch.part, 0), (*batch.part, 1)
-    # The number stays with the first half. If nothing was stored under it the other one gets the next; if that is not
-    # known it waits for the answer to the first.
+    # The number stays with the first half. If nothing was stored under it, the other half gets the next number. If that
+    # is unknown, the other half waits for the answer to the first.
     left.sequence = batch.sequence
     return left, right

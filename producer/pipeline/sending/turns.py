@@ -12,39 +12,39 @@ M = TypeVar("M", bound=Hashable)
 
 
 class Turns(Generic[M]):
-    """Members in the order of their turns, the lowest first; equal turns in the order of their coming."""
+    """Members in the order of their turns, the lowest first; equal turns in the order of arrival."""
 
     __slots__ = ("_heap", "members")
 
     _count = itertools.count()
 
     def __init__(self) -> None:
-        #: With their turns, and numbers that rise with the time of coming: what stands in the heap.
+        #: The current entry of each member: its turn, a number that increases with time, and the member.
         self.members: dict[M, tuple[float, int, M]] = {}
         self._heap: list[tuple[float, int, M]] = []
 
     def put(self, member: M, turn: float) -> None:
-        """Add ``member``, or give it another turn; with the same one it keeps its place."""
+        """Add ``member``, or change its turn; with the same turn it keeps its place."""
         entry = self.members.get(member)
         if entry is not None and entry[0] == turn:
             return
         entry = self.members[member] = turn, next(self._count), member
         heapq.heappush(self._heap, entry)
-        if len(self._heap) > 2 * len(self.members) + 16:  # what was replaced
+        if len(self._heap) > 2 * len(self.members) + 16:  # drop entries that were replaced
             self._heap = list(self.members.values())
             heapq.heapify(self._heap)
 
     def remove(self, member: M) -> None:
-        """Take ``member`` out, if it is in."""
+        """Remove ``member``, if it is there."""
         self.members.pop(member, None)
 
     def turn_of(self, member: M) -> float:
-        """The turn of ``member``; infinite if it is not in."""
+        """Return the turn of ``member``; infinite if it is not there."""
         entry = self.members.get(member)
         return math.inf if entry is None else entry[0]
 
     def first(self) -> tuple[float, int, M] | None:
-        """The lowest turn, a number that rises with the time of coming, and whose they are; None without members."""
+        """Return the entry with the lowest turn; None without members."""
         heap = self._heap
         while heap and self.members.get(heap[0][2]) is not heap[0]:
             heapq.heappop(heap)
@@ -52,15 +52,15 @@ class Turns(Generic[M]):
 
 
 def sooner(one: tuple[float, int, M] | None, other: tuple[float, int, M] | None) -> tuple[float, int, M] | None:
-    """Of two results of :meth:`Turns.first` the lower turn."""
+    """Return the entry with the lower turn."""
     if one is None or other is None:
         return one or other
     return min(one, other)
 
 
 def member_of(turns: Turns[M]) -> M:
-    """Whose turn it is; somebody's it must be."""
+    """Return the next member; there must be one."""
     first = turns.first()
     if first is None:
-        raise RuntimeError("nobody's turn where there should be one: a bug")
+        raise RuntimeError("no member is left, where there should be one: a bug")
     return first[2]

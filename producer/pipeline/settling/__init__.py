@@ -1,1 +1,1 @@
-"""Outcomes become results: callbacks, and what is logged of failures."""
+"""Completion of batches: results, callbacks, and the log of failures."""

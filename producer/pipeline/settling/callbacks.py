@@ -1,13 +1,13 @@
 """BatchHandler: the two threads that run users' callbacks.
 
-Callbacks, done-callbacks and awaiting tasks are told by a handler thread, successes by one and failures by the other,
-so that slow code in one does not hold up the other. What little settled records still occupy (their overhead) goes
-back when a handler takes up their batch, right before the callbacks run: so slow callbacks are felt by senders rather
-than by the memory of the machine.
+One handler thread runs callbacks, done-callbacks and awaiting tasks of delivered records, the other those of failed
+records, so that slow code for one does not delay the other. Completed records still hold a little memory (their
+overhead). It is returned when a handler takes their batch, right before the callbacks run. So slow callbacks slow down
+senders, rather than fill the machine's memory.
 
-A handler that has told of all there was does not look again for a moment: what is settled meanwhile is told of
-together. Of many small batches each would otherwise wake a thread, which costs more than all else done for them here.
-Futures that somebody awaits do not wait for that.
+A handler that has emptied its queue pauses for a moment, and then handles together all batches that were completed
+meanwhile. Many small batches would otherwise wake a thread each, which costs more than all other work for them. Futures
+that are awaited do not wait for the pause.
 """
 
 from __future__ import annotations
@@ -29,61 +29,59 @@ from ..threads import StageThread
 
 _log = get_logger("loghub.handler")
 
-#: How long a handler lets gather what comes behind what it has told of, seconds.
+#: How long a handler with an empty queue lets completed batches gather, seconds.
 GATHER_SECONDS = 0.002
 
 
 def run_user_code(due: Callable[[], object]) -> None:
-    """Call ``due``; an exception in it is logged and stops nothing, ``SystemExit`` and ``CancelledError`` included."""
+    """Call ``due``; log any exception it raises, also ``SystemExit`` and ``CancelledError``."""
     try:
         due()
-    except BaseException:  # noqa: BLE001  # whatever a user's code raises
+    except BaseException:  # noqa: BLE001  # raised by user code
         _log_raised()
 
 
 def call_back(callbacks: Iterable[Callback | None], result: Result) -> None:
-    """Call those of a batch, one after the other, with the result that they share; exceptions as in
-    :func:`run_user_code`.
-    """
+    """Call the callbacks of a batch one after the other with their common result; log any exception they raise."""
     for callback in callbacks:
         if callback is not None:
             try:
                 callback(result)
-            except BaseException:  # noqa: BLE001  # whatever a user's code raises
+            except BaseException:  # noqa: BLE001  # raised by user code
                 _log_raised()
 
 
 def _log_raised() -> None:
-    _log.exception("a callback raised; the record is settled all the same")
+    _log.exception("a callback raised; the outcome of the record is unchanged")
 
 
-#: What a handler is given: a settled batch, futures that belong to none with their result, or a barrier.
+#: An item for a handler: a completed batch, futures without a batch and their result, or a barrier.
 _Item = ProducerBatch | tuple[Sequence[SendFuture], Result] | Latch | None
 
 
 class BatchHandler:
     """One handler thread and its queue.
 
-    :param budget: gets what settled batches still hold.
+    :param budget: gets the remaining memory of completed batches.
     """
 
     def __init__(self, name: str, budget: MemoryBudget) -> None:
         self._budget = budget
-        self._lock = OwnedLock()  # guards _ended, and what is put while it may change
+        self._lock = OwnedLock()  # guards _ended, and the queue while _ended may change
         self._ended = False
         self._queue: queue.SimpleQueue[_Item] = queue.SimpleQueue()
-        self._hurry = threading.Lock()  # guards nothing: whoever cannot wait until enough has gathered releases it
+        self._hurry = threading.Lock()  # guards nothing: a thread that cannot wait for the gathering releases it
         self._hurry.acquire()
         self.thread = StageThread(name, self._run)
 
     def put(self, batch: ProducerBatch) -> None:
-        """Take over a settled batch, also when the thread has ended: an IO thread may come late to ``close``."""
+        """Enqueue a completed batch; also after the thread has ended, since an IO thread may be late for ``close``."""
         self._put(batch)
         if batch.is_watched:
             self._end_gathering()
 
-    def tell(self, futures: Sequence[SendFuture], result: Result) -> None:
-        """As :meth:`put`, of futures whose holders have this result, and that are in no batch."""
+    def put_futures(self, futures: Sequence[SendFuture], result: Result) -> None:
+        """Enqueue futures that are in no batch, and whose holders have this result."""
         self._put((futures, result))
         self._end_gathering()
 
@@ -105,7 +103,7 @@ class BatchHandler:
                 pass
 
     def barrier(self) -> Latch:
-        """What is set once everything handed over so far is done."""
+        """Return a latch that is set once everything enqueued before is handled."""
         passed = Latch()
         with self._lock:
             if self._ended:
@@ -117,16 +115,16 @@ class BatchHandler:
 
     @property
     def pending(self) -> int:
-        """Batches whose callbacks have not run."""
+        """The number of batches whose callbacks have not run."""
         return self._queue.qsize()
 
     def stop(self) -> None:
-        """Let the thread end after everything handed over so far."""
+        """Let the thread end after everything enqueued before."""
         self._queue.put(None)
         self._end_gathering()
 
     def run_next(self) -> bool:
-        """Handle one batch without waiting; False if there is none. For those who have no threads."""
+        """Handle one batch without waiting; return False if there is none. For pipelines without threads."""
         try:
             item = self._queue.get_nowait()
         except queue.Empty:
@@ -140,17 +138,18 @@ class BatchHandler:
             if item is None and self._end():
                 return
             self._handle(item)
-            del item  # else it would live until the next one comes
+            del item  # else it would live until the next item comes
             if self._queue.empty():
                 self._hurry.acquire(timeout=GATHER_SECONDS)
 
     def _end_gathering(self) -> None:
-        with suppress(RuntimeError):  # somebody else did so before
+        with suppress(RuntimeError):  # already released
             self._hurry.release()
 
     def _end(self) -> bool:
-        """Whether the thread ends: what came after the stop is handled first; not so another stop, of a ``close`` that
-        was interrupted.
+        """Return True if the thread ends.
+
+        Items enqueued after the stop are handled first; a second stop, of an interrupted ``close``, is dropped.
         """
         with self._lock:
             items = self._left()
@@ -172,7 +171,7 @@ class BatchHandler:
             self._finish(item)
         elif isinstance(item, tuple):
             with in_callback():
-                self._tell(*item)
+                self._notify(*item)
         elif item is not None:
             item.set()
 
@@ -183,16 +182,16 @@ class BatchHandler:
         if result is None:
             raise RuntimeError("a batch without a result reached its handler")
         watched, callbacks = batch.take_listeners()
-        told = 0
+        done = 0
         with in_callback():
-            for position in sorted(watched):  # of each send what others added to its future, then its own
-                call_back(callbacks[told:position], result)
-                self._tell((watched[position],), result)
-                told = position
-            call_back(callbacks[told:], result)
+            for position in sorted(watched):  # for each send, the callbacks added to its future, then its own
+                call_back(callbacks[done:position], result)
+                self._notify((watched[position],), result)
+                done = position
+            call_back(callbacks[done:], result)
 
     @staticmethod
-    def _tell(futures: Sequence[SendFuture], result: Result) -> None:
+    def _notify(futures: Sequence[SendFuture], result: Result) -> None:
         for future in futures:
             for due in settle_future(future, result):
                 run_user_code(due)

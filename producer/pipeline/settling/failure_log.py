@@ -1,4 +1,4 @@
-"""FailureLog: failed batches in the log, thinned, so that an outage does not write more than it loses."""
+"""FailureLog: logs failed batches, rate-limited, so that an outage does not flood the log."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ _log = get_logger("loghub.send_task")
 
 
 class FailureLog:
-    """Writes the first failure of each kind (project, logstore, code) at once, and the next ones in sums."""
+    """Logs the first failure of each kind (project, logstore, code) at once, and the following ones as sums."""
 
     def __init__(self, clock: Clock) -> None:
         self._failed = RateLimitedLog(clock)
 
     def report(self, batch: ProducerBatch, error: AttemptError) -> None:
-        """``batch`` failed for ``error``."""
+        """Log that ``batch`` failed with ``error``, if a line is due."""
         silent = self._failed.due((*batch.key[:2], error.code), batch.log_count)
         if silent is None:
             return

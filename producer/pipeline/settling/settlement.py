@@ -1,7 +1,7 @@
-"""Settlement: each batch is settled once, where its outcome is known.
+"""Settlement: completes each batch once, when its outcome is known.
 
-The records' memory goes back to the budget, the result is set, whoever waits in ``result()`` goes on. If users are to
-be told, the batch goes to a :class:`~.callbacks.BatchHandler`, which also gives back the records' overhead.
+The records' memory is returned to the budget, the result is set, and threads in ``result()`` wake up. If user code has
+to be notified, the batch goes to a :class:`~.callbacks.BatchHandler`, which also returns the records' overhead.
 """
 
 from __future__ import annotations
@@ -27,28 +27,28 @@ _log = get_logger("loghub.handler")
 
 
 class _Outcome(enum.Enum):
-    """What became of a batch; the values are names of counters."""
+    """The outcome of a batch; the values are names of counters."""
 
     DELIVERED = "delivered"
     FAILED = "failed"
-    #: Neither: it stays where it is kept.
+    #: Neither: its records are retained in the channel.
     LEFT = "left"
-    #: Likewise, until its stream goes on.
+    #: Retained in the channel until its stream is resumed.
     PARKED = "parked"
 
 
-def attempt_of(error: StreamStoppedError) -> Attempt:
-    """What stands at the end of the attempts of a record that waited behind one that failed for good."""
+def stopped_attempt(error: StreamStoppedError) -> Attempt:
+    """Return the final attempt of a record that waited behind a permanent failure."""
     at = error.first.attempts[-1].timestamp_ms if error.first.attempts else 0
     return Attempt(success=False, error_code="StreamStopped", error_message=str(error), timestamp_ms=at)
 
 
 class Settlement:
-    """Settles each batch once, whoever asks first.
+    """Completes each batch once; the first caller decides.
 
-    :param ready: takes a batch that was waiting for another one of its stream.
-    :param clock: tells when a batch was given up.
-    :param backing: hears of every outcome.
+    :param ready: the queue for a batch that waited behind another one of its stream.
+    :param clock: the time of abandoned attempts.
+    :param backing: notified of every outcome.
     """
 
     def __init__(
@@ -76,46 +76,46 @@ class Settlement:
         return self.success, self.failure
 
     def succeed(self, batch: ProducerBatch) -> None:
-        """The server acknowledged ``batch``."""
+        """Complete a batch that the server acknowledged."""
         self._settle(batch, _Outcome.DELIVERED)
 
     def fail(self, batch: ProducerBatch, attempt: Attempt | None = None, *, keep: bool = False) -> None:
-        """``batch`` is given up after the attempts that it has noted, and for the reason that ``attempt`` gives.
+        """Fail ``batch`` after the attempts that it has recorded, for the reason in ``attempt``.
 
-        An ordered stream stops: what waits behind it is failed too, or parked.
+        An ordered stream stops: the batches behind it fail too, or are parked.
 
-        :param keep: whether the batch itself, of an ordered stream, is rather parked, if its records are kept.
+        :param keep: True to park the batch itself, if its stream is ordered and its records are kept.
         """
         if not batch.key.order:
             self._settle(batch, _Outcome.FAILED, attempt)
             return
         error = StreamStoppedError(plain(batch.key), batch.history.result(successful=False, last=attempt))
-        # Before anybody hears of the failure, so that whoever does finds the stream stopped.
+        # First of all, so that code notified of the failure finds the stream stopped.
         behind = self._accumulator.stop(batch, error)
         self._settle(batch, _Outcome.PARKED if keep and self._backing.keeps else _Outcome.FAILED, attempt)
         for waiting in behind:
-            self._settle(waiting, self._fate_behind(waiting, batch), attempt_of(error))
+            self._settle(waiting, self._fate_behind(waiting, batch), stopped_attempt(error))
 
     def _fate_behind(self, waiting: ProducerBatch, failed: ProducerBatch) -> _Outcome:
-        # The rest of a list that was cut fails with the part of it that did.
+        # The rest of a split list fails with its failed part.
         return _Outcome.FAILED if not self._backing.keeps or waiting.shares_send(failed) else _Outcome.PARKED
 
     def abandon(self, batch: ProducerBatch) -> bool:
-        """Fail or leave ``batch`` because the producer closed; False if it was settled before."""
-        # Not by a look at its state before: an IO thread may take it to the server in between.
+        """Fail or retain ``batch`` because the producer closed; return False if it was completed before."""
+        # The state is not checked first: an IO thread may begin an attempt in between.
         return self.abandon_unsent(batch) or self._end(batch, self.abandoned(may_have_been_stored=True))
 
     def abandon_unsent(self, batch: ProducerBatch) -> bool:
-        """As :meth:`abandon`, unless it is with the server at this moment: False as well."""
+        """Fail or retain ``batch`` unless it is in an attempt or was completed; return False in these cases."""
         return self._end(batch, self.abandoned(), unless=BatchState.SENDING)
 
     def abandoned(self, *, may_have_been_stored: bool = False) -> Attempt:
-        """What stands at the end of the attempts of a record that was not delivered when the producer closed."""
-        said = self._backing.abandonment
-        return self._attempt(said.code, said.message, may_have_been_stored=may_have_been_stored)
+        """Return the final attempt of a record that was not delivered when the producer closed."""
+        reason = self._backing.abandonment
+        return self._attempt(reason.code, reason.message, may_have_been_stored=may_have_been_stored)
 
     def forked_away(self) -> Attempt:
-        """What stands at the end of the attempts of a record that belongs to the parent of this process."""
+        """Return the final attempt of records that the parent process delivers."""
         return self._attempt("ForkedAway", "the record belongs to the parent process, which delivers it")
 
     def _attempt(self, code: str, message: str, *, may_have_been_stored: bool = False) -> Attempt:
@@ -144,7 +144,7 @@ class Settlement:
         self._counters.add(outcome.value, batch.log_count)
         if outcome is _Outcome.FAILED:
             self._counters.add(FAILED_BY_CODE + (result.error_code or "unknown"), batch.log_count)
-        free = self._announce(batch, outcome, result, released)
+        free = self._notify_backing(batch, outcome, result, released)
         batch.drop_bytes()
         if has_listeners:
             self._budget.release(free)
@@ -156,9 +156,10 @@ class Settlement:
             self._ready.put(successor)
         return True
 
-    def _announce(self, batch: ProducerBatch, outcome: _Outcome, result: Result, memory: int) -> int:
-        """Tell the listener; how much of the memory of the records is free now: of those that failed it gives that back
-        when it needs them no longer.
+    def _notify_backing(self, batch: ProducerBatch, outcome: _Outcome, result: Result, memory: int) -> int:
+        """Notify the backing; return the bytes of the records' memory that are free now.
+
+        The backing returns the memory of failed records itself, when it no longer needs them.
         """
         refund = Refund(self._budget, memory) if outcome is _Outcome.FAILED else None
         try:
@@ -168,8 +169,8 @@ class Settlement:
                 self._backing.delivered(batch)
             elif outcome is _Outcome.PARKED:
                 self._backing.parked(batch)
-        except Exception:  # noqa: BLE001  # whatever goes wrong there, the batch is settled
-            _log.exception("a bug: the outcome of a batch of %s was not noted", counted(batch.log_count, "log"))
+        except Exception:  # noqa: BLE001  # whatever fails there, the batch is completed
+            _log.exception("a bug: the outcome of a batch of %s was not recorded", counted(batch.log_count, "log"))
             if refund is not None:
                 refund.pay()
         return memory if refund is None else 0

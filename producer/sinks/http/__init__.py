@@ -1,1 +1,1 @@
-"""HTTP for sinks: connections, what of a request has left, limits."""
+"""HTTP for sinks: connections, limits of attempts, and the bytes of a request that were sent."""

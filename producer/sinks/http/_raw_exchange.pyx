@@ -1,5 +1,5 @@
 # cython: language_level=3
-"""The compiled twin of ``raw_exchange.py``, which says what it does."""
+"""The native implementation of ``raw_exchange.py``, which documents the functions."""
 
 import _socket
 import os
@@ -48,20 +48,19 @@ cdef extern from *:
 
 
 cdef enum:
-    # Requests with less are many, and a pause costs those who call `send` more than the wait for the interpreter.
+    # Smaller requests are many: a pause would cost senders more than the wait for the interpreter. Bytes.
     LEAST_TO_HURRY = 16 * 1024
-    # In place of a number of errno.
+    # Used like a number of errno.
     TIMED_OUT = -1
-    # Milliseconds that `poll` takes.
+    # The longest timeout of `poll`, milliseconds.
     LONGEST_WAIT = 1000000000
 
 cdef int* asking = threads_that_ask()
 
 
 def exchange(line not None, bytes head not None, bytes body not None, Py_ssize_t most):
-    """See the pure twin."""
     sock = line.sock
-    # TLS has to know of each byte; sockets of gevent and eventlet wait in a loop of their own.
+    # TLS handles each byte itself; sockets of gevent and eventlet wait in a loop of their own.
     if type(sock) is not socket.socket or not isinstance(sock, _socket.socket):
         return exchange_in_steps(line, head, body, most)
     cdef int descriptor = sock.fileno(), error = EINTR
@@ -93,7 +92,7 @@ def exchange(line not None, bytes head not None, bytes body not None, Py_ssize_t
 
 
 cdef int write(int descriptor, iovec* parts, double silence, double end) noexcept nogil:
-    """0, or what went wrong; what has left is taken from the parts."""
+    """Send the parts, and drop sent bytes from them; return 0, or the number of an error."""
     cdef msghdr message
     cdef Py_ssize_t some
     cdef size_t taken, of_head = 0
@@ -118,7 +117,7 @@ cdef int write(int descriptor, iovec* parts, double silence, double end) noexcep
 
 
 cdef int read(int descriptor, char* into, Py_ssize_t most, double silence, double end, Py_ssize_t* got) noexcept nogil:
-    """0, or what went wrong."""
+    """Return 0, or the number of an error."""
     cdef int error
     while True:
         error = wait(descriptor, POLLIN, silence, end)
@@ -132,7 +131,7 @@ cdef int read(int descriptor, char* into, Py_ssize_t most, double silence, doubl
 
 
 cdef int wait(int descriptor, short events, double silence, double end) noexcept nogil:
-    """0 once the socket is ready; what went wrong else."""
+    """Wait until the socket is ready; return 0, or the number of an error."""
     cdef pollfd one
     cdef double milliseconds = min(silence, end - now()) * 1000
     cdef int ready
@@ -146,7 +145,7 @@ cdef int wait(int descriptor, short events, double silence, double end) noexcept
 
 
 def is_quiet(int descriptor):
-    """See the pure twin. It keeps the interpreter: the kernel is only asked, and does not wait."""
+    """Return True if nothing can be read. Keeps the interpreter lock: the call does not wait."""
     cdef pollfd one
     one.fd, one.events = descriptor, POLLIN
     return poll(&one, 1, 0) == 0

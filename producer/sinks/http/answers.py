@@ -1,8 +1,8 @@
-"""Answers, read without Python's parser of e-mails, which costs more than all else of a small answer.
+"""Responses, read without Python's e-mail parser, which costs more than all other work on a small response.
 
-An answer that came as a whole with the first bytes is taken apart in one step. Every other one is read line by line,
-as ``http.client`` reads it: with as many headers, as long lines and the same errors. An answer that is cut within its
-head, or has several lengths or one that is no number, is an error here.
+A response that arrived completely with the first bytes is parsed in one step. Any other is read line by line, as by
+``http.client``: with the same limits for headers and lines, and the same errors. Unlike there, a response that is cut
+within its head, or has several lengths or an invalid one, is an error.
 """
 
 from __future__ import annotations
@@ -16,41 +16,41 @@ from typing import Any, NamedTuple
 
 from ...text.plural import counted
 
-#: A line has no more bytes, a head no more headers, and a length no more digits.
+#: The most bytes of a line, headers of a head, and digits of a length.
 _LONGEST_LINE, _MOST_HEADERS, _LONGEST_LENGTH = 65536, 100, 18
-#: Answers that only say that one will come: a flood of them would keep the interpreter busy until the attempt's limit.
+#: The most interim responses: a flood of them would keep the interpreter busy until the attempt's limit.
 _MOST_INTERIM = 1000
 #: Bytes of one read: more than an acknowledgement has.
 FIRST = 16 * 1024
-#: Bytes of a body: an error of a server has a few hundred.
+#: The most bytes of a body: a server's error has a few hundred.
 MOST_OF_AN_ANSWER = 64 * 1024
-#: Behind 101 the other end speaks something else: it is the last answer.
+#: After status 101 the other side uses another protocol: no further response follows.
 _INTERIM = frozenset(range(100, 200)) - {HTTPStatus.SWITCHING_PROTOCOLS}
 _WITHOUT_BODY = frozenset((HTTPStatus.SWITCHING_PROTOCOLS, HTTPStatus.NO_CONTENT, HTTPStatus.NOT_MODIFIED))
-# A head, but for its last line's end, each of whose headers has a line of its own; interim answers are none.
+# A head, without its last end of line, with one line for each header; not an interim response.
 _PLAIN_HEAD = re.compile(rb"HTTP/1\.1 ([2-9][0-9][0-9])(?: [^\r\n]*)?((?:\r\n[^\s:][^\r\n:]*:[^\r\n]*)+)")
-# Headers, in lower case, with which an answer is more than a head and a body of a known length.
+# Headers, in lower case, with which a response is more than a head and a body of known length.
 _UNUSUAL = re.compile(rb"\r\n(?:transfer-encoding:|content-encoding:|connection:(?! keep-alive\r\n))")
 _CHUNK_SIZE = re.compile(rb"([0-9A-Fa-f]{1,15})[ \t]*(?:;.*)?\r?\n", re.DOTALL)
 
 
 class Headers(Mapping[str, str]):
-    """Headers by name, in any case; of a name that is there several times the first value.
+    """Headers by name, in any case; for a repeated name the first value.
 
-    :param lines: of the head, without the first.
+    :param lines: the lines of the head, without the first.
     """
 
     def __init__(self, lines: Iterable[str]) -> None:
         self._values: dict[str, list[str]] = {}
         last: list[str] = []
         for line in lines:
-            if line[:1] in {" ", "\t"}:  # goes on from the line before
+            if line[:1] in {" ", "\t"}:  # continues the line before
                 if last:
                     last[-1] += " " + line.strip()
                 continue
             name, colon, value = line.partition(":")
             if not colon:
-                break  # whatever this is, what follows are no headers
+                break  # not a header: the following lines are none, either
             last = self._values.setdefault(name.lower(), [])
             last.append(value.strip())
 
@@ -69,10 +69,10 @@ class Headers(Mapping[str, str]):
 
 
 class Received(NamedTuple):
-    """An answer, read as far as it is wanted.
+    """A response, read as far as needed.
 
-    :ivar body: its first bytes, unpacked.
-    :ivar last: True if its connection is of no more use.
+    :ivar body: its first bytes, decompressed.
+    :ivar last: True if its connection cannot be used again.
     """
 
     status: int
@@ -89,7 +89,7 @@ class _Head(NamedTuple):
 
     @property
     def closes(self) -> bool:
-        """True if the connection ends behind the answer."""
+        """True if the connection ends after the response."""
         connection = self.headers.get("connection", "").lower()
         if self.version in ("HTTP/1.0", "HTTP/0.9"):
             kept = connection + self.headers.get("proxy-connection", "").lower()
@@ -98,11 +98,11 @@ class _Head(NamedTuple):
 
 
 def receive(sock: Any, data: bytes, most: int = MOST_OF_AN_ANSWER) -> Received:
-    """Read the answer to a request from its socket.
+    """Read the response to a request from its socket.
 
-    :param data: what was read of it before; nothing if the connection has ended.
-    :param most: bytes of its body, packed or not.
-    :raises HTTPException: it is none, it is not whole, or does not say how long it is.
+    :param data: bytes that were read before; empty if the connection has ended.
+    :param most: the most bytes of its body, compressed or not.
+    :raises HTTPException: not a response, an incomplete one, or one without a valid length.
     :raises OSError: the connection failed.
     """
     received = _whole(data)
@@ -111,16 +111,16 @@ def receive(sock: Any, data: bytes, most: int = MOST_OF_AN_ANSWER) -> Received:
     reader = _Reader(sock, data)
     head = _read_head(reader)
     body, is_whole = _read_body(reader, head, most)
-    # There may be more than is wanted, or than was asked for, which the next request must not get.
+    # Further bytes may have arrived, which the next request must not get.
     last = head.closes or not is_whole or reader.has_more
     return Received(head.status, head.headers, _unpacked(head.headers, body, most), last)
 
 
 def read_tunnel_answer(sock: Any) -> tuple[int, str]:
-    """Read the answer to CONNECT a byte at a time: what comes behind it is the tunnel's.
+    """Read the response to CONNECT a byte at a time: the bytes behind it belong to the tunnel.
 
     :returns: its status and reason.
-    :raises HTTPException: it is none, or not whole.
+    :raises HTTPException: not a response, or an incomplete one.
     :raises OSError: the connection failed.
     """
     head = _read_head(_Reader(sock, sock.recv(1), at_once=1))
@@ -128,7 +128,7 @@ def read_tunnel_answer(sock: Any) -> tuple[int, str]:
 
 
 def _whole(data: bytes) -> Received | None:
-    """The answer, if these bytes are an ordinary one, all of it and nothing else."""
+    """Return the response if these bytes are exactly one ordinary response; else None."""
     end = data.find(b"\r\n\r\n")
     head = _PLAIN_HEAD.fullmatch(data, 0, max(0, end))
     if head is None:
@@ -144,7 +144,7 @@ def _whole(data: bytes) -> Received | None:
 
 
 def _read_head(reader: _Reader) -> _Head:
-    """The head of the answer, behind those that only say that one will come."""
+    """Return the head of the response, after interim responses."""
     for _ in range(_MOST_INTERIM + 1):
         version, status, reason = _read_status(reader)
         head = _Head(version, status, reason, Headers(_read_lines(reader)))
@@ -166,9 +166,9 @@ def _read_status(reader: _Reader) -> tuple[str, int, str]:
 
 
 def _read_lines(reader: _Reader) -> list[str]:
-    """The lines of a head up to the empty one.
+    """Return the lines of a head up to the empty one.
 
-    :raises HTTPException: it has no end: the status of an answer that was cut on the way must not count.
+    :raises HTTPException: it has no end: the status of an incomplete response must not count.
     """
     lines: list[str] = []
     while (line := reader.line()) not in (b"\r\n", b"\n"):
@@ -181,7 +181,7 @@ def _read_lines(reader: _Reader) -> list[str]:
 
 
 def _read_body(reader: _Reader, head: _Head, most: int) -> tuple[bytes, bool]:
-    """The first bytes of the body, and whether there is no more of it."""
+    """Return the first bytes of the body, and whether that is all of it."""
     lengths = set(head.headers.get_all("content-length"))
     if len(lengths) > 1:
         raise HTTPException(f"the answer has {len(lengths)} lengths: {', '.join(sorted(lengths))}")
@@ -189,7 +189,7 @@ def _read_body(reader: _Reader, head: _Head, most: int) -> tuple[bytes, bool]:
         return b"", True
     if head.headers.get("transfer-encoding", "").lower() == "chunked":
         return _read_chunks(reader, most)
-    if not lengths:  # up to the connection's end
+    if not lengths:  # up to the end of the connection
         return reader.read(most), False
     length = lengths.pop()
     if not (length.isdecimal() and length.isascii() and len(length) <= _LONGEST_LENGTH):
@@ -229,19 +229,19 @@ def _read_all(reader: _Reader, size: int) -> bytes:
 
 
 def _unpacked(headers: Headers, body: bytes, most: int) -> bytes:
-    """The body as it was before a proxy packed it, for which no request asks."""
+    """Return the body decompressed; a proxy may have compressed it, unasked."""
     if headers.get("content-encoding", "").lower() not in ("gzip", "x-gzip", "deflate"):
         return body
     try:
         return zlib.decompressobj(zlib.MAX_WBITS | 32).decompress(body, most)
     except zlib.error:
-        return body  # the status is an answer all the same
+        return body  # the status is an answer even so
 
 
 class _Reader:
-    """The bytes of an answer: those that came first, and what comes from the socket.
+    """The bytes of a response: those that came first, and those from the socket.
 
-    :param at_once: bytes that are asked for at a time.
+    :param at_once: bytes of one read.
     """
 
     def __init__(self, sock: Any, data: bytes, at_once: int = FIRST) -> None:
@@ -250,11 +250,11 @@ class _Reader:
 
     @property
     def has_more(self) -> bool:
-        """True if bytes have come that were not read."""
+        """True if received bytes were not read."""
         return bool(self._data)
 
     def line(self) -> bytes:
-        """Return the next line with its end; what is left at the end of the connection.
+        """Return the next line with its end; at the end of the connection, the rest.
 
         :raises LineTooLong: it has no end within the limit.
         """
@@ -266,7 +266,7 @@ class _Reader:
         return self._taken(end + 1 if end >= 0 else len(self._data))
 
     def read(self, size: int) -> bytes:
-        """Return so many bytes, or what there is before the end of the connection."""
+        """Return this many bytes; fewer at the end of the connection."""
         while len(self._data) < size and self._come():
             pass
         return self._taken(size)

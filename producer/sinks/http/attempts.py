@@ -1,9 +1,9 @@
-"""Attempts: how long a request may take, and what of it has left.
+"""Attempts: the time limit of a request, and how much of the request was sent.
 
-Each call of a socket may wait for the rest of its attempt's time and no longer, so a server that drips its answer,
+Each call of a socket may wait for the rest of its attempt's time and no longer. So a server that drips its response,
 repeats ``100 Continue`` or takes the body a byte at a time is cut off by the call in which the time runs out. No thread
-watches. Only where the end comes nearer while calls wait already, as at ``close``, does a thread shut their sockets
-down at that moment: they end with an error, below TLS and behind any proxy.
+watches. Only when the end is moved nearer while calls are waiting, as by ``close``, a thread shuts their sockets down
+at that moment. The calls then end with an error, below TLS and behind any proxy.
 """
 
 from __future__ import annotations
@@ -23,25 +23,25 @@ from ...runtime.loggers import get_logger
 
 _log = get_logger("loghub.http")
 
-#: The longest wait that every kernel takes, seconds.
+#: The longest timeout that every kernel accepts, seconds.
 _LONGEST_WAIT = 1e6
 
 
 class Sent(enum.Enum):
-    """How much of a request was handed to the socket."""
+    """How much of a request was passed to the socket."""
 
-    #: Not a byte; the bytes that open the way through a proxy do not count.
+    #: No byte; the bytes that open the way through a proxy do not count.
     NOTHING = "nothing"
-    #: Not all of it: a request announces its length, so a server cannot act upon a part.
+    #: A part: the server cannot act on it, since a request announces its length.
     PART = "part"
-    #: All of it: without an answer it may have been carried out.
+    #: All of it: without a response, the server may have carried it out.
     WHOLE = "whole"
 
 
 class Attempt:
     """One request in flight, within a ``with`` block.
 
-    :ivar sent: how much of the request has left.
+    :ivar sent: how much of the request was sent.
     :ivar cut: True if another thread has shut its socket down.
     """
 
@@ -78,9 +78,9 @@ class Attempt:
         return self._attempts.now()
 
     def left(self) -> float:
-        """Return how long the attempt may still take, seconds.
+        """Return the remaining time of the attempt, seconds.
 
-        :raises TimeoutError: its time is over.
+        :raises TimeoutError: no time remains.
         """
         left = self.end - self._attempts.now()
         if left <= 0:
@@ -98,14 +98,14 @@ class Attempt:
             raise TimeoutError("timed out")
 
     def close(self) -> None:
-        """Close its socket, which no other thread can reach any more by then: its number may be another's."""
+        """Close the socket. No other thread can reach it by then: the descriptor may soon belong to another socket."""
         with self._attempts.lock:
             sock, self._sock = self._sock, None
         if sock is not None:
             sock.close()
 
     def guard(self) -> None:
-        """Have the socket shut down at the end: for code that gives each wait of a call the whole timeout."""
+        """Have a thread shut the socket down at the end, for code that gives each wait of a call the whole timeout."""
         attempts = self._attempts
         attempts.at(Deadline(self.end), lambda: not attempts.is_running(self), attempts.cut_overdue)
 
@@ -114,8 +114,8 @@ class Attempt:
         self.cut = True
         if self._sock is None or (descriptor := self._sock.fileno()) < 0:
             return
-        # The class of the interpreter: those of gevent and eventlet make the descriptor one of their loop's. The family
-        # plays no part in a shutdown, which never waits, and fails where the peer is gone.
+        # The interpreter's class is used: the sockets of gevent and eventlet register the descriptor with their loop.
+        # The family is irrelevant to a shutdown, which never waits, and fails if the peer is gone.
         below = _socket.socket(_socket.AF_INET, _socket.SOCK_STREAM, 0, descriptor)
         with suppress(OSError):
             below.shutdown(_socket.SHUT_RDWR)
@@ -125,8 +125,8 @@ class Attempt:
 class Attempts:
     """The attempts of a transport.
 
-    :param limit: the most that an attempt may take, seconds.
-    :param thread_name: name of the threads that act at a deadline.
+    :param limit: the longest time of an attempt, seconds.
+    :param thread_name: the name of the threads that act at a deadline.
     """
 
     def __init__(self, limit: float, clock: Clock, thread_name: str) -> None:
@@ -135,7 +135,7 @@ class Attempts:
         self._room = WaitingRoom(clock)
         self.lock = threading.Lock()  # guards everything below, and the sockets of the attempts
         self._running: set[Attempt] = set()
-        self._end = math.inf  # of all attempts, monotonic seconds
+        self._end = math.inf  # the end of all attempts, monotonic seconds
 
     def begin(self, attempt: Attempt) -> None:
         """Add an attempt, whose time begins now."""
@@ -144,14 +144,14 @@ class Attempts:
             self._running.add(attempt)
 
     def end(self, attempt: Attempt) -> None:
-        """Forget an attempt: its socket is not shut down any more."""
+        """Remove an attempt; its socket can no longer be shut down."""
         with self.lock:
             self._running.discard(attempt)
         if self._room:
             self._room.wake_all()
 
     def hurry(self, end: Deadline) -> None:
-        """Let no attempt go on beyond the deadline: neither running nor later ones."""
+        """End all attempts by the deadline, current and later ones."""
         with self.lock:
             self._end = math.inf if end.at is None else end.at
             for attempt in self._running:
@@ -170,7 +170,7 @@ class Attempts:
         return attempt.end <= self.now()
 
     def at(self, deadline: Deadline, is_needless: Callable[[], bool], act: Callable[[], None]) -> None:
-        """Call ``act`` on a thread at the deadline, unless it has become needless by the end of an attempt."""
+        """Call ``act`` on a thread at the deadline, unless the end of an attempt has made it unnecessary."""
 
         def wait() -> None:
             if not self._room.wait_until(is_needless, deadline):
@@ -187,5 +187,5 @@ class Attempts:
 
 
 def is_monkey_patched() -> bool:
-    """Return True if gevent or eventlet has replaced sockets, in whose TLS each wait has the whole timeout."""
+    """Return True if gevent or eventlet has replaced sockets; each wait of their TLS has the whole timeout."""
     return socket.socket.__module__ != "socket"

@@ -1,4 +1,4 @@
-"""Trusted certificate authorities: those of the options, else those of the environment, else certifi's."""
+"""Trusted certificate authorities: the configured ones, else those of the environment, else certifi's."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import certifi
 from ...model.config import HttpConfig
 from ...model.errors import ConfigError
 
-# As requests and curl know them; the first that is set.
+# The variables of requests and curl; the first that is set counts.
 _VARIABLES = ("REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE")
 
 
 def check_authorities(config: HttpConfig, base_url: str | None = None) -> None:
     """Check the authorities when a producer is made, not at the first send.
 
-    :param base_url: where requests go: the environment, which many programs share, counts only for https.
-    :raises ConfigError: they cannot be read, or hold no certificate.
+    :param base_url: the destination of requests: the environment, shared by many programs, counts only for https.
+    :raises ConfigError: the authorities cannot be read, or hold no certificate.
     """
     is_secure = (base_url or "").lower().startswith("https:")
     if config.verify and (config.ca_bundle is not None or (is_secure and _variable())):
@@ -44,7 +44,7 @@ def client_context(config: HttpConfig) -> ssl.SSLContext:
 def _verifying(bundle: Path, option: str) -> ssl.SSLContext:
     try:
         return ssl.create_default_context(**{"capath" if bundle.is_dir() else "cafile": str(bundle)})  # type: ignore[arg-type]  # both are texts
-    except OSError as error:  # those of ssl, too
+    except OSError as error:  # errors of ssl, too
         why = getattr(error, "reason", None) or error.strerror or error
         rule = f"must be a PEM file of certificate authorities, or a folder of them ({why})"
         raise ConfigError(option, rule, str(bundle)) from error
@@ -62,9 +62,9 @@ def _variable() -> str | None:
 
 
 class Trust:
-    """The context of a transport's connections, made anew when the authorities change.
+    """The TLS context of a transport's connections, made anew when the authorities change.
 
-    While they cannot be read, as in the middle of a renewal, the last context that could be made serves on.
+    While the authorities cannot be read, as during a renewal, the last valid context stays in use.
     """
 
     def __init__(self, config: HttpConfig) -> None:

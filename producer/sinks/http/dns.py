@@ -1,8 +1,8 @@
-"""Names of hosts, resolved within a limit.
+"""Name resolution with a time limit.
 
-``getaddrinfo`` knows none: a resolver that does not answer holds its caller for half a minute, and a directory service
-before it for ever. So a thread of its own asks. All callers that want the same name wait for the same thread: of a
-resolver that hangs there is one a name.
+``getaddrinfo`` has no limit: a silent resolver holds its caller for half a minute, and a directory service before it
+forever. So it runs on a thread of its own. All callers that need the same name wait for the same thread: a hanging
+resolver holds one thread for each name.
 """
 
 from __future__ import annotations
@@ -15,20 +15,20 @@ from time import monotonic
 
 from ...runtime.forks import Stage, call_in_child
 
-#: A caller checks this often whether its time is over, for that may be brought forward, seconds.
+#: How often a caller checks whether its time is over, seconds: the end may be moved nearer.
 _LOOK_AGAIN = 0.1
-#: How long addresses serve that came when no caller waited any more, seconds: else a resolver that is slower than a
-#: connection may be would be asked in vain again and again.
+#: How long addresses stay valid that arrived when no caller waited any more, seconds. Without this, a resolver that is
+#: slower than the limit would be asked in vain again and again.
 _KEPT = 60.0
 
 _Place = tuple[str, int]
 
 
 class _Lookup:
-    """One question to the resolver.
+    """One call of the resolver.
 
-    :ivar answered: set when it is.
-    :ivar ended: when it was, monotonic seconds.
+    :ivar answered: set when it has returned.
+    :ivar ended: when it returned, monotonic seconds.
     """
 
     def __init__(self, place: _Place) -> None:
@@ -38,7 +38,7 @@ class _Lookup:
         self._error: Exception | None = None
 
     def start(self) -> None:
-        """Ask on a thread; on this one where none can be started, as at the interpreter's exit."""
+        """Call the resolver on a thread; on this thread if none can be started, as at the exit of the interpreter."""
         try:
             threading.Thread(target=self._ask, name="producer-resolver", daemon=True).start()
         except RuntimeError:
@@ -56,7 +56,7 @@ class _Lookup:
     def outcome(self) -> list[str]:
         """Return the addresses.
 
-        :raises Exception: the lookup's error, made anew: each caller adds a traceback of its own.
+        :raises Exception: the error of the lookup, as a new object: each caller adds its own traceback.
         """
         if isinstance(self._error, socket.gaierror):
             words = f"failed to resolve {self._place[0]!r}: {self._error.strerror}"
@@ -66,15 +66,15 @@ class _Lookup:
         return list(self._addresses)
 
 
-#: Lookups that run, or whose addresses came too late for their callers. Each step is one operation of a dictionary.
+#: Lookups in progress, or whose addresses came too late for their callers. Each step is one operation of a dictionary.
 _asked: dict[_Place, _Lookup] = {}
 
 
 def addresses_of(host: str, port: int, left: Callable[[], float]) -> list[str]:
     """Return the addresses of a host, in the order in which to try them.
 
-    :param left: returns for how long the caller still waits, seconds, or raises a TimeoutError.
-    :raises TimeoutError: there was no answer in time.
+    :param left: returns the remaining time of the caller, seconds, or raises a TimeoutError.
+    :raises TimeoutError: no answer in time.
     :raises OSError: the host has no addresses.
     :raises UnicodeError: no host can have this name.
     """
@@ -91,7 +91,7 @@ def addresses_of(host: str, port: int, left: Callable[[], float]) -> list[str]:
             pass
     except TimeoutError as error:
         raise TimeoutError(f"the resolver has not answered for {host!r}") from error
-    if _asked.get(place) is lookup:  # it is used once: addresses change
+    if _asked.get(place) is lookup:  # used once, since addresses change
         _asked.pop(place, None)
     return lookup.outcome()
 

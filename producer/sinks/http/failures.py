@@ -1,6 +1,6 @@
-"""From an exchange that failed to an error that says whether the request may have been carried out.
+"""Failures: turn a failed exchange into an error that says whether the request may have been carried out.
 
-What left decides (see :class:`.attempts.Sent`); the exception only gives the words.
+The bytes that were sent decide (see :class:`.attempts.Sent`); the exception only adds its words.
 """
 
 from __future__ import annotations
@@ -17,12 +17,12 @@ from .attempts import Sent
 from .opening import ProxyError, TunnelError
 from .proxies import place_of
 
-# What OpenSSL calls an answer that is no TLS; newer versions by the second name.
+# OpenSSL's names for a response that is not TLS; newer versions use the second.
 _NO_TLS = {"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"}
 PLAIN_HTTP = "; the server answers plain HTTP, not TLS: write http:// in the endpoint, or ask for its https port"
 _OR_THE_PROXY = "; or it is the proxy that answers in its place"
 
-#: How what is said of a certificate begins, and what is wrong with it, by OpenSSL's numbers.
+#: How a message about a certificate begins, and the faults by OpenSSL's numbers.
 CERTIFICATE = "; its certificate "
 _CERTIFICATES = {
     (9,): "is not valid yet, or this machine's clock is wrong",
@@ -32,30 +32,30 @@ _CERTIFICATES = {
     (62, 64): "is made for other hosts: the endpoint must be one of those",
 }
 
-#: How the words for a proxy begin that opens no way.
+#: How the message about a proxy begins that opens no way.
 PROXY = "proxy"
 
-#: The code of an answer by which a proxy asks for a password.
+#: The error code for a proxy that asks for a password.
 PROXY_AUTHENTICATION = "ProxyAuthenticationRequired"
 
-# Characters of a URL.
+# The most characters of a URL.
 _SHOWN = 200
-#: In a page that shows what came, as a header, in JSON, or in a table: what signs, and what a proxy wants.
+#: Credentials in a page that shows the request, as a header, in JSON, or in a table: signatures and proxy passwords.
 _CREDENTIALS = re.compile(
     r"""((?:authorization|x-acs-security-token)(?:["']?\s*[:=]\s*["']?|["']?\s*(?:<[^<>]*>\s*)+))[^\r\n"'<>]+""",
     re.IGNORECASE,
 )
-# Of what an exception says, which may be a whole line of an answer: results live as long as their batches.
+# The most characters of an exception's text, which may be a whole line of a response: results live as long as their
+# batches.
 _MOST_WORDS = 1024
-# Characters of a server's id of a request: it is kept with each attempt.
+# The most characters of a server's request id: it is kept with each attempt.
 _LONGEST_ID = 128
 
 
 def error_of_proxy(way: str) -> MisconfiguredError:
-    """The error of status 407: no request goes beyond the proxy that answers it, whether it was to hand one on or to
-    open a tunnel for it.
+    """Return the error of status 407: the proxy forwarded no request and opened no tunnel.
 
-    :param way: of :func:`~.proxies.through`.
+    :param way: the result of :func:`~.proxies.through`.
     """
     status = http.client.PROXY_AUTHENTICATION_REQUIRED
     advice = "write them into its URL, http://user:password@host:port"
@@ -64,7 +64,7 @@ def error_of_proxy(way: str) -> MisconfiguredError:
 
 
 def page_of(body: bytes, most: int) -> str:
-    """How a page begins that is no answer as it should be, without the credentials of the request that it may show.
+    """Return the beginning of an unexpected page, without the request's credentials, which it may show.
 
     :param most: characters.
     """
@@ -72,8 +72,9 @@ def page_of(body: bytes, most: int) -> str:
 
 
 def elsewhere(status: int, headers: Mapping[str, str]) -> str:
-    """What an error says of an answer that is a redirect, which nobody follows: where it leads, without what may be a
-    secret in that URL; empty for any other.
+    """Return the part of an error about a redirect, which is not followed; empty for any other response.
+
+    It names the new place, without parts of that URL that may be secret.
     """
     url = headers.get("Location", "") if 300 <= status < 400 else ""
     if not url:
@@ -86,9 +87,9 @@ def elsewhere(status: int, headers: Mapping[str, str]) -> str:
 
 
 def error_of_exception(error: Exception, sent: Sent, way: str = "") -> AttemptError:
-    """The error that a failed exchange stands for.
+    """Return the error of a failed exchange.
 
-    :param way: of :func:`~.proxies.through`.
+    :param way: the result of :func:`~.proxies.through`.
     """
     if sent is Sent.NOTHING:
         return _never_sent(error, way)
@@ -98,8 +99,8 @@ def error_of_exception(error: Exception, sent: Sent, way: str = "") -> AttemptEr
 
 
 def _never_sent(error: Exception, way: str) -> AttemptError:
-    # A URL, a header or a name that cannot be sent, or authorities that are not there any more; the error of a
-    # certificate is a ValueError, too.
+    # A URL, a header or a name that cannot be sent, or authorities that are no longer there. The error of a certificate
+    # is a ValueError, too.
     if isinstance(error, ValueError) and not isinstance(error, ssl.SSLError):
         return MisconfiguredError("RequestError", f"the request could not be made: {_words(error)}")
     cause = error.cause if isinstance(error, ProxyError) else error
@@ -116,7 +117,7 @@ def _stage(error: Exception) -> str:
 
 
 def _hint(cause: Exception, way: str) -> str:
-    """What to do about a failed handshake; nothing for anything else."""
+    """Return the remedy for a failed handshake; empty for other errors."""
     if isinstance(cause, ssl.SSLCertVerificationError):
         found = (words for codes, words in _CERTIFICATES.items() if cause.verify_code in codes)
         return CERTIFICATE + next(found, "is not accepted")
@@ -131,11 +132,11 @@ def _without_answer(code: str, what: str, error: Exception, sent: Sent) -> Netwo
 
 
 def error_of_limit(limit: str, sent: Sent, way: str = "", error: Exception | None = None) -> NetworkError:
-    """The error of an exchange that was ended at its limit.
+    """Return the error of an exchange that was ended at its limit.
 
     :param limit: the limit, in words.
-    :param way: of :func:`~.proxies.through`.
-    :param error: the exception of the call that it ended, if there is one.
+    :param way: the result of :func:`~.proxies.through`.
+    :param error: the exception of the call that the limit ended; None without one.
     """
     if sent is Sent.NOTHING:
         waited_for = "" if error is None or str(error) == "timed out" else f": {_words(error)}"
@@ -153,5 +154,5 @@ def _words(error: Exception) -> str:
 
 
 def request_id_of(headers: Mapping[str, str]) -> str:
-    """The server's id of a request, as a line of a log may hold it, or nothing."""
+    """Return the server's request id, made safe for a log line; empty without one."""
     return one_line(headers.get("x-log-requestid", "")[:_LONGEST_ID])[:_LONGEST_ID]

@@ -1,6 +1,6 @@
-"""Opens connections: to the first address of a host that answers, through proxies, within TLS.
+"""Opening of connections: to the first address of a host that answers, through proxies, within TLS.
 
-Every socket is registered with its attempt from the moment that it exists, so that another thread can shut it down.
+Every socket is registered with its attempt as soon as it exists, so that another thread can shut it down.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ from .raw_exchange import TimedSocket
 from .tls_within_tls import TlsWithinTls
 
 _PORTS = {"http": 80, "https": 443, "socks4": 1080, "socks4a": 1080, "socks5": 1080, "socks5h": 1080}
-# What an address of several gets at least, seconds.
+# The least time for each of several addresses, seconds.
 _LEAST_TO_CONNECT = 0.1
 
 
 class ProxyError(Exception):
-    """No way was opened through a proxy.
+    """Raised when no connection through a proxy could be opened.
 
     :ivar cause: the error.
     """
@@ -42,9 +42,9 @@ class ProxyError(Exception):
 
 
 class TunnelError(OSError):
-    """A proxy refused to open a tunnel.
+    """Raised when a proxy refuses to open a tunnel.
 
-    :ivar status: of its answer.
+    :ivar status: the status of its response.
     """
 
     def __init__(self, status: int, reason: str) -> None:
@@ -56,7 +56,7 @@ class TunnelError(OSError):
 class Place:
     """A server or a proxy.
 
-    :ivar port: that of the URL, or of its scheme.
+    :ivar port: the port of the URL, or the default of its scheme.
     :ivar user: not percent-encoded; None without one.
     """
 
@@ -70,7 +70,7 @@ class Place:
     def of(cls, url: str) -> Place:
         """Return the place of a URL.
 
-        :raises ValueError: it cannot be used.
+        :raises ValueError: the URL cannot be used.
         """
         parts = urlsplit(url)
         if parts.scheme not in _PORTS or not parts.hostname:
@@ -82,7 +82,7 @@ class Place:
 
     @property
     def authorization(self) -> bytes:
-        """The header that tells a proxy its user, with the end of its line; empty without one."""
+        """The header that gives a proxy its user, with its end of line; empty without one."""
         if self.user is None:
             return b""
         pair = f"{self.user}:{self.password}".encode("latin-1")
@@ -90,12 +90,12 @@ class Place:
 
 
 class Opening:
-    """One connection that is being opened.
+    """A connection that is being opened.
 
     :param proxy: the proxy on the way; None without one.
-    :param seconds: how long that may take.
-    :param context: makes the context of TLS with the server.
-    :param context_of_proxy: makes the context of TLS with the proxy.
+    :param seconds: how long the opening may take.
+    :param context: makes the TLS context for the server.
+    :param context_of_proxy: makes the TLS context for the proxy.
     """
 
     def __init__(
@@ -114,9 +114,9 @@ class Opening:
     def open(self) -> Any:
         """Open the connection, and return its socket, which the attempt holds.
 
-        :raises ProxyError: there is no way through the proxy.
-        :raises OSError: there is no connection.
-        :raises ValueError: no host can have this name, or the certificates cannot be used.
+        :raises ProxyError: the proxy opens no way.
+        :raises OSError: the connection failed.
+        :raises ValueError: the host name is invalid, or the certificates cannot be used.
         """
         sock = self._way()
         return self._secured(sock, self._context, self._target) if self._target.scheme == "https" else sock
@@ -131,7 +131,7 @@ class Opening:
         return min(self._end, self._attempt.end) - self._attempt.now()
 
     def _way(self) -> Any:
-        """Connect to the server, or to what hands on to it."""
+        """Connect to the server, or to the proxy that forwards to it."""
         proxy, target = self._proxy, self._target
         if proxy is None:
             return self._connected(target)
@@ -151,7 +151,7 @@ class Opening:
         return [place.host] if is_address(place.host) else addresses_of(place.host, place.port, self._left)
 
     def _connected(self, place: Place) -> socket.socket:
-        """Connect to the first address that answers; all share the time."""
+        """Connect to the first address that answers; all addresses share the time."""
         addresses = self._addresses(place)
         while True:
             address = addresses.pop(0)
@@ -173,7 +173,7 @@ class Opening:
         except TimeoutError as error:
             raise TimeoutError(f"connection to {address} timed out ({seconds:.1f} s)") from error
         except OSError as error:
-            error.filename = f"{address}:{port}"  # shown in its text
+            error.filename = f"{address}:{port}"  # shown in the text of the error
             raise
         return sock
 
@@ -206,7 +206,7 @@ class Opening:
         host, near = target.host if resolves else self._addresses(target)[0], self._addresses(proxy)[0]
         sock = socks.socksocket(socket.AF_INET6 if ":" in near else socket.AF_INET)
         self._attempt.hold(sock)
-        self._attempt.guard()  # the package gives each call the whole timeout
+        self._attempt.guard()  # PySocks gives each call the whole timeout
         sock.set_proxy(kind, near, proxy.port, rdns=resolves, username=proxy.user, password=proxy.password)
         sock.settimeout(self._left())
         sock.connect((host, target.port))

@@ -1,7 +1,7 @@
-"""Through which proxy requests go: that of the options, else that of the environment unless ``NO_PROXY`` excepts them.
+"""The proxy of requests: the configured one, else the one of the environment unless ``NO_PROXY`` exempts the host.
 
-``NO_PROXY`` is read differently by every program. Here an entry excepts what any of the usual readings has it except
-(curl, requests, Go): more than one of them would send a request past a proxy rather than to one that does not know it.
+Every program reads ``NO_PROXY`` differently. Here an entry exempts what any usual reading (curl, requests, Go) exempts:
+a request rather bypasses a proxy than goes to one that does not know its host.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ _RULE = "must be a URL such as http://proxy:3128"
 
 
 def proxies_for(config: HttpConfig, base_url: str) -> Mapping[str, str]:
-    """The proxies of requests to ``base_url``, by scheme.
+    """Return the proxies of requests to ``base_url``, by scheme.
 
-    :raises ConfigError: one of the options, or the one of the environment for ``base_url``, is no URL of a proxy.
+    :raises ConfigError: a configured proxy, or the environment's proxy for ``base_url``, is not the URL of a proxy.
     """
     if config.proxies is not None:
         for url in config.proxies.values():
@@ -41,7 +41,7 @@ def proxies_for(config: HttpConfig, base_url: str) -> Mapping[str, str]:
 
 
 def proxy_of(base_url: str, proxies: Mapping[str, str]) -> str:
-    """Return the URL of the proxy for requests to ``base_url``, of :func:`proxies_for`; empty without one."""
+    """Return the URL of the proxy for requests to ``base_url``, from :func:`proxies_for`; empty without one."""
     parts = urlsplit(base_url)
     names = (f"{parts.scheme}://{parts.hostname}", parts.scheme, f"all://{parts.hostname}", "all")
     used = next((proxies[name] for name in names if name in proxies), "")
@@ -49,35 +49,36 @@ def proxy_of(base_url: str, proxies: Mapping[str, str]) -> str:
 
 
 def through(base_url: str, proxies: Mapping[str, str]) -> str:
-    """What an error of a request to ``base_url`` says of its proxy, behind its other words; empty without one.
+    """Return the part of an error about a request to ``base_url`` that names its proxy; empty without one.
 
-    :param proxies: of :func:`proxies_for`.
+    :param proxies: the result of :func:`proxies_for`.
     """
     used = proxy_of(base_url, proxies)
     return f" (through the proxy {place_of(used)})" if used else ""
 
 
 def place_of(url: str) -> str:
-    """Scheme, host and port of a URL: not the user and the password."""
+    """Return scheme, host and port of a URL, without user and password."""
     parts = urlsplit(url)
     return f"{parts.scheme}://{parts.netloc.rpartition('@')[2]}"
 
 
 def check_proxy(option: str, url: str, schemes: tuple[str, ...] = _SCHEMES) -> None:
-    """
-    :param schemes: what the URL may begin with.
-    :raises ConfigError: no URL of a proxy, which is not shown, for it may hold a password.
+    """Check the URL of a proxy.
+
+    :param schemes: the permitted schemes.
+    :raises ConfigError: not the URL of a proxy; it is not shown, since it may hold a password.
     """
     if not _is_url(url, schemes):
         raise ConfigError(option, f"{_RULE} (in a password, write / ? # and @ as %2F %3F %23 and %40)", "***")
-    if url.startswith("http") and not _can_be_told(url):
+    if url.startswith("http") and not _is_encodable(url):
         raise ConfigError(option, "must have a user and a password of latin-1, as they are sent to proxies", "***")
     if url.startswith("socks") and find_spec("socks") is None:
         raise ConfigError(option, f"{_RULE}; one of {urlsplit(url).scheme} needs the package PySocks", "***")
 
 
 def _check(option: str, url: str) -> None:
-    # Without a scheme it is one of http.
+    # without a scheme it means http
     check_proxy(option, url if "://" in url else f"http://{url}", _ALSO_SOCKS)
 
 
@@ -87,14 +88,14 @@ def _is_url(url: str, schemes: tuple[str, ...]) -> bool:
         good = parts.scheme in schemes and parts.hostname and parts.port != 0
     except ValueError:
         return False
-    # urlsplit takes what is no host, such as one with a line's end of the file it came from; and ends the host at a
-    # character that a password has to have quoted: what then stood for host and port would be the password's begin.
+    # urlsplit accepts invalid hosts, such as one with the end of line of its file. It also ends the host at a character
+    # that a password must quote: host and port would then be the beginning of the password.
     strange = re.search(r"[\s\x00-\x1f]", url.rpartition("@")[2]) or "@" in parts.path + parts.query + parts.fragment
     return bool(good and not strange)
 
 
-def _can_be_told(url: str) -> bool:
-    """Whether user and password can be sent, as Basic sends them."""
+def _is_encodable(url: str) -> bool:
+    """True if user and password can be sent by Basic authentication."""
     try:
         unquote(urlsplit(url).netloc.rpartition("@")[0]).encode("latin-1")
     except UnicodeEncodeError:
@@ -124,7 +125,7 @@ def _excepts(entry: str, host: str, port: int) -> bool:
 
 
 def _divided(entry: str) -> tuple[str, str]:
-    """Name or network, and port or nothing, of ``name:port``, ``[address]:port``, ``[address]/bits``."""
+    """Return name or network, and port or nothing, of ``name:port``, ``[address]:port``, ``[address]/bits``."""
     match = re.fullmatch(r"\[([^]]*)\](/\d+)?(?::(\d+))?|([^:]*):(\d+)", entry)
     if match is None:
         return entry, ""

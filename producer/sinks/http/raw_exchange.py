@@ -1,5 +1,7 @@
-"""The calls of a socket for one request, in as few steps as can be: at each step of the kernel another thread may take
-the interpreter. Compiled, a request and the first bytes of its answer are one such step.
+"""The socket calls of one request, in as few steps as possible: at each system call, another thread may take the
+interpreter.
+
+In the native implementation, a request and the first bytes of its response are one such step.
 """
 
 from __future__ import annotations
@@ -10,16 +12,16 @@ from typing import Any
 
 from ...runtime.compiled import either
 
-#: A body of no more bytes is copied behind its head, to be sent with it.
+#: A body up to this size is appended to its head, to be sent in one call, bytes.
 _SENT_WITH_HEAD = 16 * 1024
 
 
 class TimedSocket:
-    """A socket each of whose calls has its share of an attempt's time.
+    """A socket whose calls share the time of an attempt.
 
-    :param sock: the socket; it stays the caller's.
-    :param left: returns how long the attempt may still take, seconds, or raises a TimeoutError.
-    :param silence: how long the other end may be silent, seconds.
+    :param sock: the socket, which the caller owns.
+    :param left: returns the remaining time of the attempt, seconds, or raises a TimeoutError.
+    :param silence: how long the other side may be silent, seconds.
     """
 
     __slots__ = ("left", "silence", "sock")
@@ -39,7 +41,7 @@ class TimedSocket:
         return int(self.sock.send(data))
 
     def sendall(self, data: bytes) -> None:
-        """Send all bytes, for as long as some leave."""
+        """Send all bytes, as long as some are accepted in time."""
         rest = memoryview(data)
         while rest:
             rest = rest[self.send(rest) :]
@@ -49,13 +51,13 @@ class TimedSocket:
 
 
 def exchange(line: TimedSocket, head: bytes, body: bytes, most: int) -> tuple[bool, OSError | None, bytes]:
-    """Write a request, and read the first of its answer.
+    """Write a request, and read the first bytes of its response.
 
-    A server may answer and close before it has read all: then its answer is there to be read.
+    A server may respond and close before it has read everything: its response can then still be read.
 
-    :param most: bytes of the answer.
-    :returns: whether all of the request has left, the error, and the first bytes of the answer; nothing where
-        something went wrong, or at the connection's end.
+    :param most: the most bytes of the response to read.
+    :returns: whether all of the request was sent, the error, and the first bytes of the response. The bytes are empty
+        after an error, or at the end of the connection.
     """
     whole = False
     try:
@@ -73,7 +75,7 @@ def exchange(line: TimedSocket, head: bytes, body: bytes, most: int) -> tuple[bo
 
 
 def is_quiet(descriptor: int) -> bool:
-    """Return True if there is nothing to be read from a socket, not even its end."""
+    """Return True if nothing can be read from a socket, not even its end."""
     if not hasattr(select, "poll"):
         return not select.select([descriptor], [], [], 0)[0]
     poll = select.poll()

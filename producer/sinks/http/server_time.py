@@ -1,19 +1,19 @@
-"""What time a server has, by the ``Date`` of its answer."""
+"""The clock of a server, by the ``Date`` of its response."""
 
 from __future__ import annotations
 
 from email.utils import parsedate_to_datetime
 
-#: The last that Python can express: a moment later nothing could be signed.
+#: The largest time that Python can express: later, nothing could be signed.
 _LAST_YEAR = 9999
 
 
 def clock_offset(date: str | None, now: float) -> float | None:
-    """Return how far a server's clock is ahead of this machine's, however far that is; None if its date is none.
+    """Return the offset of a server's clock from this machine's; None if the date is invalid.
 
-    :param date: the ``Date`` of an answer.
+    :param date: the ``Date`` of a response.
     :param now: this machine's time, seconds since the Unix epoch.
-    :returns: seconds; negative if the server's clock is behind.
+    :returns: seconds, positive if the server's clock is ahead; negative if it is behind.
     """
     try:
         moment = parsedate_to_datetime(date or "")

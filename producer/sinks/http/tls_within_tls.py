@@ -1,4 +1,4 @@
-"""TLS within TLS: to a server, through a proxy that is itself spoken to over TLS."""
+"""TLS within TLS: to a server, through a proxy that is itself connected by TLS."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _READ = 16 * 1024
 
 
 class TlsWithinTls:
-    """A socket within a socket of TLS, which ``ssl.SSLSocket`` cannot be; it has what a request needs.
+    """A socket within a TLS socket, which ``ssl.SSLSocket`` cannot be; it has the methods that a request needs.
 
     :param below: the connection to the proxy.
     """
@@ -26,11 +26,11 @@ class TlsWithinTls:
         self.fileno, self.close = below.fileno, below.close
 
     def settimeout(self, seconds: float) -> None:
-        """Set how long each of the other methods may take."""
+        """Set the time limit of each of the other methods."""
         self._timeout = seconds
 
     def do_handshake(self) -> None:
-        """As that of :class:`ssl.SSLSocket`."""
+        """Do the TLS handshake."""
         self._run(self._tls.do_handshake)
 
     def send(self, data: Any) -> int:
@@ -45,11 +45,11 @@ class TlsWithinTls:
             return b""
 
     def pending(self) -> int:
-        """Return how many bytes have come that were not read."""
+        """Return the number of received bytes that were not read."""
         return self._tls.pending() + self._incoming.pending + self._below.pending()
 
     def _run(self, step: Callable[[], Any]) -> Any:
-        """Do a step of TLS, for which bytes go and come below."""
+        """Do a step of TLS, which sends and receives bytes through the connection below."""
         end = monotonic() + self._timeout
         below = TimedSocket(self._below, lambda: _left(end), math.inf)
         while True:

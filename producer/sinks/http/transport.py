@@ -1,11 +1,11 @@
-"""HTTP: one request an attempt over connections that are kept; nothing is retried or redirected here.
+"""HTTP: one request for each attempt, over kept connections; without retries or redirects.
 
-Neither urllib3 nor ``requests`` is under it. Over urllib3's public interface (``urlopen`` with
-``preload_content=False``) a request costs 165 microseconds of CPU in place of 18, and a client that sends one log a
-request twice its CPU: 506 microseconds in place of 255 with one thread, 482 in place of 230 with ten. Besides, it does
-not tell which bytes have left, nor has it one deadline for names, proxies, TLS and answers.
+It does not use urllib3 or ``requests``. Over urllib3's public interface (``urlopen`` with ``preload_content=False``) a
+request costs 165 microseconds of CPU instead of 18. A client that sends one log in each request needs twice the CPU:
+506 microseconds instead of 255 with one thread, 482 instead of 230 with ten. Moreover, urllib3 does not tell which
+bytes were sent, and has no single deadline for name resolution, proxies, TLS and responses.
 
-An attempt ends within its limit (``http.attempt_timeout_ms``) from its first step to the last byte of the answer.
+An attempt ends within its limit (``http.attempt_timeout_ms``), from its first step to the last byte of the response.
 """
 
 from __future__ import annotations
@@ -34,16 +34,16 @@ if TYPE_CHECKING:
 
 #: Destinations whose connections are kept.
 _MOST_ROUTES = 32
-#: What may come from below when a request is made; anything else is a bug.
+#: Expected errors of a request; any other is a bug.
 _OF_THE_NETWORK = (ProxyError, http.client.HTTPException, OSError, ValueError)
 
 
 class Answer(NamedTuple):
-    """An HTTP answer, read completely.
+    """An HTTP response, read completely.
 
     :ivar status: the HTTP status.
     :ivar request_id: ``x-log-requestid``, or empty.
-    :ivar body: its first bytes.
+    :ivar body: the first bytes of the body.
     """
 
     status: int
@@ -53,7 +53,7 @@ class Answer(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """Where a project's requests go.
+    """The destination of a project's requests.
 
     :ivar base_url: scheme, host and port.
     :ivar host: the ``Host`` header, which always names the project.
@@ -64,7 +64,9 @@ class Target:
 
 
 def target_of(project: str, endpoint: str) -> Target:
-    """A host name gets the project in front; with an address, or localhost, only the ``Host`` header has it."""
+    """Return the target of a project: its name precedes a host name; with an address or localhost, only ``Host`` has
+    it.
+    """
     parts = urlsplit(endpoint)
     host = f"{project}.{parts.netloc}"
     name = parts.hostname or ""
@@ -78,10 +80,10 @@ class _Route:
     """The way to a destination.
 
     :ivar proxy: the proxy on it; None without one.
-    :ivar idle: its connections.
-    :ivar prefix: what stands before a path in the request line: nothing, or, for a proxy that forwards, the base URL.
-    :ivar head: the headers for a proxy that forwards, each with the end of its line.
-    :ivar silence: that of the destination, until it has answered.
+    :ivar idle: its kept connections.
+    :ivar prefix: the text before a path in the request line: empty, or the base URL for a proxy that forwards.
+    :ivar head: the headers for a proxy that forwards, each with its end of line.
+    :ivar silence: the warning about the destination, until it has responded.
     """
 
     target: Place
@@ -93,14 +95,14 @@ class _Route:
 
 
 class Transport:
-    """Makes requests; safe to use from many threads.
+    """Makes requests; thread-safe.
 
-    :param pool_size: connections kept open for each host.
-    :param name: prefix of the names of its threads.
-    :param tls: makes the context of each new connection to a server; None for one of the options. TLS with a proxy is
-        that of the options.
-    :param most: bytes of an answer that are read.
-    :param tells: whether the silence of a destination is told of that has never answered.
+    :param pool_size: the number of connections kept open for each host.
+    :param name: the prefix of its threads' names.
+    :param tls: makes the context of each new connection to a server; None for the configured one. TLS with a proxy
+        always uses the configured one.
+    :param most: the most bytes of a response to read.
+    :param tells: True to warn about a silent destination that has never responded.
     """
 
     def __init__(
@@ -129,13 +131,13 @@ class Transport:
         self._routes: dict[tuple[str, int], tuple[Mapping[str, str], _Route]] = {}
 
     def proxies_for(self, base_url: str) -> Mapping[str, str]:
-        """See :func:`.proxies.proxies_for`."""
+        """Return the proxies of requests to ``base_url``, by scheme."""
         return proxies_for(self._config, base_url)
 
     def hurry(self, end: Deadline, limit: str = "the time that was left to end in") -> None:
-        """No request goes on beyond this, whatever the server does.
+        """End all requests by this deadline, current and later ones.
 
-        :param limit: the limit in words.
+        :param limit: the limit, in words.
         """
         self._limit = limit
         self._attempts.hurry(end)
@@ -150,24 +152,24 @@ class Transport:
         body: bytes,
         proxies: Mapping[str, str],
     ) -> tuple[Answer, Mapping[str, str]]:
-        """Send one request and read its answer.
+        """Send one request, and read its response.
 
         :param method: ``POST`` or ``GET``.
         :param path: percent-encoded.
-        :param proxies: of :meth:`proxies_for`, the same object for each request.
-        :returns: the answer, and its headers.
-        :raises NetworkError: there was none, or not in time.
-        :raises MisconfiguredError: it cannot be sent.
+        :param proxies: the result of :meth:`proxies_for`, the same object for each request.
+        :returns: the response, and its headers.
+        :raises NetworkError: there was no response, or none in time.
+        :raises MisconfiguredError: the request cannot be sent.
         """
         return self.send(method, base_url, request_target(path, params), head_of(headers), body, proxies)
 
     def send(
         self, method: str, base_url: str, target: str, head: bytes, body: bytes, proxies: Mapping[str, str]
     ) -> tuple[Answer, Mapping[str, str]]:
-        """As :meth:`request`.
+        """Send one prepared request, and read its response.
 
-        :param target: what is asked for, as the request line has it.
-        :param head: of :func:`head_of`.
+        :param target: the target in the request line.
+        :param head: the result of :func:`head_of`.
         """
         with Attempt(self._attempts) as attempt:
             if is_monkey_patched():
@@ -185,7 +187,7 @@ class Transport:
                 if attempt.is_over:
                     raise error_of_limit(self._limit, attempt.sent, way, error) from error
                 raise error_of_exception(error, attempt.sent, way) from error
-        # A connection that is shut down also looks like one that the server closed after a complete answer.
+        # A connection that was shut down looks like one that the server closed after a complete response.
         if received.last or attempt.cut:
             sock.close()
         else:
@@ -206,7 +208,8 @@ class Transport:
         return known[1]
 
     def _find_route(self, base_url: str, proxies: Mapping[str, str]) -> _Route:
-        """
+        """Return the way to a destination.
+
         :raises ValueError: a URL that cannot be used.
         """
         target, url = Place.of(base_url), proxy_of(base_url, proxies)
@@ -240,7 +243,7 @@ class Transport:
         return Opening(route.target, route.proxy, attempt, self._connect_timeout, tls, trusted).open()
 
     def close(self) -> None:
-        """Close the kept connections; attempts that go on all the same still end within their limit."""
+        """Close the kept connections; current attempts still end within their limit."""
         self._close_routes()
 
     def _close_routes(self) -> None:
@@ -250,7 +253,7 @@ class Transport:
 
 
 def head_of(headers: Mapping[str, str]) -> bytes:
-    """The lines of a request's headers, which travel as they were signed; without the last line's end.
+    """Return the header lines of a request, as they were signed, without the last end of line.
 
     :raises MisconfiguredError: a header that cannot be sent.
     """

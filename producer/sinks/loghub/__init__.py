@@ -1,1 +1,1 @@
-"""Batches leave for LogHub: requests, answers, projects, credentials; over ``http``."""
+"""The sink for LogHub: requests, answers, projects and credentials, over ``http``."""

@@ -1,6 +1,6 @@
-"""From an answer to one class of error: the server's code first, then the HTTP status.
+"""Classification: maps an answer to one class of error, by the server's code first, then by the HTTP status.
 
-Source: LogHub protocol, Error codes. ``docs/operations/errors.md`` tells what follows; ``fault_matrix.md``
+Source: LogHub protocol, Error codes. ``docs/operations/errors.md`` describes the consequences; ``fault_matrix.md``
 beside the tests has each code.
 """
 
@@ -26,36 +26,36 @@ from ..http.failures import elsewhere, error_of_proxy, page_of
 from ..http.transport import Answer
 
 _BY_CODE: dict[str, type[AttemptError]] = {
-    # Slow down.
+    # throttled
     "WriteQuotaExceed": QuotaExceededError,
     "ShardWriteQuotaExceed": QuotaExceededError,
     "ExceedQuota": QuotaExceededError,
     "MetaOperationQpsLimitExceeded": QuotaExceededError,
-    # The server's own trouble.
+    # faults of the server
     "InternalServerError": ServerError,
     "ServerBusy": ServerError,
     "RequestTimeout": ServerError,
     "LogStoreWithoutShard": ServerError,  # a shard is being split
     "ShardNotExist": ServerError,
-    # Worth fresh credentials.
+    # worth new credentials
     "Unauthorized": UnauthorizedError,
     "SignatureNotMatch": UnauthorizedError,
     "SecurityTokenExpired": UnauthorizedError,
     "InvalidSecurityToken": UnauthorizedError,
-    # Clocks.
+    # clocks
     "RequestTimeExpired": ClockSkewError,
     "RequestTimeTooSkewed": ClockSkewError,
     "InvalidRequestTime": ClockSkewError,
-    # Halves may fit.
+    # halves may fit
     "PostBodyTooLarge": BodyTooLargeError,
-    # Somebody has to mend these.
+    # to be fixed by an operator
     "InvalidAccessKeyId": MisconfiguredError,
     "MissAccessKeyId": MisconfiguredError,
     "ProjectForbidden": MisconfiguredError,
     "ProjectNotExist": MisconfiguredError,
     "LogStoreNotExist": MisconfiguredError,
     "LogstoreNotExist": MisconfiguredError,
-    # Written before, or somebody else's key: the pipeline knows which.
+    # Written before, or another writer uses the key: the pipeline knows which.
     "InvalidSequenceId": InvalidSequenceError,
 }
 
@@ -67,27 +67,28 @@ _BY_STATUS: dict[int, type[AttemptError]] = {
     429: QuotaExceededError,
 }
 
-# What is kept of each attempt, characters: results live as long as their batches.
+# The most characters of a message kept with each attempt: results live as long as their batches.
 _MAX_CODE, _MAX_MESSAGE = 128, 1024
-# Of what no LogHub says, characters.
+# The most characters of an answer that is not from LogHub.
 _SHOWN = 200
 
-#: The code of an answer that is no LogHub error: no JSON, or not the JSON of an error.
+#: The code of an answer that is not a LogHub error: no JSON, or other JSON.
 BAD_RESPONSE = "BadResponse"
 
 
 def is_acknowledgement(answer: Answer) -> bool:
-    """Whether the answer is LogHub's 200, which always has an id: a portal, a default site and a server of something
-    else say 200 as well, with a page or without, and have stored nothing.
+    """True if the answer is LogHub's 200, which always has a request id.
+
+    A portal, a default site or another server also answers 200, with or without a page, and has stored nothing.
     """
     return answer.status == 200 and bool(answer.request_id)
 
 
 def error_of_answer(answer: Answer, headers: Mapping[str, str], way: str = "") -> AttemptError:
-    """The error that an answer other than an acknowledgement stands for.
+    """Return the error of an answer that is not an acknowledgement.
 
-    :param headers: of the answer, by name in whatever case.
-    :param way: what is said of the proxy that may have given it.
+    :param headers: the headers of the answer, by name in any case.
+    :param way: the part of the error that names a proxy, which may have sent the answer.
     """
     if answer.status == HTTPStatus.PROXY_AUTHENTICATION_REQUIRED:
         return error_of_proxy(way)
@@ -98,13 +99,13 @@ def error_of_answer(answer: Answer, headers: Mapping[str, str], way: str = "") -
         message,
         http_status=answer.status,
         request_id=answer.request_id[:_MAX_CODE],
-        # A server that fails, or a gateway before it, may have stored the batch before.
+        # A failing server, or a gateway before it, may have stored the batch before.
         may_have_been_stored=answer.status >= 500 or kind is ServerError,
     )
 
 
 def kind_of(code: str, status: int) -> type[AttemptError]:
-    """The class of error that a code and an HTTP status stand for.
+    """Return the class of error of a code and an HTTP status.
 
     :param code: LogHub's ``errorCode``, or :data:`BAD_RESPONSE`.
     """
@@ -112,8 +113,8 @@ def kind_of(code: str, status: int) -> type[AttemptError]:
 
 
 def _general(code: str, status: int) -> type[AttemptError]:
-    """For codes and statuses that no table knows: a refusal stays one; what makes no sense may be a proxy's, and
-    pass.
+    """Return the class for an unknown code and status: a refusal is permanent; other answers may be a proxy's, and are
+    retried.
     """
     if code == BAD_RESPONSE:
         return RejectedError if status in {400, 404, 405} else ServerError

@@ -1,4 +1,4 @@
-"""Codec: a batch's records become the body of a PutLogs request, and records again when it has to be cut."""
+"""Codec: encodes a batch's records as the body of a PutLogs request, and decodes them when the batch is split."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from ...wire.log_group import encode_tag, encode_tail, split_records, tail_size
 from ...wire.packing import pack_joined
 
 PACK_ID_TAG = "__pack_id__"
-# A tag whose value is short, in bytes, and empty: as long as one byte says each length, it grows with its value alone.
+# A tag with a short value, bytes, and one with an empty value: as long as one byte has each length, the size grows with
+# the value alone.
 _SHORT, _EMPTY_TAG = 96, len(encode_tag(PACK_ID_TAG, ""))
 
 
 class Codec:
-    """Knows the format of bodies and their compression.
+    """The format of bodies, and their compression.
 
     :param log_format: as :attr:`~producer.config.ProducerConfig.log_format`.
     :param compression: as :attr:`~producer.config.ProducerConfig.compression`.
-    :param digest: whether requests are signed with the MD5 of their bodies.
+    :param digest: True if requests are signed with the MD5 of their bodies.
     """
 
     def __init__(self, log_format: str, compression: str, *, digest: bool = False) -> None:
@@ -31,7 +32,6 @@ class Codec:
         self._compression = compression
 
     def tail_size(self, key: StreamKey, pack_id: str | None) -> int:
-        """See :class:`~producer.model.interfaces.Sink`."""
         size = _kept_size(key.topic, key.source, key.tags)
         if pack_id is None:
             return size
@@ -40,7 +40,6 @@ class Codec:
         return size + len(encode_tag(PACK_ID_TAG, pack_id))
 
     def encode(self, key: StreamKey, pack_id: str | None, records: Sequence[Record]) -> Payload:
-        """See :class:`~producer.model.interfaces.Sink`."""
         if self._json:
             text = encode_json([bytes(record) for record in records], key.topic, key.source, _tags(key, pack_id))
             return Payload(compress(text, self._compression), len(text))
@@ -52,7 +51,6 @@ class Codec:
         return Payload(compress_joined(parts, self._compression), size)
 
     def decode(self, payload: Payload) -> list[bytes]:
-        """See :class:`~producer.model.interfaces.Sink`."""
         raw = decompress(payload.body, self._compression, payload.raw_size)
         return decode_json(raw) if self._json else list(split_records(raw))
 
@@ -61,7 +59,7 @@ def _tags(key: StreamKey, pack_id: str | None) -> tuple[tuple[str, str], ...]:
     return key.tags if pack_id is None else (*key.tags, (PACK_ID_TAG, pack_id))
 
 
-# That of a stream is asked for with each of its batches.
+# The tail of a stream is needed for each of its batches.
 _kept_tail = lru_cache(maxsize=1024)(encode_tail)
 _kept_size = lru_cache(maxsize=1024)(tail_size)  # of very many streams none is kept, and a tail costs more to make
 

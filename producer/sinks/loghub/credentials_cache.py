@@ -1,7 +1,7 @@
 """CredentialsCache: the current credentials of one project, refreshed before they expire and after a refusal.
 
-A provider may block, so it runs on a thread of its own: never in ``send``, and while the old credentials are still
-good, nobody waits for the new ones.
+A provider may block, so it runs on a thread of its own, never in ``send``. While the old credentials are valid, no
+attempt waits for new ones.
 """
 
 from __future__ import annotations
@@ -22,14 +22,14 @@ _log = get_logger("loghub.credentials")
 REFRESH_BEFORE = 60.0
 #: How long an attempt waits for a provider, seconds.
 PROVIDER_TIMEOUT = 10.0
-#: A provider that failed is not asked again for this long while the old credentials are still good, seconds.
+#: The pause after a failure of the provider while the old credentials are valid, seconds.
 PAUSE_AFTER_FAILURE = 1.0
 
 
 class CredentialsCache:
-    """See the module.
+    """The credentials of one project.
 
-    :param thread_name: name of the thread on which the provider runs.
+    :param thread_name: the name of the thread on which the provider runs.
     """
 
     def __init__(self, provider: CredentialsProvider, clock: Clock, thread_name: str) -> None:
@@ -43,10 +43,10 @@ class CredentialsCache:
         self._refused = False
         self._refreshing = False
         self._failure: CredentialsError | None = None
-        self._told = ""  # the failure in words; of the thread that asks, of which there is one at a time
+        self._logged = ""  # the last logged failure; used only by the thread that asks, of which there is one at a time
 
     def get(self) -> Credentials:
-        """Credentials that are not known to be expired or refused.
+        """Return credentials that are not known to be expired or refused.
 
         :raises CredentialsError: the provider failed, or did not answer in time.
         """
@@ -72,7 +72,7 @@ class CredentialsCache:
     def _start_refresh(self) -> None:
         try:
             threading.Thread(target=self._refresh, name=self._thread_name, daemon=True).start()
-        except RuntimeError:  # the interpreter is shutting down: this thread, never a caller's, asks
+        except RuntimeError:  # the interpreter is shutting down: this thread, never a sender's, asks
             self._refresh()
 
     def _refresh(self) -> None:
@@ -92,10 +92,10 @@ class CredentialsCache:
             self._refreshing, self._failure = False, failure
             self._take(found, now)
             is_missed = self._usable(now) is None
-        # An attempt that waits for them tells it itself.
-        if failure is not None and not is_missed and str(failure) != self._told:
-            _log.warning("%s; those of before are still good", failure)
-        self._told = str(failure or "")
+        # an attempt that waits for them reports the failure itself
+        if failure is not None and not is_missed and str(failure) != self._logged:
+            _log.warning("%s; the earlier credentials are still valid", failure)
+        self._logged = str(failure or "")
         self._room.wake_all()
 
     def _take(self, found: Credentials | None, now: float) -> None:
@@ -119,7 +119,7 @@ class CredentialsCache:
         return usable
 
     def refused(self, credentials: Credentials) -> None:
-        """The server refused these: the next :meth:`get` waits for others."""
+        """Note that the server refused these: the next :meth:`get` waits for others."""
         with self._lock:
             if self._current is credentials:
                 self._refused = True

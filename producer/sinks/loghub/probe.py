@@ -1,4 +1,4 @@
-"""What the answer to one signed question says about a target, in a sentence; see :meth:`Producer.check`.
+"""The finding of one signed question about a target, as a sentence, for :meth:`Producer.check`.
 
 The question is the cheapest that needs a key: the shards of the logstore, or the names of the project's logstores.
 """
@@ -27,12 +27,12 @@ from ...wire.signing import UnsignedRequest
 from ..http.failures import CERTIFICATE, PLAIN_HTTP, PROXY, PROXY_AUTHENTICATION
 from .classify import BAD_RESPONSE
 
-# Of a name that a server gives, characters.
+# The most characters of a name from a server.
 _SHOWN = 64
-#: The region that an endpoint of the service names, also of its networks.
+#: The region in the host name of an endpoint of the service, also of its internal networks.
 _REGION = re.compile(r"([a-z0-9-]+?)(-intranet|-internal|-share)?\.log\.aliyuncs\.com")
 
-# What LogHub's code says about the target: the option at fault, and what to do.
+# The meaning of LogHub's codes: the option at fault, and the remedy.
 _ADVICE = {
     "InvalidAccessKeyId": ("access_key_id", "the service does not know this access key id"),
     "MissAccessKeyId": ("access_key_id", "the service does not know this access key id"),
@@ -46,7 +46,7 @@ _ADVICE = {
     BAD_RESPONSE: ("endpoint", "what answers there is no LogHub, or a proxy before it"),
 }
 
-# The first that fits.
+# The first match counts.
 _BY_CLASS: tuple[tuple[type[AttemptError], tuple[str, str]], ...] = (
     (CredentialsError, ("credentials", "the credentials provider gave none")),
     (
@@ -64,7 +64,7 @@ _BY_CLASS: tuple[tuple[type[AttemptError], tuple[str, str]], ...] = (
 
 
 def question(host: str, user_agent: str, logstore: str | None) -> UnsignedRequest:
-    """The request that is signed."""
+    """Return the request to sign."""
     path = "/logstores" if logstore is None else list_shards_path(logstore)
     params = {"offset": "0", "size": "1"} if logstore is None else {}
     return UnsignedRequest(method="GET", path=path, params=params, headers=list_shards_headers(host, user_agent))
@@ -73,10 +73,10 @@ def question(host: str, user_agent: str, logstore: str | None) -> UnsignedReques
 def sentence(
     error: AttemptError | None, project: ProjectConfig, logstore: str | None, config: ProducerConfig, user: str = ""
 ) -> str:
-    """What there is to say where nothing is wrong.
+    """Return the finding where nothing is wrong.
 
-    :param error: what came of the question; None for an answer.
-    :param user: the user that an embedded LogHub runs as, as its header has it; empty for another server.
+    :param error: the error of the question; None for an answer.
+    :param user: the user of an embedded LogHub, from its header; empty for another server.
     :raises TargetError: something is wrong.
     """
     where = f"{project.project}{'' if logstore is None else f'/{logstore}'} at {project.endpoint}"
@@ -99,7 +99,7 @@ def _request(error: AttemptError) -> str:
 
 
 def _problem(error: AttemptError, project: ProjectConfig, config: ProducerConfig) -> tuple[str, str]:
-    """The option at fault, and what is wrong in words."""
+    """Return the option at fault, and the fault in words."""
     if error.code == "SignatureNotMatch":
         return _signature(project, config)
     if error.code in _ADVICE:

@@ -1,4 +1,4 @@
-"""LogHubSink: batches leave as PutLogs requests. One HTTP request an attempt, signed at that moment.
+"""LogHubSink: delivers batches as PutLogs requests. Each attempt is one HTTP request, signed at that moment.
 
 Source: LogHub protocol, PutLogs, Signatures, Error codes.
 """
@@ -42,13 +42,13 @@ from .probe import question, sentence
 
 _log = get_logger("loghub.loghub")
 
-_SHOWN = 10  # projects in a message
-_MOST_PREPARED = 1024  # requests of a project
+_SHOWN = 10  # the most projects in a message
+_MOST_PREPARED = 1024  # the most kept requests of a project
 
 
 @dataclass(slots=True, repr=False)  # proxies may hold a password
 class _Project:
-    """What the sink knows of a project; replaced as a whole when its configuration is."""
+    """The state of a project; replaced as a whole when its configuration is."""
 
     config: ProjectConfig
     target: Target
@@ -56,14 +56,14 @@ class _Project:
     proxies: Mapping[str, str]
     user_agent: str
     clock_offset: float = 0.0
-    #: By logstore and shard hash: requests, and the credentials that they are signed with.
+    #: By logstore and shard hash: prepared requests, and the credentials that sign them.
     prepared: dict[tuple[str, str | None], tuple[Credentials, Prepared]] = field(default_factory=dict)
 
 
 class LogHubSink(Sink):
     """Delivers to LogHub, and keeps the projects of its producer.
 
-    :param name: prefix of thread names.
+    :param name: the prefix of thread names.
     :raises ConfigError: ``http.ca_bundle`` cannot be used on this machine.
     """
 
@@ -84,7 +84,6 @@ class LogHubSink(Sink):
         self._lock = threading.Lock()  # guards changes of _projects
 
     def _renew_in_child(self) -> None:
-        """Use no connection of the parent, and no lock."""
         self._connect()
         self._projects = {
             name: replace(project, credentials=self._credentials_of(project.config))
@@ -94,7 +93,7 @@ class LogHubSink(Sink):
     def put_project(self, project: ProjectConfig) -> None:
         """Add a project, or replace its endpoint and credentials; the next attempts use them.
 
-        :raises ConfigError: what its requests would take from the environment, or a proxy, cannot be used.
+        :raises ConfigError: a proxy, or a setting of the environment for its requests, cannot be used.
         """
         config, target = project, target_of(project.project, project.endpoint)
         check_authorities(self._config.http, target.base_url)
@@ -112,40 +111,33 @@ class LogHubSink(Sink):
         return CredentialsCache(config.credentials, self._clock, f"{self._name}-credentials-{config.project}")
 
     def remove_project(self, name: str) -> None:
-        """Forget a project; its records fail from now on."""
         with self._lock:
             left = dict(self._projects)
             left.pop(name, None)
             self._projects = left
 
     def project_configs(self) -> tuple[ProjectConfig, ...]:
-        """The configurations of all projects."""
         return tuple(project.config for project in self._projects.values())
 
     def check_project(self, name: str) -> None:
-        """See :class:`~producer.model.interfaces.Sink`."""
         if name not in self._projects:
             raise InvalidArgumentError(unknown_project(name, self._projects))
 
     def destination(self, key: StreamKey) -> Hashable:
-        """The project and its endpoint: one that gets another endpoint is not held back for the old one's sake."""
+        """Return the project and its endpoint: a new endpoint does not wait for the outage of the old one."""
         project = self._projects.get(key.project)
         return key.project, None if project is None else project.config.endpoint
 
     def tail_size(self, key: StreamKey, pack_id: str | None) -> int:
-        """See :class:`~producer.model.interfaces.Sink`."""
         return self._codec.tail_size(key, pack_id)
 
     def encode(self, key: StreamKey, pack_id: str | None, records: Sequence[Record]) -> Payload:
-        """See :class:`~producer.model.interfaces.Sink`."""
         return self._codec.encode(key, pack_id, records)
 
     def decode(self, payload: Payload) -> list[bytes]:
-        """See :class:`~producer.model.interfaces.Sink`."""
         return self._codec.decode(payload)
 
     def write(self, delivery: Delivery) -> Receipt:
-        """See :class:`~producer.model.interfaces.Sink`."""
         project, payload = self._project(delivery.key.project), delivery.payload
         credentials = project.credentials.get()
         request = self._prepared(project, credentials, delivery.key, delivery.sequence)
@@ -160,7 +152,7 @@ class LogHubSink(Sink):
     def _prepared(
         self, project: _Project, credentials: Credentials, key: StreamKey, sequence: SequenceId | None
     ) -> Prepared:
-        """The request of a batch, which is kept unless it has a number, as no other one has."""
+        """Return the request of a batch; it is kept unless it has a sequence number, which no other batch has."""
         where = key.logstore, key.shard_hash
         known = project.prepared.get(where)
         if sequence is None and known is not None and known[0] is credentials:
@@ -181,9 +173,9 @@ class LogHubSink(Sink):
         return prepared
 
     def ask_for_shards(self, project: str, logstore: str) -> None:
-        """Ask for the shards of a logstore, which changes nothing: does it exist, and are the credentials accepted?
+        """Ask for the shards of a logstore, which changes nothing, to check that it exists and accepts the credentials.
 
-        A key that may write need not be allowed to ask; then the refusal is ``Unauthorized``.
+        A key that may write need not be allowed to ask; the refusal is then ``Unauthorized``.
 
         :raises AttemptError: there was no answer, or a refusal.
         """
@@ -192,7 +184,7 @@ class LogHubSink(Sink):
         self._ask(known, UnsignedRequest(method="GET", path=list_shards_path(logstore), params={}, headers=headers))
 
     def probe(self, project: str, logstore: str | None, timeout: float) -> str:
-        """See :class:`~producer.model.interfaces.Sink`; one request, over a connection of its own."""
+        """Make one request over a connection of its own; return the finding."""
         known, limit = self._project(project), max(1, int(timeout * 1000))
         http = replace(
             self._config.http, connect_timeout_ms=limit, read_timeout_ms=limit, attempt_timeout_ms=limit, pool_size=1
@@ -218,7 +210,7 @@ class LogHubSink(Sink):
         return project
 
     def _ask(self, project: _Project, request: UnsignedRequest) -> Answer:
-        """Sign and send a request, whose path is percent-encoded; its answer, if that is no refusal."""
+        """Sign and send a request, whose path is percent-encoded; return its answer unless it is a refusal."""
         answer, headers, credentials = self._exchange(project, request, self._transport)
         if is_acknowledgement(answer):
             return answer
@@ -256,7 +248,7 @@ class LogHubSink(Sink):
     def _learn(
         self, project: _Project, credentials: Credentials, answer: Answer, headers: Mapping[str, str]
     ) -> AttemptError:
-        """The error of ``answer``, after what it teaches was noted: refused credentials, the server's time."""
+        """Return the error of ``answer``; note refused credentials and the server's time first."""
         error = error_of_answer(answer, headers, through(project.target.base_url, project.proxies))
         if isinstance(error, UnauthorizedError):
             project.credentials.refused(credentials)
@@ -264,10 +256,10 @@ class LogHubSink(Sink):
             date = headers.get("Date")
             offset = clock_offset(date, self._clock.time())
             if offset is None:
-                said = f"its Date is none: {date!r}" if date else "the answer has no Date"
+                reason = f"its Date is invalid: {date!r}" if date else "the answer has no Date"
                 return RejectedError(
                     error.code,
-                    f"{error.message} (the server's time cannot be learned: {said}; set this machine's clock)",
+                    f"{error.message} (the server's time is unknown: {reason}; set this machine's clock)",
                     http_status=error.http_status,
                     request_id=error.request_id,
                 )
@@ -282,16 +274,15 @@ class LogHubSink(Sink):
         return error
 
     def hurry(self, deadline: Deadline) -> None:
-        """See :class:`~producer.model.interfaces.Sink`; the connections are shut down."""
+        """Shut down the connections at the deadline."""
         self._transport.hurry(deadline)
 
     def close(self) -> None:
-        """See :class:`~producer.model.interfaces.Sink`."""
         self._transport.close()
 
 
 def unknown_project(name: str, known: Iterable[str]) -> str:
-    """What to say of a project without a configuration."""
+    """Return the message about a project without a configuration."""
     names = sorted(known)
     near = difflib.get_close_matches(name, names, n=1)
     hint = f"did you mean {near[0]!r}?" if near else f"it has {', '.join(names[:_SHOWN])}" if names else "it has none"

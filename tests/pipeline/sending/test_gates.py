@@ -253,7 +253,7 @@ def test_a_sink_that_cannot_say_where_a_stream_goes_loses_nothing(caplog: pytest
     settle(pipeline)
     assert future.result(0).successful
     assert [one.name for one in pipeline.stats().destinations] == ["project"]
-    assert "could not say where project/logstore is" in caplog.text
+    assert "destination() failed for project/logstore" in caplog.text
 
 
 def test_an_outage_wakes_the_mover_when_it_is_to_be_tried_again_and_not_before() -> None:

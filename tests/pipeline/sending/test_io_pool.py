@@ -234,7 +234,7 @@ def test_a_job_that_raises_ends_no_thread(error: BaseException, caplog: pytest.L
     pool.submit(_batch("p"))
     passed(done)
     _end(pool)
-    assert "test-io-0: an unexpected error; the thread goes on" in caplog.text
+    assert "test-io-0: an unexpected error; the thread continues" in caplog.text
     assert not running(pool)
 
 

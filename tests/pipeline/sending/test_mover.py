@@ -128,7 +128,7 @@ def test_an_error_in_a_turn_does_not_end_the_mover(caplog: pytest.LogCaptureFixt
     eventually(lambda: clock.waiting)
     pipeline.accumulator.seal_expired = seal_expired  # type: ignore[assignment,method-assign]
     eventually(lambda: clock.advance(0.5) or future.done())
-    assert "the thread goes on" in caplog.text
+    assert "the thread continues" in caplog.text
     producer.close()
 
 

@@ -81,7 +81,7 @@ def test_an_endpoint_that_takes_no_connection_is_said_within_a_second(
     assert where in first
     assert "proj" in first
     assert "attempt 1 failed" in first
-    assert "the next one is in 0." in first
+    assert "next attempt in 0." in first
     assert words in first
 
 
@@ -176,4 +176,4 @@ def test_a_pause_of_milliseconds_is_told(caplog: pytest.LogCaptureFixture) -> No
     """Not as none."""
     with caplog.at_level(logging.WARNING, "loghub"):
         OutageLog(ManualClock()).failed("p", NO_ROUTE, attempt=1, delay=0.0051)
-    assert "the next one is in 0.0051 s" in caplog.text
+    assert "next attempt in 0.0051 s" in caplog.text

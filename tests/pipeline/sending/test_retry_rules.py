@@ -26,7 +26,7 @@ from producer import (
     UnauthorizedError,
 )
 from producer.model.results import Attempt
-from producer.pipeline.sending.retry_rules import GIVE_UP, RetryRules, wait_backoff
+from producer.pipeline.sending.retry_rules import STOP_RETRYING, RetryRules, wait_backoff
 from producer.testing import ManualClock, ScriptedSink
 from tests.pipeline.sending.test_retry_queue import batch
 from tests.support.clocks import JumpingClock
@@ -179,7 +179,7 @@ def test_rules_count_the_same_error_in_a_row_only() -> None:
     one.history.note(Attempt(success=False), skew)
     assert rules.decide(one, skew).retry
     one.history.note(Attempt(success=False), skew)
-    assert rules.decide(one, skew) == GIVE_UP
+    assert rules.decide(one, skew) == STOP_RETRYING
 
 
 @pytest.mark.parametrize("limit", [1, 450, 5000])
@@ -244,7 +244,7 @@ def test_a_batch_behind_the_gate_of_a_quota_has_the_time_of_the_quota() -> None:
     assert rules.last_chance(one, 0.0) == pytest.approx(clock.monotonic() + 0.02 + 0.04)
     rules.take_last_chance(one, 0.0)
     one.history.note(Attempt(success=False), NetworkError("RequestError", "x"))
-    assert rules.decide(one, NetworkError("RequestError", "x")) == GIVE_UP
+    assert rules.decide(one, NetworkError("RequestError", "x")) == STOP_RETRYING
 
 
 def test_the_halves_of_a_batch_keep_what_was_excused() -> None:
@@ -295,10 +295,10 @@ def test_endless_rules_give_up_what_cannot_be_delivered() -> None:
     for error in (RejectedError("C", "x"), InternalError("C", "x")):
         one = batch()
         one.history.note(Attempt(success=False), error)
-        assert RetryRules(config(), ManualClock(), endless=True).decide(one, error) == GIVE_UP
+        assert RetryRules(config(), ManualClock(), endless=True).decide(one, error) == STOP_RETRYING
     policy = RetryPolicy(stop=tenacity.stop_after_attempt(1))
     rules = RetryRules(config(retry_policy=policy), ManualClock(), endless=True)
-    assert rules.decide(batch(), NetworkError("R", "x")) == GIVE_UP
+    assert rules.decide(batch(), NetworkError("R", "x")) == STOP_RETRYING
 
 
 def test_what_somebody_can_mend_is_waited_for_by_endless_rules() -> None:

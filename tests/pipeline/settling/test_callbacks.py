@@ -239,7 +239,7 @@ def test_a_listener_that_raises_keeps_nobody_from_hearing_of_the_outcome(caplog:
     settle(pipeline)
     assert [result.error_code for result in told] == ["C", "C"]
     assert pipeline.budget.used == 0
-    assert caplog.text.count("was not noted") == 2
+    assert caplog.text.count("was not recorded") == 2
 
 
 class _Gathering:

@@ -1,4 +1,4 @@
-"""A server that keeps its clients waiting, a byte at a time, for as long as they stay; and one that cuts them off."""
+"""A server that sends or reads a byte at a time for as long as its client stays, and one that cuts connections."""
 
 from __future__ import annotations
 
@@ -11,22 +11,22 @@ from contextlib import contextmanager, suppress
 
 from producer.runtime.tls import closed_if_it_fails
 
-#: Between two bytes, seconds.
+#: The pause between two bytes, seconds.
 PACE = 0.01
 
-#: What is done with a connection, until the event is set.
+#: The treatment of a connection, until the event is set.
 Behaviour = Callable[[socket.socket, threading.Event], None]
 
 
 def drip_headers(connection: socket.socket, stop: threading.Event) -> None:
-    """A header without an end, after a status line that promises success."""
+    """Send an endless header after a status line that promises success."""
     connection.recv(1 << 16)
     connection.sendall(b"HTTP/1.1 200 OK\r\nx-log-requestid: drip\r\nX-Slow: ")
     _repeat(connection, b"x", stop)
 
 
 def drip_record(connection: socket.socket, stop: threading.Event) -> None:
-    """A record of TLS without an end, of which TLS itself hands nothing on."""
+    """Send an endless TLS record, of which TLS passes nothing on."""
     read_request(connection)
     with socket.socket(fileno=socket.dup(connection.fileno())) as below:  # type: ignore[attr-defined]
         below.sendall(b"\x17\3\3\x40\0")
@@ -34,54 +34,54 @@ def drip_record(connection: socket.socket, stop: threading.Event) -> None:
 
 
 def repeat_continue(connection: socket.socket, stop: threading.Event) -> None:
-    """One interim answer after the other."""
+    """Send one interim response after the other."""
     connection.recv(1 << 16)
     _repeat(connection, b"HTTP/1.1 100 Continue\r\n\r\n", stop)
 
 
 def drip_body(connection: socket.socket, stop: threading.Event) -> None:
-    """A body that is long in coming."""
+    """Send a body slowly."""
     connection.recv(1 << 16)
     connection.sendall(b"HTTP/1.1 503 Busy\r\nContent-Length: 1000000\r\n\r\n")
     _repeat(connection, b"x", stop)
 
 
 def drip_body_of_unknown_length(connection: socket.socket, stop: threading.Event) -> None:
-    """A body that ends when the connection does: the client's library gives up its own end before it reads."""
+    """Send a body that ends with the connection; the client's library closes its side before it reads."""
     connection.recv(1 << 16)
     connection.sendall(b"HTTP/1.0 200 OK\r\nx-log-requestid: drip\r\n\r\n")
     _repeat(connection, b"x", stop)
 
 
 def answer_once(connection: socket.socket, stop: threading.Event) -> None:
-    """The first request of a connection is answered at once, the next one never to its end."""
+    """Answer the first request of a connection at once, the next one never completely."""
     read_request(connection)
     connection.sendall(b"HTTP/1.1 200 OK\r\nx-log-requestid: once\r\nContent-Length: 0\r\n\r\n")
     drip_headers(connection, stop)
 
 
 def read_slowly(connection: socket.socket, stop: threading.Event) -> None:
-    """The request is taken byte by byte."""
+    """Read the request byte by byte."""
     while not stop.wait(PACE):
         connection.recv(1)
 
 
 def drip_tunnel(connection: socket.socket, stop: threading.Event) -> None:
-    """A proxy that never ends its answer to CONNECT."""
+    """Act as a proxy that never ends its answer to CONNECT."""
     connection.recv(1 << 16)
     connection.sendall(b"HTTP/1.1 200 Connection established\r\nX-Slow: ")
     _repeat(connection, b"x", stop)
 
 
 def open_tunnel(connection: socket.socket, target: int) -> None:
-    """A proxy that does its work: it connects to a port of this machine, and hands on what comes."""
+    """Act as a working proxy: connect to a port of this machine, and relay."""
     connection.recv(1 << 16)
     connection.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
     relay(connection, target)
 
 
 def relay(connection: socket.socket, target: int) -> None:
-    """Hand on what comes to a port of this machine, and back, until both ends are closed."""
+    """Relay between a client and a port of this machine, until both sides are closed."""
     with socket.create_connection(("127.0.0.1", target)) as far:
         back = threading.Thread(target=_hand_on, args=(far, connection))
         back.start()
@@ -90,90 +90,90 @@ def relay(connection: socket.socket, target: int) -> None:
 
 
 def refuse_tunnel(connection: socket.socket, _stop: threading.Event) -> None:
-    """A proxy that knows no way."""
+    """Act as a proxy that refuses the tunnel."""
     connection.recv(1 << 16)
     connection.sendall(b"HTTP/1.1 502 Bad Gateway\r\nContent-Length: 0\r\n\r\n")
 
 
 def open_no_tunnel(connection: socket.socket, _stop: threading.Event) -> None:
-    """A proxy that says that the way is open, and closes it."""
+    """Act as a proxy that confirms the tunnel, and closes it."""
     connection.recv(1 << 16)
     connection.sendall(b"HTTP/1.1 200 Connection established\r\n\r\n")
 
 
 def hear_and_close(connection: socket.socket, _stop: threading.Event) -> None:
-    """Nothing comes back: no handshake, no answer to CONNECT."""
+    """Read, and close without a handshake or an answer to CONNECT."""
     connection.recv(1 << 16)
 
 
 def hear_and_reset(connection: socket.socket, _stop: threading.Event) -> None:
-    """Likewise, with a reset."""
+    """Read, and reset the connection."""
     connection.recv(1 << 16)
     reset_at_close(connection)
 
 
 def speak_no_tls(connection: socket.socket, _stop: threading.Event) -> None:
-    """Bytes that are no handshake."""
+    """Send bytes that are not a handshake."""
     connection.recv(1 << 16)
     connection.sendall(b"HTTP/1.1 400 this is no TLS\r\n\r\n")
 
 
 def hang(connection: socket.socket, stop: threading.Event) -> None:
-    """Silence, at whatever stage."""
+    """Send nothing."""
     connection.recv(1 << 16)
     stop.wait(30)
 
 
 def take_one_byte(connection: socket.socket, _stop: threading.Event) -> None:
-    """A reset when the request has hardly begun."""
+    """Reset after the first byte of the request."""
     connection.recv(1)
     reset_at_close(connection)
 
 
 def take_one_byte_and_hang(connection: socket.socket, stop: threading.Event) -> None:
-    """The rest of the request is not read."""
+    """Read one byte of the request, and then nothing."""
     connection.recv(1)
     stop.wait(30)
 
 
 def take_request_and_reset(connection: socket.socket, _stop: threading.Event) -> None:
-    """A reset in place of an answer."""
+    """Reset instead of a response."""
     read_request(connection)
     reset_at_close(connection)
 
 
 def take_request_and_close(connection: socket.socket, _stop: threading.Event) -> None:
-    """An end in place of an answer."""
+    """Close instead of a response."""
     read_request(connection)
 
 
 def take_request_and_hang(connection: socket.socket, stop: threading.Event) -> None:
-    """Nothing in place of an answer."""
+    """Send nothing instead of a response."""
     read_request(connection)
     stop.wait(30)
 
 
 def answer_half(connection: socket.socket, _stop: threading.Event) -> None:
-    """The end comes within the status line."""
+    """Close within the status line."""
     read_request(connection)
     connection.sendall(b"HTTP/1.1 2")
 
 
 def answer_with_two_lengths(connection: socket.socket, _stop: threading.Event) -> None:
-    """An answer that the client's library refuses to read."""
+    """Send a response that the client's library refuses to read."""
     read_request(connection)
     connection.sendall(b"HTTP/1.1 500 Bad\r\nContent-Length: 1\r\nContent-Length: 2\r\n\r\nxx")
 
 
 def break_tls(connection: socket.socket, _stop: threading.Event) -> None:
-    """Below TLS come bytes that are none of it."""
+    """Send bytes below TLS that are not TLS."""
     read_request(connection)
     with socket.socket(fileno=socket.dup(connection.fileno())) as below:  # type: ignore[attr-defined]
         below.sendall(b"this is no TLS")
 
 
 def reset_at_close(connection: socket.socket) -> None:
-    """Let the other side see a reset (RST), not an end (FIN)."""
+    """Close so that the other side sees a reset (RST), not an end (FIN)."""
     connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
 
 
@@ -216,7 +216,7 @@ def serve(behave: Behaviour, tls: ssl.SSLContext | None = None) -> Iterator[int]
     stop = threading.Event()
     threads: list[threading.Thread] = []
     listener = socket.socket()
-    # Before it listens, so that connections inherit it: a small buffer fills soon.
+    # Set before listening, so that connections inherit it: a small buffer fills soon.
     listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 4096)
     listener.bind(("127.0.0.1", 0))
     listener.listen()

@@ -1,4 +1,4 @@
-"""How a connection is opened: to several addresses, in time; and what is said where there is none."""
+"""Connections are opened to the first of several addresses that answers, within the time limit."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ _ASKED = "/", {}, {"Host": "h"}, b"", {}  # type: ignore[var-annotated]
 def test_addresses_that_do_not_answer_take_no_longer_together_than_a_connection_may(
     silent: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Each gets its share of the time, and the last one, which answers, is used."""
+    """Each address gets its share of the time, and the last one, which answers, is used."""
     clock, asked = ManualClock(), list[str]()
     addresses = [*(f"192.0.2.{number}" for number in range(silent)), "127.0.0.1"]
     connect, resolve = Opening._connected_to, socket.getaddrinfo
@@ -54,7 +54,7 @@ def test_addresses_that_do_not_answer_take_no_longer_together_than_a_connection_
 
 
 def test_of_an_address_that_does_not_answer_in_time_an_error_says_which(monkeypatch: pytest.MonkeyPatch) -> None:
-    """And after how long."""
+    """The error names the address and the time."""
 
     class Late(socket.socket):
         def connect(self, _place: Any) -> None:
@@ -71,7 +71,7 @@ def test_of_an_address_that_does_not_answer_in_time_an_error_says_which(monkeypa
 def test_authorities_that_are_renewed_count_at_the_next_connection_and_while_they_are_gone_the_last_ones(
     tmp_path: Path,
 ) -> None:
-    """A file may be missing or empty in the middle of its renewal, which fails no request."""
+    """A bundle may be missing or empty during its renewal, which fails no request."""
     first, second, bundle, proxies = trustme.CA(), trustme.CA(), tmp_path / "ca.pem", dict[str, str]()
 
     def asked(transport: Transport, authority: trustme.CA) -> int:
@@ -81,7 +81,7 @@ def test_authorities_that_are_renewed_count_at_the_next_connection_and_while_the
             try:
                 return transport.request("GET", f"https://127.0.0.1:{port}", *_ASKED[:4], proxies)[0].status
             finally:
-                transport.close()  # or the server would wait for the connection's end
+                transport.close()  # otherwise the server waits for the end of the connection
 
     first.cert_pem.write_to_path(str(bundle))
     transport = Transport(HttpConfig(proxies={}, ca_bundle=str(bundle)), 1, SystemClock(), "renewed")

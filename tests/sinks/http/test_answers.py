@@ -1,4 +1,4 @@
-"""The head of an answer means what it means to ``http.client``, which reads it with a parser of e-mails."""
+"""The head of a response means the same as to ``http.client``, which uses an e-mail parser."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ HEADS = {
     "many headers": b"HTTP/1.1 200 OK\r\n" + b"x: y\r\n" * 101 + b"\r\n",
 }
 
-# http.client reads these in other words.
+# http.client reads these differently.
 ODD = {
     "a line that goes on": b"HTTP/1.1 200 OK\r\nDate: a\r\n b\r\nContent-Length: 2\r\n\r\nab",
     "cut behind its status": b"HTTP/1.1 200 OK",
@@ -50,7 +50,7 @@ ODD = {
 }
 
 
-# http.client reads these: to wait for the end of the connection, or for one length of two, would be wrong.
+# http.client accepts these, but would wrongly wait for the end of the connection, or use one of two lengths.
 REFUSED = {
     "a length that is none": b"HTTP/1.1 200 OK\r\nContent-Length: many\r\n\r\nab",
     "a negative length": b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\nab",
@@ -61,7 +61,7 @@ _NAMES = "content-length", "x-log-requestid", "connection", "date"
 
 
 def _as_http_client_reads(sent: bytes) -> object:
-    """What becomes of an answer; the class of the error if it is none."""
+    """Return the response as http.client reads it; the class of the error if it refuses it."""
     here, there = socket.socketpair()
     with here, there:
         there.sendall(sent)
@@ -69,7 +69,7 @@ def _as_http_client_reads(sent: bytes) -> object:
         answer = http.client.HTTPResponse(here, method="POST")
         try:
             answer.begin()
-            file = answer.fp  # to see what comes behind the answer
+            file = answer.fp  # read the bytes behind the response
             answer.fp.close = lambda: None
             headers = [answer.headers.get_all(name, []) for name in _NAMES]
             body = answer.read()
@@ -82,19 +82,21 @@ def _as_http_client_reads(sent: bytes) -> object:
 
 @pytest.mark.parametrize("head", HEADS)
 def test_an_answer_is_read_as_http_client_reads_it(head: str) -> None:
-    """The same status, headers, body and end of it, or the same error."""
+    """Status, headers, body and end are the same, or the error is."""
     pieces = [HEADS[head][at : at + 8000] for at in range(0, len(HEADS[head]), 8000)]
     assert _receive(pieces) == _as_http_client_reads(HEADS[head])
 
 
 @pytest.mark.parametrize("head", REFUSED)
 def test_an_answer_whose_end_is_unclear_is_an_error(head: str) -> None:
-    """Its connection could stay silent until the timeout, or its rest be taken for the next answer."""
+    """A response with an unclear end is an error: waiting would last until the timeout, and its rest might pass for the
+    next response.
+    """
     assert issubclass(_receive([REFUSED[head]]), http.client.HTTPException)
 
 
 def _receive(pieces: list[bytes]) -> Any:
-    """What becomes of an answer that comes in these pieces, each when the one before it was taken."""
+    """Return the response that arrives in these pieces, each sent when the one before was read."""
 
     class Socket:
         def recv(self, _: int) -> bytes:
@@ -110,7 +112,7 @@ def _receive(pieces: list[bytes]) -> Any:
 
 @pytest.mark.parametrize("head", HEADS | ODD | REFUSED)
 def test_an_answer_means_the_same_however_it_arrives(head: str) -> None:
-    """At once, cut in two behind the first bytes or before the last one, or a byte at a time."""
+    """A response means the same at once, cut in two anywhere, or a byte at a time."""
     sent = (HEADS | ODD | REFUSED)[head]
     pieces = [sent[at : at + 8000] for at in range(0, len(sent), 8000)]
     at_once = _receive(list(pieces))
@@ -123,13 +125,13 @@ def test_an_answer_means_the_same_however_it_arrives(head: str) -> None:
 
 @pytest.mark.parametrize("head", [head for head in ODD if head.startswith("cut")])
 def test_a_head_that_is_cut_is_no_answer(head: str) -> None:
-    """``http.client`` takes what came for all of it: a 200 that a proxy or a portal cut off would be a log lost."""
+    """``http.client`` accepts a cut head as complete: a 200 that a proxy cut off would lose a log."""
     assert _receive([ODD[head]]) is http.client.HTTPException
 
 
 @pytest.mark.parametrize("head", ["ordinary", "kept open", "names in any case", "another length in a value"])
 def test_an_ordinary_answer_is_read_in_one_step(head: str) -> None:
-    """The socket is not asked for more."""
+    """An ordinary response is read without a second read of the socket."""
     received = receive(None, HEADS[head])
     assert received.status == 200
     assert received.headers.get("X-Log-RequestId") in (None, "5f")
@@ -137,7 +139,7 @@ def test_an_ordinary_answer_is_read_in_one_step(head: str) -> None:
 
 @pytest.mark.parametrize("more", [b"x", b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"])
 def test_what_comes_behind_an_answer_is_no_part_of_it(more: bytes) -> None:
-    """Neither of its body, whatever the first bytes hold besides; the next request must not take it for its own."""
+    """Bytes behind a response belong neither to its body nor to the next response."""
     for pieces in ([HEADS["ordinary"] + more], [HEADS["ordinary"][:30], HEADS["ordinary"][30:] + more]):
         status, _, body, last = _receive(pieces)
         assert (status, body, last) == (200, b"abc", True)
@@ -145,7 +147,7 @@ def test_what_comes_behind_an_answer_is_no_part_of_it(more: bytes) -> None:
 
 @pytest.mark.parametrize("status", [b"102 Processing", b"103 Early Hints", b"199 Whatever"])
 def test_what_says_that_an_answer_will_come_is_none_yet(status: bytes) -> None:
-    """Of a proxy that passes the time: the answer behind it counts, or a log that was stored would be sent again."""
+    """An interim response is skipped: otherwise a stored log would be sent again."""
     sent = b"HTTP/1.1 " + status + b"\r\nLink: </x>\r\n\r\n" + HEADS["ordinary"]
     expected = _receive([HEADS["ordinary"]])
     assert _receive([sent]) == _receive([sent[:30], sent[30:]]) == _receive([sent, b""]) == expected
@@ -161,13 +163,13 @@ def test_what_says_that_an_answer_will_come_is_none_yet(status: bytes) -> None:
     ids=["capitals", "not packed", "broken"],
 )
 def test_an_answer_that_a_proxy_packed_is_an_answer(packing: bytes, body: bytes, read: bytes) -> None:
-    """Its status counts even where what is in it cannot be unpacked."""
+    """The status of a compressed response counts, even if its body cannot be decompressed."""
     sent = b"HTTP/1.1 503 Busy\r\nContent-Encoding: %b\r\nContent-Length: %d\r\n\r\n%b" % (packing, len(body), body)
     assert _receive([sent])[::2] == (503, read)
 
 
 def test_another_protocol_is_not_waited_for() -> None:
-    """Whoever switches to one has ended his answer: its connection is of no more use."""
+    """After a switch to another protocol the response is over, and its connection is not used again."""
     here, there = socket.socketpair()
     with here, there:
         there.sendall(b"HTTP/1.1 101 Switching Protocols\r\nUpgrade: h2c\r\nConnection: Upgrade\r\n\r\n")
@@ -178,7 +180,7 @@ def test_another_protocol_is_not_waited_for() -> None:
 
 @pytest.mark.parametrize("length", [b"+0", b"-1", b"0, 0", b"", b"0x1", b"9" * 5000])
 def test_an_answer_of_no_length_is_none_at_once(length: bytes) -> None:
-    """To read on until the server closes the connection would be to wait for the timeout."""
+    """A response with an invalid length is refused at once, not at the timeout."""
     here, there = socket.socketpair()
     with here, there:
         there.sendall(b"HTTP/1.1 200 OK\r\nContent-Length: " + length + b"\r\n\r\n")
@@ -188,7 +190,7 @@ def test_an_answer_of_no_length_is_none_at_once(length: bytes) -> None:
 
 
 def test_what_follows_a_line_that_is_no_header_is_none() -> None:
-    """A line that goes on is part of its header; behind one without a colon nothing counts."""
+    """A continuation line belongs to its header; lines after one without a colon are ignored."""
     here, there = socket.socketpair()
     with here, there:
         there.sendall(b"HTTP/1.1 200 OK\r\n folded\r\na: b\r\n\tc\r\nwhat\r\nContent-Length: 3\r\n\r\n")

@@ -1,4 +1,4 @@
-"""However slowly the other side sends or reads, an attempt ends at its limit: real sockets, TLS and proxies."""
+"""An attempt ends at its limit, however slowly the other side sends or reads: real sockets, TLS and proxies."""
 
 from __future__ import annotations
 
@@ -22,9 +22,9 @@ from tests.support.waiting import Call, eventually, passed
 from . import hostile_server as hostile
 from .hostile_server import Behaviour, serve
 
-#: The limit of an attempt, milliseconds; every other timeout is far away.
+#: The limit of an attempt, milliseconds; every other timeout is much longer.
 LIMIT = 400
-#: What a busy machine may add to it, milliseconds.
+#: The tolerance for a busy machine, milliseconds.
 SLACK = 2000
 
 
@@ -45,7 +45,7 @@ def new_producer(endpoint: str, *, retries: int = 0, http: dict[str, object] | N
 
 @contextmanager
 def producer_for(endpoint: str, **options: Any) -> Iterator[Producer]:
-    """A producer for a block, which ends also if an attempt does not."""
+    """Return a producer that ends even if an attempt does not."""
     producer = new_producer(endpoint, **options)
     try:
         yield producer
@@ -61,7 +61,7 @@ def outcome(producer: Producer, value: str = "v") -> Result:
 
 
 def check_cut_at_the_limit(result: Result, *, may_have_been_stored: bool = True) -> None:
-    """Every attempt ended near its limit, with an error that names it."""
+    """Check that every attempt ended near its limit, with an error that names it."""
     for attempt in result.attempts:
         assert attempt.error_code == "SocketTimeout", attempt
         assert "0.4 s, the most that an attempt may take (http.attempt_timeout_ms)" in attempt.error_message
@@ -77,13 +77,13 @@ BEHAVIOURS = [
     hostile.read_slowly,
 ]
 
-# More than the buffers of both ends hold, so that a slow reader keeps the sender waiting.
+# More than the buffers of both sides hold, so that a slow reader keeps the sender waiting.
 LARGE = "x" * 7_000_000
 
 
 @pytest.mark.parametrize("behave", BEHAVIOURS, ids=lambda behave: behave.__name__)
 def test_an_attempt_against_a_server_without_end_ends_at_its_limit(behave: Behaviour) -> None:
-    """Each byte comes, or goes, well within the timeouts of the socket, and the answer never."""
+    """Each byte is well within the socket's timeouts, and the response never ends."""
     with serve(behave) as port, producer_for(f"http://127.0.0.1:{port}", retries=1) as producer:
         result = outcome(producer, LARGE if behave is hostile.read_slowly else "v")
     assert result.attempt_count == 2
@@ -91,7 +91,7 @@ def test_an_attempt_against_a_server_without_end_ends_at_its_limit(behave: Behav
 
 
 def test_the_limit_holds_on_a_connection_that_served_before() -> None:
-    """The time runs from the beginning of the request."""
+    """The limit counts from the beginning of the request."""
     with serve(hostile.answer_once) as port, producer_for(f"http://127.0.0.1:{port}") as producer:
         assert producer.send("p", "l", {"k": "v"}).result(timeout=60).successful
         result = outcome(producer)
@@ -99,7 +99,7 @@ def test_the_limit_holds_on_a_connection_that_served_before() -> None:
 
 
 def test_the_limit_is_that_of_connecting_and_of_silence_together_unless_given() -> None:
-    """150 and 250 milliseconds are the 400 of the other tests; the default is 70 seconds."""
+    """150 and 250 milliseconds give the 400 of the other tests; the default is 70 seconds."""
     http = {"connect_timeout_ms": 150, "read_timeout_ms": 250, "attempt_timeout_ms": None}
     with serve(hostile.drip_headers) as port, producer_for(f"http://127.0.0.1:{port}", http=http) as producer:
         check_cut_at_the_limit(outcome(producer))
@@ -107,7 +107,7 @@ def test_the_limit_is_that_of_connecting_and_of_silence_together_unless_given() 
 
 @pytest.fixture
 def tls(tmp_path: Path) -> tuple[ssl.SSLContext, str]:
-    """What a server of https needs, and the file of the authority that vouches for it."""
+    """Return the TLS context of a server, and the file of its authority."""
     authority = trustme.CA()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("localhost", "127.0.0.1").configure_cert(context)
@@ -120,7 +120,7 @@ def tls(tmp_path: Path) -> tuple[ssl.SSLContext, str]:
     "behave", [hostile.drip_headers, hostile.drip_record, hostile.read_slowly], ids=lambda behave: behave.__name__
 )
 def test_the_limit_holds_within_tls(behave: Behaviour, tls: tuple[ssl.SSLContext, str]) -> None:
-    """Whether its records come slowly, or the bytes of one."""
+    """The limit holds for slow TLS records, and for the slow bytes of one record."""
     context, bundle = tls
     with serve(behave, context) as port:
         http = {"ca_bundle": bundle}
@@ -133,7 +133,7 @@ def test_the_limit_holds_within_tls(behave: Behaviour, tls: tuple[ssl.SSLContext
     "through", ["forwarding proxy", "tunnel", "tunnel that never opens", "TLS proxy", "TLS within TLS"]
 )
 def test_the_limit_holds_through_proxies(through: str, tls: tuple[ssl.SSLContext, str]) -> None:
-    """Whichever of the two is slow: the proxy while it is asked for the way, or the server behind it."""
+    """The limit holds for a slow proxy, and for a slow server behind it."""
     context, bundle = tls
     scheme, far = "https", "https://loghub.invalid"
     with ExitStack() as stack:
@@ -160,7 +160,7 @@ def test_the_limit_holds_through_proxies(through: str, tls: tuple[ssl.SSLContext
 
 
 def test_close_and_flush_without_a_timeout_return() -> None:
-    """They wait for an attempt that never would end by itself, and for its retry, no longer than both limits."""
+    """close and flush wait for a hanging attempt and its retry no longer than both limits."""
     with serve(hostile.drip_headers) as port:
         producer = new_producer(f"http://127.0.0.1:{port}", retries=1)
         future = producer.send("p", "l", {"k": "v"})
@@ -172,7 +172,7 @@ def test_close_and_flush_without_a_timeout_return() -> None:
 
 
 def test_a_close_that_gives_up_leaves_no_thread_behind() -> None:
-    """The attempt that it did not wait for is cut at its end."""
+    """An attempt that close did not wait for is cut at its end, and its thread ends."""
     from producer import CloseTimeoutError
 
     with serve(hostile.repeat_continue) as port:
@@ -185,7 +185,7 @@ def test_a_close_that_gives_up_leaves_no_thread_behind() -> None:
 
 
 def test_connections_are_kept_when_answers_come_in_time() -> None:
-    """Requests one after the other share a connection for longer than a single limit, and need no thread."""
+    """Several requests share a connection for longer than one limit, without a thread."""
     with LogHubServer() as server:
         project = ProjectConfig(
             "p",
@@ -225,7 +225,7 @@ sys.exit(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]))
 
 
 def test_the_limit_holds_in_a_forked_child() -> None:
-    """Parent and child, forked in the middle of an attempt, both cut their attempts at the limit."""
+    """After a fork during an attempt, parent and child both cut their attempts at the limit."""
     arrived = threading.Event()
 
     def drip(connection: socket.socket, stop: threading.Event) -> None:

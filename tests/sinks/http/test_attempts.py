@@ -1,4 +1,4 @@
-"""Attempts by themselves: a pair of sockets, and a clock that moves when told to."""
+"""Attempts alone, with a pair of sockets and a manual clock."""
 
 from __future__ import annotations
 
@@ -28,14 +28,14 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def attempts(clock: ManualClock) -> Iterator[Attempts]:
-    """Attempts with a limit of ten seconds; none of their threads is left after the test."""
+    """Return attempts with a limit of ten seconds; check that none of their threads is left."""
     yield Attempts(10.0, clock, NAME)
     eventually(lambda: not threads(), "the end of the threads")
 
 
 @pytest.fixture
 def pair() -> Iterator[tuple[socket.socket, socket.socket]]:
-    """A connection: our end, and the other one, which waits for a while."""
+    """Return a connection: our side, and the other side, which waits."""
     ours, theirs = socket.socketpair()
     ours.settimeout(PATIENCE)
     theirs.settimeout(PATIENCE)
@@ -54,7 +54,7 @@ def advance(clock: ManualClock, seconds: float) -> None:
 
 
 def is_open(theirs: socket.socket) -> bool:
-    """True if the other end still has a peer."""
+    """Return True if the other side still has a peer."""
     theirs.setblocking(False)
     try:
         return theirs.recv(1) != b""
@@ -65,7 +65,7 @@ def is_open(theirs: socket.socket) -> bool:
 
 
 def test_an_attempt_has_its_limit_and_no_thread(attempts: Attempts, clock: ManualClock) -> None:
-    """Its time runs from its own begin; a call that comes later raises."""
+    """The time of an attempt runs from its begin; a later call raises."""
     with Attempt(attempts) as first:
         clock.advance(4)
         with Attempt(attempts) as second:
@@ -80,7 +80,7 @@ def test_an_attempt_has_its_limit_and_no_thread(attempts: Attempts, clock: Manua
 def test_running_attempts_are_shut_down_at_an_end_that_comes_nearer_and_not_before(
     attempts: Attempts, clock: ManualClock, pair: tuple[socket.socket, socket.socket]
 ) -> None:
-    """A thread that reads or writes hears at that moment that it is over; so does an attempt that begins later."""
+    """A thread that reads or writes is interrupted at the nearer end, and so is a later attempt."""
     ours, theirs = pair
     with Attempt(attempts) as attempt:
         attempt.hold(ours)
@@ -97,7 +97,7 @@ def test_running_attempts_are_shut_down_at_an_end_that_comes_nearer_and_not_befo
 
 
 def test_an_end_that_comes_nearer_never_gives_an_attempt_more_time(attempts: Attempts, clock: ManualClock) -> None:
-    """One that is further away than the limit changes nothing."""
+    """An end further away than the limit changes nothing."""
     with Attempt(attempts) as attempt:
         attempts.hurry(Deadline.after(clock, 100))
         assert attempt.left() == 10
@@ -109,7 +109,7 @@ def test_an_end_that_comes_nearer_never_gives_an_attempt_more_time(attempts: Att
 def test_an_attempt_that_ended_keeps_its_connection_and_the_thread_ends(
     attempts: Attempts, clock: ManualClock, pair: tuple[socket.socket, socket.socket]
 ) -> None:
-    """The connection is another attempt's by then."""
+    """The connection of an ended attempt may serve another one."""
     with Attempt(attempts) as attempt:
         attempt.hold(pair[0])
         attempts.hurry(Deadline.after(clock, 3))
@@ -122,7 +122,7 @@ def test_an_attempt_that_ended_keeps_its_connection_and_the_thread_ends(
 def test_a_connection_that_comes_too_late_is_not_used(
     attempts: Attempts, clock: ManualClock, pair: tuple[socket.socket, socket.socket]
 ) -> None:
-    """An attempt that was cut on the way to a connection does not begin to use it, and closes it."""
+    """An attempt that was cut while it connected closes its connection."""
     with Attempt(attempts) as attempt:
         attempts.hurry(Deadline.after(clock, 3))
         advance(clock, 4)
@@ -136,7 +136,7 @@ def test_a_connection_that_comes_too_late_is_not_used(
 def test_a_connection_that_was_closed_is_nobodys(
     attempts: Attempts, clock: ManualClock, pair: tuple[socket.socket, socket.socket]
 ) -> None:
-    """Its number may be another one's; the attempt's next connection is shut down."""
+    """A closed descriptor may belong to another socket; the attempt's next connection is shut down."""
     ours, theirs = pair
     closed, _other = socket.socketpair()
     with _other, Attempt(attempts) as attempt:
@@ -154,7 +154,7 @@ def test_a_connection_that_was_closed_is_nobodys(
 def test_a_guarded_attempt_is_cut_at_its_limit(
     attempts: Attempts, clock: ManualClock, pair: tuple[socket.socket, socket.socket]
 ) -> None:
-    """For code that gives each of its calls the whole timeout."""
+    """A guarded attempt is cut for code that gives each of its calls the whole timeout."""
     with Attempt(attempts) as attempt:
         attempt.hold(pair[0])
         attempt.guard()
@@ -165,12 +165,12 @@ def test_a_guarded_attempt_is_cut_at_its_limit(
 def test_nothing_is_left_open(
     attempts: Attempts, clock: ManualClock, pair: tuple[socket.socket, socket.socket]
 ) -> None:
-    """A cut makes no descriptor, and closes none."""
+    """A cut opens and closes no descriptor."""
 
     def inode(descriptor: str) -> int | None:
         try:
             return os.fstat(int(descriptor)).st_ino
-        except OSError:  # that of the folder itself
+        except OSError:  # the descriptor of the folder itself
             return None
 
     this = os.fstat(pair[0].fileno()).st_ino
@@ -185,7 +185,7 @@ def test_nothing_is_left_open(
 def test_where_no_thread_can_start_an_attempt_ends_by_its_limit(
     attempts: Attempts, clock: ManualClock, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A machine without threads to spare costs the cut, not the record."""
+    """Without a free thread the cut is omitted; the record is not lost."""
 
     def refuse(_thread: threading.Thread) -> None:
         raise RuntimeError("can't start new thread")
@@ -205,8 +205,8 @@ def test_silence_of_a_destination_that_never_answered_is_told_once_before_the_at
     *,
     connected: bool,
 ) -> None:
-    """After two seconds, with how far it came and how long it will wait; of several attempts one line, and one when it
-    answers.
+    """After two seconds one line has the state and the limit, however many attempts wait; another one follows the first
+    response.
     """
     caplog.set_level("INFO", "producer")
     silence = Silence("http://p.x", 70)
@@ -230,7 +230,7 @@ def test_silence_of_a_destination_that_never_answered_is_told_once_before_the_at
 def test_an_attempt_that_ended_in_time_is_told_of_by_nobody(
     clock: ManualClock, attempts: Attempts, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """What was quick to fail, or to answer, is no silence; the next attempt is listened to."""
+    """A quick failure or response is no silence; the next attempt is watched."""
     silence = Silence("http://p.x", 70)
     with Attempt(attempts) as attempt:
         silence.listen(attempts, attempt, clock)
@@ -247,7 +247,7 @@ def test_an_attempt_that_ended_in_time_is_told_of_by_nobody(
 def test_a_handler_that_takes_its_time_keeps_no_attempt_from_its_end(
     clock: ManualClock, attempts: Attempts, pair: tuple[socket.socket, socket.socket]
 ) -> None:
-    """The thread that tells of a silence works for a producer: that record feeds nobody's sink."""
+    """The warning's thread works for a producer, so its log record is not sent by a sink."""
     called, goes_on = threading.Event(), threading.Event()
     at_work: list[bool] = []
 

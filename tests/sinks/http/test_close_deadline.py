@@ -20,14 +20,14 @@ from tests.support.waiting import allowed, eventually
 from . import hostile_server as hostile
 from .hostile_server import Behaviour, answer, serve
 
-#: Seconds that ``close`` has, and that a promise adds to it.
+#: The time for ``close``, and the tolerance, seconds.
 DRAIN, MORE = 0.6, 1.0
-#: Where a producer sends, and its options of HTTP.
+#: The endpoint of a producer, and its HTTP options.
 Way = tuple[str, dict[str, Any]]
 
 
 def to_server(behave: Behaviour) -> Callable[[pytest.MonkeyPatch], AbstractContextManager[Way]]:
-    """Straight to a server."""
+    """Return the way to a server without a proxy."""
 
     @contextmanager
     def way(_: pytest.MonkeyPatch) -> Iterator[Way]:
@@ -39,21 +39,21 @@ def to_server(behave: Behaviour) -> Callable[[pytest.MonkeyPatch], AbstractConte
 
 @contextmanager
 def handshake_that_hangs(_: pytest.MonkeyPatch) -> Iterator[Way]:
-    """A server that never begins TLS."""
+    """Run a server that never begins TLS."""
     with serve(hostile.hang) as port:
         yield f"https://127.0.0.1:{port}", {}
 
 
 @contextmanager
 def proxy_that_hangs(_: pytest.MonkeyPatch) -> Iterator[Way]:
-    """A proxy that never opens its tunnel."""
+    """Run a proxy that never opens its tunnel."""
     with serve(hostile.drip_tunnel) as port:
         yield "https://loghub.invalid", {"proxies": {"https": f"http://127.0.0.1:{port}"}}
 
 
 @contextmanager
 def connect_that_hangs(_: pytest.MonkeyPatch) -> Iterator[Way]:
-    """A server whose queue of connections is full: the kernel answers no SYN."""
+    """Run a server whose queue of connections is full: the kernel answers no SYN."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen(0)
@@ -64,7 +64,7 @@ def connect_that_hangs(_: pytest.MonkeyPatch) -> Iterator[Way]:
 
 @contextmanager
 def resolver_that_hangs(monkeypatch: pytest.MonkeyPatch) -> Iterator[Way]:
-    """A resolver that never answers."""
+    """Install a resolver that never answers."""
     gate = threading.Event()
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: gate.wait(30))
     yield "http://loghub.invalid", {}
@@ -94,14 +94,14 @@ def new_producer(
 
 
 def in_flight(producer: Producer) -> SendFuture:
-    """Send what fills every buffer, and wait until its attempt has begun."""
+    """Send more than the buffers hold, and wait until the attempt has begun."""
     future = producer.send("p", "l", {"k": "v" * 5_000_000})
     eventually(lambda: any(each.in_flight for each in producer.stats().destinations))
     return future
 
 
 def check_failed(future: SendFuture, code: str = "ProducerClosed") -> None:
-    """It failed at the deadline, and may have been stored for all that is known."""
+    """Check that the record failed at the deadline, and may have been stored."""
     error = future.exception(0)
     assert error is not None
     assert error.result.attempts[-1].error_code == code
@@ -114,9 +114,7 @@ def test_the_end_of_the_block_comes_in_time(
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """The attempt is cut off, its thread ends, its batch fails as one that may have been stored, and the log counts
-    it.
-    """
+    """The attempt is cut, its thread ends, its batch fails and may have been stored, and the log has the count."""
     with way(monkeypatch) as (endpoint, http):
         with new_producer(endpoint, DRAIN * 1000, http) as producer:
             future = in_flight(producer)
@@ -129,7 +127,7 @@ def test_the_end_of_the_block_comes_in_time(
 
 
 def test_a_timeout_and_aclose_cut_off_too() -> None:
-    """``close(timeout)`` raises with the count, and names no thread: none is left."""
+    """``close(timeout)`` and aclose raise with the count, and leave no thread."""
     with serve(hostile.hang) as port:
         producer = new_producer(f"http://127.0.0.1:{port}", 60_000, {})
         future, began = in_flight(producer), time.monotonic()
@@ -140,7 +138,7 @@ def test_a_timeout_and_aclose_cut_off_too() -> None:
 
 
 def test_where_no_thread_can_be_started_the_end_comes_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As at the interpreter's exit: the thread that closes makes the attempt itself, and no thread cuts it off."""
+    """At the exit of the interpreter, the closing thread makes the attempt itself, and no thread cuts it."""
 
     start = threading.Thread.start
 
@@ -163,7 +161,7 @@ def test_where_no_thread_can_be_started_the_end_comes_in_time(monkeypatch: pytes
 
 
 def test_behind_a_channel_the_record_stays_and_the_end_comes_in_time(tmp_path: Path) -> None:
-    """The next producer on the channel delivers it."""
+    """With a channel, the next producer delivers the record."""
     with serve(hostile.hang) as port:
         endpoint, channel = f"http://127.0.0.1:{port}", FileChannel(tmp_path)
         with new_producer(endpoint, DRAIN * 1000, {}, channel) as producer:
@@ -176,7 +174,7 @@ def test_behind_a_channel_the_record_stays_and_the_end_comes_in_time(tmp_path: P
 
 
 def test_a_server_that_is_slow_and_answers_gets_the_time_that_it_needs() -> None:
-    """``close`` without a timeout goes on as long as something is acknowledged within ``drain_timeout_ms``."""
+    """``close`` without a timeout continues while acknowledgements come within ``drain_timeout_ms``."""
 
     def slow(connection: socket.socket, stop: threading.Event) -> None:
         while hostile.read_request(connection):

@@ -1,4 +1,4 @@
-"""Connections: how a request is written to one, and which of them serve the next one."""
+"""Connections: how a request is written to one, and which ones are used again."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def transport_of(name: str, clock: Any = None) -> Iterator[Transport]:
 
 @pytest.mark.parametrize("value", ["a\nb", "a\r\nAuthorization: b", "\u4e2d"])
 def test_a_header_that_cannot_be_sent_is_told_before_anything_leaves(value: str) -> None:
-    """No header can bring another one with it."""
+    """A header cannot contain another header."""
     with transport_of("header") as transport, pytest.raises(MisconfiguredError, match=r"could not be made.*User-Agent"):
         transport.request("POST", "http://127.0.0.1:9", "/", {}, {"Host": "h", "User-Agent": value}, b"", {})
 
 
 def test_a_path_that_cannot_be_asked_for_is_told_before_anything_leaves() -> None:
-    """No request line can bring a header with it."""
+    """A request line cannot contain a header."""
     with transport_of("path") as transport, pytest.raises(MisconfiguredError, match="nothing that can be asked for"):
         transport.request("GET", "http://127.0.0.1:9", "/a\r\nb", {}, {"Host": "h"}, b"", {})
 
@@ -53,7 +53,7 @@ def test_a_path_that_cannot_be_asked_for_is_told_before_anything_leaves() -> Non
 def test_a_connection_over_which_a_request_did_not_leave_completely_is_not_used_again(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """A server may answer before it has read all: what is still to come of the request would be taken for the next."""
+    """A server may respond before it has read everything: the rest would pass for the next request."""
     accepted: list[socket.socket] = []
 
     def serve(listener: socket.socket) -> None:
@@ -93,7 +93,7 @@ def _answer_each(connection: socket.socket) -> None:
     "answer", [b"", b"HTTP/1.1 200 OK\r\nContent-Le", b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nabc"]
 )
 def test_the_other_end_may_be_silent_as_long_as_the_timeout_and_no_longer(answer: bytes) -> None:
-    """Before the answer, within its head and within its body; also on a connection that had another timeout before."""
+    """The silence is limited before the response, within its head and its body, also on a used connection."""
     here, there = socket.socketpair()
     with here, there, Attempt(Attempts(600, SystemClock(), "silent")) as attempt:
         there.sendall(_ANSWER)
@@ -104,7 +104,7 @@ def test_the_other_end_may_be_silent_as_long_as_the_timeout_and_no_longer(answer
 
 
 def test_a_connection_over_which_something_came_unasked_is_none_any_more() -> None:
-    """Bytes behind the last answer, or its end: it is closed, and the one before it is used."""
+    """A connection that received unexpected bytes, or its end, is closed, and another one is used."""
     idle, pairs = Idle(9), [socket.socketpair() for _ in range(3)]
     for here, _ in pairs:
         idle.put(here)
@@ -118,7 +118,7 @@ def test_a_connection_over_which_something_came_unasked_is_none_any_more() -> No
 
 
 def test_of_idle_connections_the_last_one_is_used_first_and_no_more_are_kept_than_wanted() -> None:
-    """One more is closed; once the pool is closed, each that comes back is."""
+    """The last used connection is reused first; further ones are closed, all after the close of the pool."""
     idle, pairs = Idle(2), [socket.socketpair() for _ in range(3)]
     first, last, more = (here for here, _ in pairs)
     for sock in (first, last, more):
@@ -134,7 +134,7 @@ def test_of_idle_connections_the_last_one_is_used_first_and_no_more_are_kept_tha
 
 
 def test_an_interrupt_closes_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In the middle of an exchange, whose answer would be the next request's."""
+    """An interrupt within an exchange closes the connection: its response would pass for the next one."""
     used: list[socket.socket] = []
 
     def interrupted(sock: socket.socket, *_: object) -> None:
@@ -149,7 +149,7 @@ def test_an_interrupt_closes_the_connection(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_a_transport_that_is_closed_has_no_connection_left() -> None:
-    """Also while somebody holds it still, as many a program does its producer."""
+    """A closed transport has no connections, even while a program still refers to it."""
     with LogHubServer() as server, transport_of("closed") as transport:
         proxies: dict[str, str] = {}
         transport.request("GET", server.endpoint, "/", {}, {"Host": "h"}, b"", proxies)
@@ -161,7 +161,7 @@ def test_a_transport_that_is_closed_has_no_connection_left() -> None:
 def test_a_server_that_takes_a_request_and_says_nothing_is_told_of_before_its_timeout(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """Once, without the user and the password of its address; and when it answers."""
+    """The warning comes once, without the user and password of the address, and again at the first response."""
     caplog.set_level("INFO", "loghub.http")
     clock = ManualClock()
     with (

@@ -1,4 +1,4 @@
-"""Names of hosts are resolved within the limits of an attempt, whatever the resolver does."""
+"""Names are resolved within the limits of an attempt, whatever the resolver does."""
 
 from __future__ import annotations
 
@@ -24,9 +24,9 @@ _HOST = "p.hangs.test"
 
 
 class Hanging:
-    """A resolver that does not answer for one host, until it is let go; for others it does.
+    """A resolver that hangs for one host until it is released, and answers for others.
 
-    :ivar asked: how often it was asked for that host.
+    :ivar asked: how often it was called for that host.
     """
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class Hanging:
 
 @pytest.fixture
 def resolver(monkeypatch: pytest.MonkeyPatch) -> Iterator[Hanging]:
-    """A resolver that hangs; no thread is left that waits for it."""
+    """Install a hanging resolver; check that no thread waits for it in the end."""
     hanging = Hanging()
     monkeypatch.setattr(socket, "getaddrinfo", hanging)
     yield hanging
@@ -62,7 +62,7 @@ def _transport(clock: Any = None, **limits: int) -> Transport:
 
 
 def test_a_resolver_that_hangs_holds_an_attempt_no_longer_than_a_connection_may_take(resolver: Hanging) -> None:
-    """And the error says whom nobody knows; nothing was sent."""
+    """The error names the host, and says that nothing was sent."""
     transport = _transport(connect_timeout_ms=30)
     with pytest.raises(UnreachableError, match=f"the resolver has not answered for '{_HOST}'") as caught:
         transport.request("GET", f"http://{_HOST}:9", *_ASKED)
@@ -72,7 +72,7 @@ def test_a_resolver_that_hangs_holds_an_attempt_no_longer_than_a_connection_may_
 
 
 def test_the_limit_of_an_attempt_holds_for_names_too(resolver: Hanging) -> None:
-    """Also one that is brought forward while somebody waits for the resolver."""
+    """The limit holds for name resolution, also if it is moved nearer meanwhile."""
     clock = ManualClock()
     transport = _transport(clock, connect_timeout_ms=600_000, attempt_timeout_ms=5_000)
     attempt = Call(lambda: transport.request("GET", f"http://{_HOST}:9", *_ASKED))
@@ -85,7 +85,7 @@ def test_the_limit_of_an_attempt_holds_for_names_too(resolver: Hanging) -> None:
 
 
 def test_all_who_want_a_name_wait_for_one_thread(resolver: Hanging) -> None:
-    """Attempts come again and again: of a resolver that hangs there is one thread, not one an attempt."""
+    """Repeated attempts share one thread for a name whose resolution hangs."""
     transport = _transport(connect_timeout_ms=20)
     for _ in range(3):
         with pytest.raises(UnreachableError):
@@ -104,7 +104,7 @@ def test_all_who_want_a_name_wait_for_one_thread(resolver: Hanging) -> None:
 
 
 def test_an_address_asks_no_resolver(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It costs no thread."""
+    """An IP address needs no resolver and no thread."""
     monkeypatch.setattr(dns._Lookup, "start", lambda _: pytest.fail("asked"))
     with LogHubServer() as server:
         transport = _transport()
@@ -113,7 +113,7 @@ def test_an_address_asks_no_resolver(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def test_where_no_thread_can_be_started_the_caller_asks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """At the interpreter's exit what is left is still delivered."""
+    """At the exit of the interpreter, remaining records are still delivered."""
 
     def refuse(_: threading.Thread) -> None:
         raise RuntimeError("can't create new thread at interpreter shutdown")
@@ -126,7 +126,7 @@ def test_where_no_thread_can_be_started_the_caller_asks(monkeypatch: pytest.Monk
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 def test_a_forked_child_does_not_wait_for_a_thread_of_its_parent(resolver: Hanging) -> None:
-    """It has none, and asks for itself."""
+    """A forked child calls the resolver itself."""
     parent = Call(lambda: dns.addresses_of(_HOST, 9, lambda: PATIENCE))
     passed(resolver.began)
     child = os.fork()
@@ -144,7 +144,9 @@ def test_a_forked_child_does_not_wait_for_a_thread_of_its_parent(resolver: Hangi
 
 
 def test_a_resolver_that_hangs_for_one_project_keeps_no_other_waiting_nor_close(resolver: Hanging) -> None:
-    """With a single IO thread; what could not be sent is failed by name within the time of ``close``."""
+    """With a single IO thread, other projects are delivered; the record of the hanging name fails within the time of
+    ``close``.
+    """
     http = HttpConfig(proxies={}, connect_timeout_ms=50)
     config = ProducerConfig(io_thread_count=1, linger_ms=1, retries=1000, http=http)
     with LogHubServer() as server:
@@ -160,7 +162,7 @@ def test_a_resolver_that_hangs_for_one_project_keeps_no_other_waiting_nor_close(
 
 
 def test_addresses_that_come_too_late_serve_the_next_attempt(resolver: Hanging) -> None:
-    """Else one that is slower than a connection may be would be asked in vain for ever. Once, for they change."""
+    """Late addresses serve one later attempt; otherwise a slow resolver would be asked in vain forever."""
     with pytest.raises(TimeoutError, match="the resolver has not answered"):
         dns.addresses_of(_HOST, 9, _over)
     passed(resolver.began)
@@ -172,7 +174,7 @@ def test_addresses_that_come_too_late_serve_the_next_attempt(resolver: Hanging) 
 
 
 def test_addresses_that_nobody_came_for_are_forgotten(resolver: Hanging, monkeypatch: pytest.MonkeyPatch) -> None:
-    """They may be others by then."""
+    """Addresses that were not used in time are forgotten, since they change."""
     now = [1000.0]
     monkeypatch.setattr(dns, "monotonic", lambda: now[0])
     with pytest.raises(TimeoutError, match="the resolver has not answered"):
@@ -187,7 +189,7 @@ def test_addresses_that_nobody_came_for_are_forgotten(resolver: Hanging, monkeyp
 def test_who_waits_for_a_name_looks_at_the_time_and_waits_on(
     resolver: Hanging, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """For as long as there is some left, however many looks that takes."""
+    """A waiting attempt checks its time and waits on, as long as time remains."""
     monkeypatch.setattr(dns, "_LOOK_AGAIN", 0.001)
     looks = list[int]()
 

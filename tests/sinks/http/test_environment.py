@@ -1,4 +1,4 @@
-"""What requests take from the environment, and what is told of it before anything is sent."""
+"""The settings that requests take from the environment, and the errors about them before anything is sent."""
 
 from __future__ import annotations
 
@@ -80,7 +80,9 @@ def reader(endpoint: str, **http: object) -> SignedClient:
 def test_no_proxy_excepts_what_any_usual_reading_has_it_except(
     variable: str, exceptions: str, endpoint: str, excepted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Names with and without dots and stars, ports, addresses, networks, in any case; and nothing else."""
+    """Names with and without dots and stars, ports, addresses and networks are exempted in any case, and
+    nothing else.
+    """
     monkeypatch.setenv("HTTP_PROXY", "http://proxy.test:3128")
     monkeypatch.setenv("https_proxy", "http://proxy.test:3128")
     monkeypatch.setenv(variable, exceptions)
@@ -103,7 +105,7 @@ _WRONG = [
 
 @pytest.mark.parametrize("url", _WRONG)
 def test_a_proxy_that_is_none_is_told_when_a_producer_is_made(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Of the options or of the environment, by producers and readers, and without its password."""
+    """Producers and readers report an invalid proxy of the options or the environment, without its password."""
     for make in (producer, reader):
         with pytest.raises(ConfigError, match=r"http\.proxies: must be a URL such as") as given:
             make("https://far.test", proxies={"https": url})
@@ -118,7 +120,7 @@ def test_a_proxy_that_is_none_is_told_when_a_producer_is_made(url: str, monkeypa
     "url", ["http://me:hidden日@proxy:1", "me:hidden日@proxy:1", "https://m%E2%82%AC:hidden@proxy:1"]
 )
 def test_a_proxys_password_that_cannot_be_sent_is_told_when_a_producer_is_made(url: str) -> None:
-    """Not by every send that it fails."""
+    """A password that cannot be sent is refused when the producer is made, not by every send."""
     for make in (producer, reader):
         with pytest.raises(ConfigError, match=r"http\.proxies: must have a user and a password of latin-1") as given:
             make("https://far.test", proxies={"https": url})
@@ -126,7 +128,7 @@ def test_a_proxys_password_that_cannot_be_sent_is_told_when_a_producer_is_made(u
 
 
 def test_a_proxy_of_the_environment_that_no_request_would_use_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It may be there for others: of another scheme, or excepted."""
+    """A proxy for another scheme or for exempted hosts may stay in the environment."""
     monkeypatch.setenv("HTTP_PROXY", "ftp://proxy:1")
     producer("https://far.test").close()
     monkeypatch.setenv("NO_PROXY", "far.test")
@@ -135,19 +137,19 @@ def test_a_proxy_of_the_environment_that_no_request_would_use_is_no_error(monkey
 
 @pytest.mark.parametrize("url", ["http://me:gr%C3%BCn@proxy:1", "http://grün:x@proxy:1", "socks5://me:日@proxy:1"])
 def test_a_proxys_password_that_can_be_sent_is_taken(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With what latin-1 has; to a proxy of SOCKS any."""
+    """Passwords in latin-1 are accepted; a SOCKS proxy takes any."""
     monkeypatch.setattr("producer.sinks.http.proxies.find_spec", lambda _: True)
     proxies_for(HttpConfig(proxies={"https": url}), "https://far.test")
 
 
 @pytest.mark.parametrize("url", ["proxy.test:3128", "http://me:s%2Fe@[::1]:3128/", "https://proxy.test"])
 def test_what_is_a_proxy_is_taken(url: str) -> None:
-    """Also without a scheme, which is http then."""
+    """A proxy without a scheme means http."""
     producer(proxies={"https": url}).close()
 
 
 def test_a_socks_proxy_says_which_package_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before anything is sent, where the package is not there."""
+    """A SOCKS proxy without its package is refused before anything is sent."""
     monkeypatch.setattr("producer.sinks.http.proxies.find_spec", lambda _: None)
     monkeypatch.setenv("ALL_PROXY", "socks5://me:hidden@proxy:1080")
     with pytest.raises(ConfigError, match="socks5 needs the package PySocks") as told:
@@ -159,7 +161,9 @@ def test_a_socks_proxy_says_which_package_it_needs(monkeypatch: pytest.MonkeyPat
 def test_authorities_of_the_environment_that_are_none_are_told_before_the_first_send(
     variable: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """By producers, readers and the agent's sinks; not where nothing is verified, or there is no TLS, or by others."""
+    """Producers, readers and the agent's sinks report invalid authorities, unless nothing is verified or there is no
+    TLS.
+    """
     missing = str(tmp_path / "missing.pem")
     monkeypatch.setenv(variable, missing)
     for make in (producer, reader):
@@ -175,7 +179,7 @@ def test_authorities_of_the_environment_that_are_none_are_told_before_the_first_
 def test_authorities_of_the_environment_come_in_the_order_of_requests(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """REQUESTS_CA_BUNDLE before CURL_CA_BUNDLE; an empty one is none."""
+    """REQUESTS_CA_BUNDLE precedes CURL_CA_BUNDLE; an empty one does not count."""
     monkeypatch.setenv("CURL_CA_BUNDLE", str(tmp_path / "missing.pem"))
     monkeypatch.setenv("REQUESTS_CA_BUNDLE", certifi.where())
     producer().close()

@@ -1,4 +1,4 @@
-"""What a server sends without an end, or to be read in a log, costs neither memory nor time, nor what a log says."""
+"""Endless or malicious responses cost neither memory nor time, and do not corrupt the log."""
 
 from __future__ import annotations
 
@@ -25,19 +25,19 @@ from .hostile_server import Behaviour, serve
 
 KEY = StreamKey("p", "l", "", "")
 _CHUNKED = b"HTTP/1.1 503 Busy\r\nTransfer-Encoding: chunked\r\n\r\n"
-#: The beginning of an answer, and what comes for ever.
+#: The beginning of a response, and its endless rest.
 FLOODS = {
     "a chunk of -1 bytes": (_CHUNKED + b"-1\r\n", b"x" * 8000),
     "a chunk of -5 bytes": (_CHUNKED + b"-5\r\n", b"x" * 8000),
     "a trailer": (_CHUNKED + b"0\r\n", b"a: b\r\n" * 1000),
     "interim answers": (b"", b"HTTP/1.1 102 Processing\r\n\r\n" * 300),
 }
-#: What a terminal takes for orders, and a reader for another line.
+#: Control characters of a terminal, and line ends.
 _EVIL = b"\x1b[2J\x85ERROR root: gone\x00"
 
 
 class _Flood:
-    """A socket of which some megabytes can be read.
+    """A socket with some megabytes to read.
 
     :ivar left: how many more reads there are.
     """
@@ -47,7 +47,7 @@ class _Flood:
         self.left = 500
 
     def recv(self, size: int) -> bytes:
-        """The beginning; then the same for ever."""
+        """Return the beginning, then the same bytes forever."""
         data, self._begin = (self._begin or self._more)[:size], b""
         self.left -= 1
         return data if self.left else b""
@@ -55,7 +55,7 @@ class _Flood:
 
 @pytest.mark.parametrize("flood", FLOODS)
 def test_an_answer_that_makes_no_sense_is_not_read_to_its_end(flood: str) -> None:
-    """There is none: it would fill the memory, or keep a processor busy until the attempt is over."""
+    """Reading on would fill the memory, or keep a processor busy until the attempt's limit."""
     begin, more = FLOODS[flood]
     flooding = _Flood(begin, more)
     with pytest.raises(http.client.HTTPException):
@@ -63,8 +63,8 @@ def test_an_answer_that_makes_no_sense_is_not_read_to_its_end(flood: str) -> Non
     assert flooding.left > 400
 
 
-def _said(answer: bytes) -> AttemptError | Receipt:
-    """What is kept of an attempt that is answered so."""
+def _outcome(answer: bytes) -> AttemptError | Receipt:
+    """Return the outcome of an attempt with this response."""
 
     def answering(connection: socket.socket, _stop: threading.Event) -> None:
         hostile.read_request(connection)
@@ -84,9 +84,9 @@ def _said(answer: bytes) -> AttemptError | Receipt:
 
 @pytest.mark.parametrize("status", [200, 500])
 def test_a_request_id_is_short_and_of_one_line(status: int) -> None:
-    """It is kept with each attempt, and is a part of what logs and errors say."""
+    """A request id is kept with each attempt, and is part of log lines and errors."""
     head = b"HTTP/1.1 %d X\r\nContent-Length: 0\r\nx-log-requestid: 5f%b\r\n\r\n" % (status, _EVIL + b"e" * 9000)
-    request_id = _said(head).request_id
+    request_id = _outcome(head).request_id
     assert request_id.startswith("5f\\x1b[2J\\x85ERROR")
     assert request_id.isprintable()
     assert len(request_id) <= 128
@@ -103,14 +103,14 @@ def test_a_request_id_is_short_and_of_one_line(status: int) -> None:
 )
 def test_what_is_no_answer_is_shown_in_part(answer: bytes) -> None:
     """A result lives as long as its batch, with each of its attempts."""
-    error = _said(answer)
+    error = _outcome(answer)
     assert isinstance(error, AttemptError)
     assert len(error.message) < 1200
     assert error.message.isprintable()
 
 
-def _reading(behave: Behaviour, **http: object) -> str:
-    """What is said of an answer that is to be read."""
+def _read_error(behave: Behaviour, **http: object) -> str:
+    """Return the error message of a reader that gets this response."""
     with serve(behave) as port:
         endpoint = f"http://127.0.0.1:{port}"
         project = ProjectConfig("p", endpoint=endpoint, access_key_id="a", access_key_secret="s")
@@ -123,14 +123,14 @@ def _reading(behave: Behaviour, **http: object) -> str:
 
 @pytest.mark.parametrize("behave", [hostile.drip_headers, hostile.drip_body, hostile.repeat_continue])
 def test_a_reader_waits_no_longer_than_an_attempt_may_take(behave: Behaviour) -> None:
-    """Although each byte comes in time."""
-    assert "0.3 s, the most that an attempt may take (http.attempt_timeout_ms)" in _reading(
+    """The attempt limit holds even if each byte comes in time."""
+    assert "0.3 s, the most that an attempt may take (http.attempt_timeout_ms)" in _read_error(
         behave, attempt_timeout_ms=300
     )
 
 
 def test_a_reader_takes_no_answer_without_an_end(monkeypatch: pytest.MonkeyPatch) -> None:
-    """It is refused in words; what is behind its first bytes is not read."""
+    """An endless response is refused after its first bytes."""
     monkeypatch.setattr(signed_client, "_MOST_BYTES", 100_000)
 
     def talk_on(connection: socket.socket, stop: threading.Event) -> None:
@@ -139,4 +139,4 @@ def test_a_reader_takes_no_answer_without_an_end(monkeypatch: pytest.MonkeyPatch
         while not stop.is_set():
             connection.sendall(b"x" * 8000)
 
-    assert "an answer of 100000 bytes, or more: ask for less at a time" in _reading(talk_on)
+    assert "an answer of 100000 bytes, or more: ask for less at a time" in _read_error(talk_on)

@@ -1,4 +1,4 @@
-"""What a proxy does to a request is told with its name, and without its password."""
+"""Errors caused by a proxy have its name, and not its password."""
 
 from __future__ import annotations
 
@@ -28,11 +28,11 @@ _ANSWERS = {
 
 @contextmanager
 def _proxy(answer: bytes) -> Iterator[int]:
-    """The port of one that gives this to whoever asks for anything."""
+    """Run a proxy that gives this answer to every request; yield its port."""
     with socket.create_server(("127.0.0.1", 0)) as listener:
 
         def serve() -> None:
-            with suppress(OSError):  # it was closed
+            with suppress(OSError):  # the connection was closed
                 while True:
                     connection, _ = listener.accept()
                     with connection, connection.makefile("rb") as asked:
@@ -50,7 +50,7 @@ def _proxy(answer: bytes) -> Iterator[int]:
 @pytest.mark.parametrize("scheme", ["http", "https"])
 @pytest.mark.parametrize("answer", _ANSWERS)
 def test_an_error_behind_a_proxy_names_it(answer: str, scheme: str) -> None:
-    """Of a send, of ``check`` and of a read; 407 with what to do, and nothing with the password."""
+    """Errors of a send, of ``check`` and of a read name the proxy; 407 has the remedy, none has the password."""
     with _proxy(_ANSWERS[answer]) as port:
         proxy = f"http://me:hidden@127.0.0.1:{port}"
         project = ProjectConfig("p", endpoint=f"{scheme}://far.test", access_key_id="a", access_key_secret="s")
@@ -88,7 +88,7 @@ def _open_and_talk_on(connection: socket.socket, stop: threading.Event) -> None:
 )
 @pytest.mark.parametrize("status", ["200 OK", "400 Bad Request", "403 Forbidden", "502 Bad Gateway"])
 def test_a_page_that_shows_the_request_tells_no_credentials(status: str, page: str) -> None:
-    """As a proxy does that somebody has left in debugging: its page is in the error, which goes into logs."""
+    """A proxy in debugging mode shows the request in its page: the error has the page without credentials."""
     coded = base64.b64encode(b"me:hidden").decode()
     sent = {"Proxy-Authorization": f"Basic {coded}", "x-acs-security-token": "STS.token", "authorization": "LOG a:sign"}
     shown = "Sorry. " + "".join(page.format(name=name, value=value) for name, value in sent.items())
@@ -104,7 +104,7 @@ def test_a_page_that_shows_the_request_tells_no_credentials(status: str, page: s
 
 
 def test_what_is_no_tls_within_a_tunnel_may_be_the_proxys() -> None:
-    """It says that the way is open, and goes on to talk: the endpoint need not be wrong."""
+    """If a confirmed tunnel does not speak TLS, the error also blames the proxy."""
     with hostile.serve(_open_and_talk_on) as port:
         project = ProjectConfig("p", endpoint="https://far.test", access_key_id="a", access_key_secret="s")
         config = ProducerConfig(http=HttpConfig(proxies={"https": f"http://127.0.0.1:{port}"}))
@@ -116,7 +116,7 @@ def test_what_is_no_tls_within_a_tunnel_may_be_the_proxys() -> None:
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
 def test_a_proxy_that_asks_who_is_there_has_handed_nothing_on_and_is_told_at_once(scheme: str) -> None:
-    """Whether it was to hand on or to open a tunnel: there is one attempt, which stored nothing."""
+    """A proxy that asks for a password forwarded nothing: there is one attempt, and nothing was stored."""
     with _proxy(_ANSWERS["407"]) as port:
         proxy = f"http://127.0.0.1:{port}"
         project = ProjectConfig("p", endpoint=f"{scheme}://far.test", access_key_id="a", access_key_secret="s")
@@ -139,7 +139,7 @@ def test_a_proxy_that_asks_who_is_there_has_handed_nothing_on_and_is_told_at_onc
     ],
 )
 def test_a_redirect_is_told_with_where_it_leads(location: bytes, told: str) -> None:
-    """Nobody follows it; whoever wrote the endpoint has to know. Without what may be a secret."""
+    """The error of a redirect has the new place, without possible secrets; the redirect is not followed."""
     answer = b"HTTP/1.1 302 Found\r\nContent-Length: 0\r\nLocation: " + location + b"\r\n\r\n"
     with _proxy(answer) as port:
         project = ProjectConfig("p", endpoint=f"http://127.0.0.1:{port}", access_key_id="a", access_key_secret="s")
@@ -159,6 +159,6 @@ def test_a_redirect_is_told_with_where_it_leads(location: bytes, told: str) -> N
     ],
 )
 def test_a_proxy_is_told_by_its_address_alone(proxy: str, told: str) -> None:
-    """With its scheme and port, and a number of IPv6 in its brackets; without one there is nothing to tell."""
+    """A proxy is named by scheme, address and port, IPv6 in brackets; without a proxy there is no name."""
     assert through("https://far.test", {"https": proxy}) == told
     assert through("http://far.test", {"https": proxy}) == through("http://far.test", {}) == ""

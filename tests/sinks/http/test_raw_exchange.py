@@ -1,4 +1,4 @@
-"""What is asked of a socket at once, by both twins."""
+"""The socket calls of one request, in both implementations."""
 
 from __future__ import annotations
 
@@ -51,7 +51,7 @@ def test_a_small_body_leaves_with_its_head(twin: ModuleType, size: int) -> None:
 def test_all_of_a_request_leaves_however_slowly_it_is_read(
     twin: ModuleType, ends: tuple[socket.socket, socket.socket]
 ) -> None:
-    """In order, and each byte once, where the socket takes only parts; no more of the answer is read than asked for."""
+    """All bytes are sent once, in order, even if the socket takes only parts; the response is read up to the limit."""
     here, there = ends
     head, body = b"h" * 300_000, bytes(range(256)) * 8_000
     came: list[bytes] = []
@@ -73,7 +73,7 @@ def test_all_of_a_request_leaves_however_slowly_it_is_read(
 def test_an_answer_is_read_though_the_request_did_not_leave(
     twin: ModuleType, ends: tuple[socket.socket, socket.socket]
 ) -> None:
-    """A server may answer and close before it has read anything."""
+    """A response can be read although the server did not read the request."""
     here, there = ends
     there.sendall(_ANSWER)
     there.close()
@@ -83,7 +83,7 @@ def test_an_answer_is_read_though_the_request_did_not_leave(
 def test_the_end_of_a_connection_is_an_empty_answer(
     twin: ModuleType, ends: tuple[socket.socket, socket.socket]
 ) -> None:
-    """The whole request has left."""
+    """The whole request was sent, and the end of the connection reads as an empty response."""
     here, there = ends
     there.shutdown(socket.SHUT_WR)
     assert twin.exchange(timed(here), b"head", b"body", 100) == (True, None, b"")
@@ -93,7 +93,7 @@ def test_the_end_of_a_connection_is_an_empty_answer(
 def test_what_goes_wrong_is_told_with_what_has_left(
     twin: ModuleType, ends: tuple[socket.socket, socket.socket], times: dict[str, float]
 ) -> None:
-    """Silence beyond the time after the whole request, or in the midst of it; a socket that is closed."""
+    """Errors come with what was sent: silence after or within the request, or a closed socket."""
     here, _ = ends
     whole, error, answer = twin.exchange(timed(here, **times), b"head", b"body", 100)
     assert (whole, str(error), answer) == (True, "timed out", b"")
@@ -105,7 +105,7 @@ def test_what_goes_wrong_is_told_with_what_has_left(
 
 
 def test_a_request_that_is_read_slowly_has_one_end(twin: ModuleType, ends: tuple[socket.socket, socket.socket]) -> None:
-    """Although each byte leaves in time: the whole request and its answer share what is left of the attempt."""
+    """A slowly read request and its response share the attempt's remaining time."""
     here, there = ends
     end = time.monotonic() + 0.2
 
@@ -131,15 +131,16 @@ def test_a_request_that_is_read_slowly_has_one_end(twin: ModuleType, ends: tuple
 
 
 class _HandlerError(Exception):
-    """What a user's handler raises."""
+    """Raised by a user's signal handler."""
 
 
 @pytest.mark.parametrize("raises", [True, False])
 def test_a_signal_is_handled_while_an_answer_is_waited_for(
     twin: ModuleType, ends: tuple[socket.socket, socket.socket], raises: bool
 ) -> None:
-    """Its handler may raise; else the wait goes on, and the request is not sent again. It comes again and
-    again, since no system call ends for one that comes just before it.
+    """A signal handler may raise during the wait; otherwise the wait continues, and the request is not sent again.
+
+    The signal is repeated, since no system call ends for a signal that comes just before it.
     """
     here, there = ends
     handled: list[int] = []
@@ -166,7 +167,7 @@ def test_a_signal_is_handled_while_an_answer_is_waited_for(
 def test_a_socket_is_quiet_until_something_or_its_end_has_come(
     twin: ModuleType, ends: tuple[socket.socket, socket.socket]
 ) -> None:
-    """Asked of the kernel, which is not waited for."""
+    """is_quiet asks the kernel without waiting."""
     here, there = ends
     assert twin.is_quiet(here.fileno())
     there.sendall(b"x")

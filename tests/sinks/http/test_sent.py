@@ -1,6 +1,4 @@
-"""What a failed attempt says of the batch follows from the bytes that left: real sockets, TLS and proxies, cut at every
-stage.
-"""
+"""The bytes that were sent decide whether a batch may be stored: real sockets, TLS and proxies, cut at every stage."""
 
 from __future__ import annotations
 
@@ -31,7 +29,7 @@ from . import hostile_server as hostile
 from .hostile_server import Behaviour, serve
 
 KEY = StreamKey("p", "l", "", "")
-#: More than the buffers of both ends hold.
+#: More than the buffers of both sides hold.
 LARGE = os.urandom(4_000_000).hex()
 
 WAYS = ["http", "https", "forwarding proxy", "tunnel", "tunnel through a TLS proxy"]
@@ -39,7 +37,7 @@ WAYS = ["http", "https", "forwarding proxy", "tunnel", "tunnel through a TLS pro
 
 @dataclass
 class Tls:
-    """What a server of https needs, and the file of the authority that vouches for it."""
+    """The TLS context of a server, and the file of its authority."""
 
     context: ssl.SSLContext
     bundle: str
@@ -57,7 +55,7 @@ def tls(tmp_path_factory: pytest.TempPathFactory) -> Tls:
 
 @contextmanager
 def sink_for(endpoint: str, tls: Tls, **http: Any) -> Iterator[LogHubSink]:
-    """A sink whose timeouts are far away."""
+    """Return a sink with very long timeouts."""
     limits = {"connect_timeout_ms": 20_000, "read_timeout_ms": 20_000, "proxies": {}, "ca_bundle": tls.bundle}
     config = ProducerConfig(compression="none", http=HttpConfig(**(limits | http)))
     sink = LogHubSink(config, SystemClock(), "sent")
@@ -69,7 +67,7 @@ def sink_for(endpoint: str, tls: Tls, **http: Any) -> Iterator[LogHubSink]:
 
 
 def attempt(sink: LogHubSink, text: str = "v") -> AttemptError:
-    """The error of one attempt."""
+    """Return the error of one attempt."""
     with pytest.raises(AttemptError) as raised:
         sink.write(Delivery(KEY, None, sink.encode(KEY, None, [record(text)])))
     return raised.value
@@ -77,7 +75,7 @@ def attempt(sink: LogHubSink, text: str = "v") -> AttemptError:
 
 @contextmanager
 def sink_on_the_way(way: str, server: Behaviour, tls: Tls, **http: Any) -> Iterator[LogHubSink]:
-    """A sink that reaches a server with this behaviour directly, or through a proxy that does its work."""
+    """Return a sink that reaches a server with this behaviour directly, or through a working proxy."""
     with ExitStack() as stack:
         if way in ("http", "https"):
             port = stack.enter_context(serve(server, tls.context if way == "https" else None))
@@ -97,21 +95,21 @@ def sink_on_the_way(way: str, server: Behaviour, tls: Tls, **http: Any) -> Itera
 
 
 def check_in_doubt(error: AttemptError) -> None:
-    """It may be stored, and the other end was reached."""
+    """Check that the batch may be stored, and that the destination was reached."""
     assert isinstance(error, NetworkError)
     assert not isinstance(error, UnreachableError), error
     assert error.may_have_been_stored, error
 
 
 def check_incomplete(error: AttemptError) -> None:
-    """The other end was reached, and cannot have stored what it did not get."""
+    """Check that the destination was reached, and cannot have stored the incomplete request."""
     assert isinstance(error, NetworkError)
     assert not isinstance(error, UnreachableError), error
     assert not error.may_have_been_stored, error
 
 
 def check_unreachable(error: AttemptError) -> None:
-    """Nothing was sent; the destination is held back."""
+    """Check that nothing was sent, and that the destination counts as unreachable."""
     assert isinstance(error, UnreachableError), error
     assert not error.may_have_been_stored
 
@@ -129,14 +127,14 @@ AFTER_THE_BODY = [
 def test_a_request_that_left_whole_may_have_been_stored_whatever_ends_the_connection(
     way: str, behave: Behaviour, tls: Tls
 ) -> None:
-    """Directly, within TLS or behind a proxy: a lost answer is a lost answer, not a server out of reach."""
+    """Directly, within TLS or behind a proxy, a lost response does not make the server unreachable."""
     with sink_on_the_way(way, behave, tls) as sink:
         check_in_doubt(attempt(sink))
 
 
 @pytest.mark.parametrize("way", ["https", "tunnel", "tunnel through a TLS proxy"])
 def test_tls_that_breaks_after_the_request_leaves_it_in_doubt(way: str, tls: Tls) -> None:
-    """An error of TLS says nothing of the request before it."""
+    """A TLS error says nothing of the request before it."""
     with sink_on_the_way(way, hostile.break_tls, tls) as sink:
         error = attempt(sink)
     check_in_doubt(error)
@@ -144,7 +142,7 @@ def test_tls_that_breaks_after_the_request_leaves_it_in_doubt(way: str, tls: Tls
 
 
 def test_a_handshake_that_is_refused_late_is_no_server_out_of_reach(tls: Tls) -> None:
-    """With TLS 1.3 a server that wants a certificate of the client says so when the request is on its way."""
+    """With TLS 1.3, a server may refuse the client's certificate while the request is in flight."""
     authority = trustme.CA()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     context.minimum_version = ssl.TLSVersion.TLSv1_3
@@ -162,14 +160,16 @@ def test_a_handshake_that_is_refused_late_is_no_server_out_of_reach(tls: Tls) ->
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_request_that_left_in_part_was_reached_and_not_stored(way: str, tls: Tls) -> None:
-    """The server cuts the connection after the first byte of a large body: it cannot have the rest."""
+    """A server that cuts the connection after the first byte of a large body cannot store the batch."""
     with sink_on_the_way(way, hostile.take_one_byte, tls) as sink:
         check_incomplete(attempt(sink, LARGE))
 
 
 @pytest.mark.parametrize("way", WAYS)
 def test_a_limit_after_the_request_leaves_it_in_doubt_and_one_within_it_does_not(way: str, tls: Tls) -> None:
-    """Silence in place of an answer, for the limit of an attempt or of a socket."""
+    """The limit of an attempt or a socket after the whole request leaves the batch unconfirmed; within the request it
+    does not.
+    """
     for limit in ({"attempt_timeout_ms": 300}, {"read_timeout_ms": 300}):
         with sink_on_the_way(way, hostile.take_request_and_hang, tls, **limit) as sink:
             error = attempt(sink)
@@ -183,9 +183,9 @@ def test_a_limit_after_the_request_leaves_it_in_doubt_and_one_within_it_does_not
 
 @pytest.mark.parametrize("way", WAYS)
 def test_where_nobody_listens_nothing_was_sent(way: str, tls: Tls) -> None:
-    """A refused connection, of the server or of the proxy before it."""
+    """A refused connection, of the server or of its proxy, sent nothing."""
     with serve(hostile.hang) as port:
-        pass  # free again
+        pass  # the port is free again
     closed = f"127.0.0.1:{port}"
     if way in ("http", "https"):
         sink = sink_for(f"{way}://{closed}", tls)
@@ -204,7 +204,7 @@ BEFORE_THE_HANDSHAKE = [hostile.hear_and_close, hostile.hear_and_reset, hostile.
 @pytest.mark.parametrize("behave", BEFORE_THE_HANDSHAKE, ids=lambda behave: behave.__name__)
 @pytest.mark.parametrize("through", ["nothing", "tunnel"])
 def test_without_a_handshake_nothing_was_sent(through: str, behave: Behaviour, tls: Tls) -> None:
-    """The server ends the connection during it, or speaks something else."""
+    """If the server closes the connection during the handshake, or does not speak TLS, nothing was sent."""
     with ExitStack() as stack:
         port = stack.enter_context(serve(behave))
         proxies = {}
@@ -216,14 +216,14 @@ def test_without_a_handshake_nothing_was_sent(through: str, behave: Behaviour, t
 
 
 def test_an_error_of_tls_may_have_words_alone() -> None:
-    """As pyOpenSSL's have: nothing was sent, which is tried again."""
+    """A TLS error without a code, as pyOpenSSL's, means that nothing was sent; it is retried."""
     error = error_of_exception(ssl.SSLError("bad handshake: certificate verify failed"), Sent.NOTHING)
     check_unreachable(error)
     assert "bad handshake: certificate verify failed" in str(error)
 
 
 def test_a_server_that_nobody_vouches_for_got_nothing(tls: Tls) -> None:
-    """The certificate is refused before a byte of log leaves."""
+    """An untrusted certificate is refused before any log is sent."""
     with (
         trustme.CA().cert_pem.tempfile() as bundle,
         serve(hostile.hang, tls.context) as port,
@@ -241,7 +241,7 @@ def test_a_server_that_nobody_vouches_for_got_nothing(tls: Tls) -> None:
 )
 @pytest.mark.parametrize("over_tls", [False, True], ids=["plain proxy", "TLS proxy"])
 def test_a_proxy_that_opens_no_tunnel_got_nothing_of_the_request(behave: Behaviour, over_tls: bool, tls: Tls) -> None:
-    """What CONNECT says is not the request, whatever comes back."""
+    """CONNECT is not the request, whatever the proxy answers."""
     with serve(behave, tls.context if over_tls else None) as port:
         proxies = {"https": f"{'https' if over_tls else 'http'}://127.0.0.1:{port}"}
         with sink_for("https://loghub.invalid", tls, proxies=proxies) as sink:
@@ -251,7 +251,7 @@ def test_a_proxy_that_opens_no_tunnel_got_nothing_of_the_request(behave: Behavio
 @pytest.mark.parametrize("limit", ["attempt_timeout_ms", "connect_timeout_ms"])
 @pytest.mark.parametrize("stage", ["handshake", "CONNECT"])
 def test_a_limit_before_the_request_says_that_nothing_was_sent(stage: str, limit: str, tls: Tls) -> None:
-    """Silence in place of a handshake, or of an answer to CONNECT."""
+    """A limit during the handshake or CONNECT means that nothing was sent."""
     with serve(hostile.hang) as port:
         proxies = {"https": f"http://127.0.0.1:{port}"} if stage == "CONNECT" else {}
         host = "loghub.invalid" if stage == "CONNECT" else f"127.0.0.1:{port}"
@@ -260,7 +260,7 @@ def test_a_limit_before_the_request_says_that_nothing_was_sent(stage: str, limit
 
 
 def test_what_left_is_counted_anew_for_each_attempt(tls: Tls) -> None:
-    """After a request that was answered, on the same connection or on another one, nothing has left yet."""
+    """On a used or a new connection, the next attempt starts with nothing sent."""
     with serve(hostile.answer_once) as port, sink_for(f"http://127.0.0.1:{port}", tls, attempt_timeout_ms=500) as sink:
         payload = sink.encode(KEY, None, [record()])
         assert sink.write(Delivery(KEY, None, payload)).http_status == 200
@@ -270,7 +270,7 @@ def test_what_left_is_counted_anew_for_each_attempt(tls: Tls) -> None:
 
 
 def answer_more_than_was_asked(connection: socket.socket, stop: threading.Event) -> None:
-    """The answer ends where a read of it ends, and what nobody asked for is within the same record of TLS."""
+    """Send a response that ends at the end of a read, with unexpected bytes in the same TLS record."""
     around = b"HTTP/1.1 200 OK\r\nx-log-requestid: own\r\nContent-Length: 0\r\nX: %b\r\n\r\n"
     answer = around % (b"x" * (1 + 8192 - len(around % b"")))
     hostile.read_request(connection)
@@ -281,14 +281,14 @@ def answer_more_than_was_asked(connection: socket.socket, stop: threading.Event)
 
 @pytest.mark.parametrize("way", WAYS)
 def test_an_answer_that_nobody_asked_for_is_none_to_the_next_request(way: str, tls: Tls) -> None:
-    """Also where TLS holds it already, and the kernel no longer knows of it."""
+    """Unexpected bytes are not the next response, even if only TLS still holds them."""
     with sink_on_the_way(way, answer_more_than_was_asked, tls, read_timeout_ms=3000) as sink:
         for _ in range(2):
             assert sink.write(Delivery(KEY, None, sink.encode(KEY, None, [record()]))).http_status == 200
 
 
 def test_an_answer_lost_behind_a_proxy_neither_fails_an_idempotent_batch_nor_holds_the_project_back() -> None:
-    """What is stored counts as delivered, as it does without a proxy, and is stored once."""
+    """Behind a proxy, as without one, a stored batch with a lost response counts as delivered, and is stored once."""
     with LogHubServer() as server:
         server.faults.add(faults.drop_answer(), times=1)
         project = ProjectConfig(

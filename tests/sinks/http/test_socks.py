@@ -1,4 +1,4 @@
-"""Requests through proxies of SOCKS."""
+"""Requests through SOCKS proxies."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def transport_of(**limits: int) -> Iterator[Transport]:
 
 
 def _proxy(port: int, asked: list[bytes]) -> Behaviour:
-    """A proxy of SOCKS 5 that knows a user, and leads everywhere to one port of this machine."""
+    """Act as a SOCKS 5 proxy that knows a user, and connects every request to one port of this machine."""
 
     def lead(connection: socket.socket, _stop: threading.Event) -> None:
         connection.recv(1000)
@@ -45,7 +45,7 @@ def _proxy(port: int, asked: list[bytes]) -> Behaviour:
 
 @pytest.mark.parametrize(("scheme", "place"), [("socks5h", b"\3\x08far.test"), ("socks5", b"\1\x7f\0\0\1")])
 def test_a_request_goes_through_a_proxy_of_socks(scheme: str, place: bytes, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With user and password; the name is resolved by the proxy, or here."""
+    """The proxy gets user and password; the name is resolved by the proxy, or on this machine."""
     asked: list[bytes] = []
     resolve = socket.getaddrinfo
 
@@ -61,7 +61,7 @@ def test_a_request_goes_through_a_proxy_of_socks(scheme: str, place: bytes, monk
 
 
 def test_the_limit_of_an_attempt_holds_for_a_proxy_of_socks_that_drips() -> None:
-    """Although each of its bytes comes in time."""
+    """The limit holds although each byte comes in time."""
 
     def drip(connection: socket.socket, stop: threading.Event) -> None:
         connection.recv(1000)
@@ -78,9 +78,9 @@ def test_the_limit_of_an_attempt_holds_for_a_proxy_of_socks_that_drips() -> None
 
 
 def test_a_proxy_of_socks_that_does_not_listen_is_told_as_such() -> None:
-    """Nothing was sent."""
+    """A SOCKS proxy that does not listen is named, and nothing was sent."""
     with serve(hostile.hang) as port:
-        pass  # free again
+        pass  # the port is free again
     proxies = {"all": f"socks5h://127.0.0.1:{port}"}
     with transport_of() as transport, pytest.raises(UnreachableError, match=rf"proxy \(.*:{port}\): .*refused"):
         transport.request("GET", "http://far.test", "/", {}, {"Host": "h"}, b"", proxies)

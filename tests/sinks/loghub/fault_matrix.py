@@ -1,4 +1,4 @@
-"""The fault matrix: what goes wrong on the way to LogHub, and what the producer makes of it.
+"""The fault matrix: the faults on the way to LogHub, and the reactions of the producer.
 
 ``fault_matrix.md`` shows :data:`CASES` as a table; ``test_fault_matrix.py`` runs every case against a real server on a
 socket.
@@ -11,7 +11,7 @@ from dataclasses import dataclass
 
 from producer.server import LogHubServer, faults
 
-#: What follows a failed attempt, as the documentation words it.
+#: The reactions to a failed attempt, as the documentation words them.
 BACKOFF = "retried with backoff"
 HOLD = "retried with backoff; the logstore is held back"
 REFRESH = "retried with backoff, at most 3 times in a row, with refreshed credentials"
@@ -23,7 +23,7 @@ Install = Callable[[LogHubServer, int | None], object]
 
 
 def fault(make: Callable[[], faults.Fault]) -> Install:
-    """Install a fault for the first ``times`` requests (None: for all)."""
+    """Return a function that installs a fault for the first ``times`` requests (None: for all)."""
     return lambda server, times: server.faults.add(make(), times=times, operation="PutLogs")
 
 
@@ -35,13 +35,12 @@ def refuse(status: int, code: str, body: bytes | None = None) -> Install:
 class Case:
     """One line of the matrix.
 
-    :ivar name: what goes wrong.
-    :ivar install: makes it go wrong.
+    :ivar name: the fault.
+    :ivar install: installs the fault.
     :ivar code: the ``error_code`` of the attempt.
-    :ivar reaction: what the producer does.
-    :ivar may_have_been_stored: what the failed attempt says of the batch; None if that depends on how much of the
-        request had left.
-    :ivar stored: whether the server keeps the batch of the failed attempt, so that a retry makes a duplicate.
+    :ivar reaction: the reaction of the producer.
+    :ivar may_have_been_stored: the same field of the failed attempt; None if it depends on how much was sent.
+    :ivar stored: True if the server keeps the batch of the failed attempt, so that a retry makes a duplicate.
     """
 
     name: str
@@ -136,7 +135,7 @@ CASES = (*_answers(), *_network())
 
 @contextmanager
 def refused_port() -> Iterator[int]:
-    """A port of this machine on which nobody listens, kept from others meanwhile."""
+    """Reserve a port of this machine on which no server listens."""
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         yield taken.getsockname()[1]

@@ -1,4 +1,4 @@
-"""Credentials: fresh before they expire, others after a refusal, and never fetched on a caller's thread."""
+"""Credentials are refreshed before they expire and after a refusal, never on a caller's thread."""
 
 import threading
 from collections.abc import Callable
@@ -12,7 +12,7 @@ from tests.support.threads import named
 
 
 class Provider:
-    """Numbered credentials, each valid for ``life`` seconds; ``before`` runs first in each call."""
+    """Returns numbered credentials, each valid for ``life`` seconds; ``before`` runs first in each call."""
 
     def __init__(self, clock: ManualClock, life: float | None = 100.0, before: Callable[[int], None] | None = None):
         self.clock, self.life, self.before = clock, life, before
@@ -29,7 +29,7 @@ class Provider:
 
 
 def wait_for_calls(provider: Provider, cache: CredentialsCache, calls: int, key: str) -> None:
-    """Poll until the refresh in the background has been taken over."""
+    """Wait until the refresh in the background is complete."""
     done = threading.Event()
     for _ in range(2000):
         if cache.get().access_key_id == key and provider.calls == calls:
@@ -39,7 +39,7 @@ def wait_for_calls(provider: Provider, cache: CredentialsCache, calls: int, key:
 
 
 def test_static_credentials_cost_no_thread() -> None:
-    """A static key is simply there."""
+    """Static credentials need no thread."""
     static = StaticCredentials(credentials=Credentials(access_key_id="a", access_key_secret="s"))
     cache = CredentialsCache(static, ManualClock(), "static")
     cache.refused(cache.get())
@@ -57,7 +57,7 @@ def test_the_provider_is_asked_once_and_on_a_thread_of_its_own() -> None:
 
 
 def test_credentials_are_refreshed_before_they_expire_while_the_old_ones_serve() -> None:
-    """In the last quarter of a short life a refresh starts; attempts go on with the old ones and do not wait."""
+    """A refresh starts in the last quarter of a short life; attempts use the old credentials and do not wait."""
     clock = ManualClock()
     hold = threading.Event()
     provider = Provider(clock, before=lambda call: hold.wait(60) and None if call == 2 else None)
@@ -67,13 +67,13 @@ def test_credentials_are_refreshed_before_they_expire_while_the_old_ones_serve()
     assert cache.get().access_key_id == "id-1"
     assert provider.calls == 1
     clock.advance(2)
-    assert cache.get().access_key_id == "id-1"  # the provider hangs in its second call; nobody waits
+    assert cache.get().access_key_id == "id-1"  # the provider hangs in its second call, and the attempt does not wait
     hold.set()
     wait_for_calls(provider, cache, 2, "id-2")
 
 
 def test_long_lived_credentials_are_refreshed_a_minute_before_the_end() -> None:
-    """For a life of an hour the margin is 60 s."""
+    """Credentials with a life of an hour are refreshed 60 s before its end."""
     clock = ManualClock()
     provider = Provider(clock, life=3600)
     cache = CredentialsCache(provider, clock, "t")
@@ -86,7 +86,7 @@ def test_long_lived_credentials_are_refreshed_a_minute_before_the_end() -> None:
 
 
 def test_expired_credentials_are_never_used() -> None:
-    """After the end of their life an attempt waits for the new ones."""
+    """An attempt waits for new credentials once the old ones have expired."""
     clock = ManualClock()
     provider = Provider(clock)
     cache = CredentialsCache(provider, clock, "t")
@@ -104,7 +104,7 @@ def test_refused_credentials_are_replaced_before_the_next_attempt() -> None:
     cache.refused(old)
     cache.refused(old)
     assert cache.get().access_key_id == "id-2"
-    cache.refused(old)  # an answer that was on its way: these are not the current ones any more
+    cache.refused(old)  # a late response: these are no longer the current ones
     assert cache.get().access_key_id == "id-2"
     assert provider.calls == 2
 
@@ -125,7 +125,7 @@ def test_a_provider_that_raises_fails_the_attempt_with_its_words() -> None:
 
 
 def test_a_failure_that_an_attempt_waits_for_is_told_by_the_attempt_alone(caplog: pytest.LogCaptureFixture) -> None:
-    """It raises it, and its failure is logged with the project: a second line would only be the same again."""
+    """The attempt raises the failure, which is logged with the project: a second line would repeat it."""
     clock = ManualClock()
 
     def fail(call: int) -> None:
@@ -138,7 +138,9 @@ def test_a_failure_that_an_attempt_waits_for_is_told_by_the_attempt_alone(caplog
 
 
 def test_a_failure_that_stays_the_same_is_logged_once(caplog: pytest.LogCaptureFixture) -> None:
-    """Of a refresh for which nobody waits; another one, and the same after a success, are logged again."""
+    """A repeated failure of a background refresh is logged once; a different one, or one after a success, is logged
+    again.
+    """
     clock = ManualClock()
     words = ["", "no network", "no network", "no key", "", "no key"]
 
@@ -153,11 +155,11 @@ def test_a_failure_that_stays_the_same_is_logged_once(caplog: pytest.LogCaptureF
             thread.join(60)
         clock.advance(80 if words[cache._provider.calls - 1] == "" else 2)  # type: ignore[attr-defined]
     told = [record.getMessage().rpartition(": ")[2] for record in caplog.records]
-    assert told == [f"{each}; those of before are still good" for each in ("no network", "no key", "no key")]
+    assert told == [f"{each}; the earlier credentials are still valid" for each in ("no network", "no key", "no key")]
 
 
 def test_a_failing_refresh_leaves_good_credentials_in_use_and_is_not_repeated_at_once() -> None:
-    """While the old ones are good, a failure costs nobody anything; the provider is asked again a second later."""
+    """While the old credentials are valid, attempts succeed, and the provider is called again a second later."""
     clock = ManualClock()
     done = threading.Event()
 
@@ -185,7 +187,7 @@ def test_a_failing_refresh_leaves_good_credentials_in_use_and_is_not_repeated_at
 
 
 def test_a_provider_that_hangs_fails_the_attempt_after_its_time() -> None:
-    """An attempt waits ten seconds for a provider, then it fails, to be retried."""
+    """An attempt waits ten seconds for a provider, then it fails, and is retried."""
     clock = ManualClock()
     hold = threading.Event()
     provider = Provider(clock, before=lambda _call: hold.wait(30) and None)
@@ -210,7 +212,7 @@ def test_a_provider_that_hangs_fails_the_attempt_after_its_time() -> None:
 
 
 def test_something_else_than_credentials_is_refused_by_name() -> None:
-    """A provider that returns a dict is told so."""
+    """A provider that returns a dict gets an error that names the type."""
 
     class Wrong:
         def get_credentials(self) -> object:

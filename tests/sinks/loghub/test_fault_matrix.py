@@ -1,4 +1,4 @@
-"""Every line of the fault matrix against a real server on a socket."""
+"""Every line of the fault matrix, against a real server on a socket."""
 
 import itertools
 import time
@@ -36,14 +36,14 @@ _numbers = itertools.count()
 
 
 def fresh_logstore() -> str:
-    """A logstore that no other test writes to."""
+    """Return a logstore that no other test writes to."""
     return f"matrix-{next(_numbers)}"
 
 
 def producer_for(
     server: LogHubServer, case: Case | None = None, *, retries: int = RETRIES, **options: object
 ) -> Producer:
-    """A producer whose backoffs suit a test, and whose patience suits the case: a busy machine is no silent server."""
+    """Return a producer with short backoffs and the timeouts of the case."""
     patience = 600 if case is not None and case.code == "SocketTimeout" else 20_000
     project = ProjectConfig(
         "p", endpoint=server.endpoint, access_key_id=server.access_key_id, access_key_secret=server.access_key_secret
@@ -59,7 +59,7 @@ def producer_for(
 
 
 def send_some(producer: Producer, logstore: str, count: int = LOGS) -> tuple[dict[str, SendFuture], list[Result]]:
-    """Send numbered logs of one stream; returns the futures by number, and where callbacks put their results."""
+    """Send numbered logs of one stream; return the futures by number, and the list of the callbacks' results."""
     told: list[Result] = []
     stream = producer.stream("p", logstore, topic="t", source="s")
     futures = {str(n): stream.send({"n": str(n)}, callback=told.append) for n in range(count)}
@@ -68,7 +68,9 @@ def send_some(producer: Producer, logstore: str, count: int = LOGS) -> tuple[dic
 
 
 def requests_made(server: LogHubServer, logstore: str, expected: int) -> int:
-    """Requests for the logstore; the server notes one when it is done, maybe after the client gave up."""
+    """Return the number of requests for the logstore; the server notes one when it is done, maybe after the client's
+    timeout.
+    """
     end = time.monotonic() + 10
     while (made := sum(request.logstore == logstore for request in server.requests)) < expected:
         if time.monotonic() > end:
@@ -78,7 +80,7 @@ def requests_made(server: LogHubServer, logstore: str, expected: int) -> int:
 
 
 def check_conservation(server: LogHubServer, logstore: str, futures: dict[str, SendFuture], told: list[Result]) -> None:
-    """Sends = successes + failures = callbacks, and every success is on the server; returns nothing, or fails."""
+    """Check that sends = successes + failures = callbacks, and that every success is on the server."""
     assert all(future.done() for future in futures.values())
     assert len(told) == len(futures)
     stored = Counter(dict(log.contents)["n"] for log in server.logs("p", logstore))
@@ -92,7 +94,7 @@ def check_conservation(server: LogHubServer, logstore: str, futures: dict[str, S
 
 @pytest.mark.parametrize("case", CASES, ids=lambda case: case.name)
 def test_a_fault_met_once_ends_as_the_matrix_says(case: Case, server: LogHubServer) -> None:
-    """One failed request: the retry delivers, except where the matrix says that no retry can help."""
+    """After one failed request the retry delivers, unless the matrix says that no retry can help."""
     logstore = fresh_logstore()
     installed = case.install(server, 1)
     with producer_for(server, case) as producer:
@@ -112,7 +114,7 @@ def test_a_fault_met_once_ends_as_the_matrix_says(case: Case, server: LogHubServ
 
 @pytest.mark.parametrize("case", [case for case in CASES if case.reaction != SPLIT], ids=lambda case: case.name)
 def test_a_fault_without_end_makes_a_bounded_number_of_requests_and_fails(case: Case, server: LogHubServer) -> None:
-    """The caller learns of the failure after as many requests as the matrix says, at growing intervals."""
+    """The record fails after as many requests as the matrix says, at growing intervals."""
     logstore = fresh_logstore()
     case.install(server, None)
     retries = 5 if case.reaction == REFRESH else RETRIES
@@ -128,14 +130,14 @@ def test_a_fault_without_end_makes_a_bounded_number_of_requests_and_fails(case: 
 
 
 def check_intervals(case: Case, result: Result) -> None:
-    """Before retry n at least ``base * 2**(n-1)`` passes; at most twice that, but for the noise of the machine."""
+    """Check that retry n waits from ``base * 2**(n-1)`` to twice that, with a tolerance for the machine."""
     if case.reaction not in {BACKOFF, HOLD, REFRESH}:
         return
     ends = [attempt.timestamp_ms + attempt.duration_ms for attempt in result.attempts]
     starts = [attempt.timestamp_ms for attempt in result.attempts]
     for n, (end, start) in enumerate(zip(ends, starts[1:], strict=False), 1):
         pause = (start - end) / 1000
-        growth = 4 if case.reaction == HOLD else 1  # a held-back logstore waits longer after each refusal in a row
+        growth = 4 if case.reaction == HOLD else 1  # a throttled logstore waits longer after each refusal in a row
         assert BASE * 2 ** (n - 1) - 0.005 <= pause <= BASE * 2**n * growth + 1.0
 
 
@@ -143,7 +145,7 @@ def check_intervals(case: Case, result: Result) -> None:
 def test_a_batch_too_large_for_the_server_arrives_in_parts(
     logs_allowed: int, requests: int, server: LogHubServer
 ) -> None:
-    """However small the size that the server takes, every record arrives once, down to one log a request."""
+    """Every record arrives once, however small the limit of the server is, down to one log a request."""
     logstore = fresh_logstore()
     limit = 48 + 21 * logs_allowed  # a tail, and records of 21 bytes
     refusal = faults.Refuse(status=413, code="PostBodyTooLarge")
@@ -157,7 +159,7 @@ def test_a_batch_too_large_for_the_server_arrives_in_parts(
 
 
 def test_a_single_log_too_large_for_the_server_fails(server: LogHubServer) -> None:
-    """What cannot be cut any more fails with the server's code."""
+    """A batch of one log fails with the server's code."""
     server.faults.add(faults.answer(413, "PostBodyTooLarge"))
     with producer_for(server) as producer:
         _, told = send_some(producer, logstore := fresh_logstore(), 2)
@@ -166,7 +168,7 @@ def test_a_single_log_too_large_for_the_server_fails(server: LogHubServer) -> No
 
 
 def test_connection_refused_is_retried_and_cannot_have_stored_anything(server: LogHubServer) -> None:
-    """Nobody listens: every attempt is one refused connection, and the result says that nothing was stored."""
+    """Every attempt is one refused connection, and the result says that nothing was stored."""
     with refused_port() as port:
         project = ProjectConfig("p", endpoint=f"http://127.0.0.1:{port}", access_key_id="a", access_key_secret="s")
         config = ProducerConfig(linger_ms=100, base_retry_backoff_ms=20, retries=RETRIES)
@@ -180,7 +182,7 @@ def test_connection_refused_is_retried_and_cannot_have_stored_anything(server: L
 
 
 def test_a_name_that_does_not_resolve_is_retried_and_named(server: LogHubServer) -> None:
-    """DNS failure: the message names the host, and nothing can have been stored."""
+    """The message names the host, and nothing can have been stored."""
     project = ProjectConfig("p", endpoint="http://nowhere.invalid", access_key_id="a", access_key_secret="s")
     config = ProducerConfig(linger_ms=100, base_retry_backoff_ms=20, retries=1, http=HttpConfig(proxies={}))
     with Producer(project, config=config) as producer:
@@ -192,7 +194,7 @@ def test_a_name_that_does_not_resolve_is_retried_and_named(server: LogHubServer)
 
 
 def test_a_slow_server_is_waited_for(server: LogHubServer) -> None:
-    """An answer that comes late, but in time, is a success at the first attempt."""
+    """A late response within the timeout is a success at the first attempt."""
     server.faults.add(faults.delay(0.3), times=1)
     with producer_for(server) as producer:
         futures, told = send_some(producer, logstore := fresh_logstore())
@@ -219,7 +221,7 @@ def test_a_server_that_restarts_gets_everything() -> None:
 
 
 def first_failure(producer: Producer) -> bool:
-    """Wait until an attempt has failed; False after 10 s."""
+    """Wait until an attempt has failed; return False after 10 s."""
     end = time.monotonic() + 10
     while producer.stats().retried == 0:
         if time.monotonic() > end:
@@ -229,7 +231,7 @@ def first_failure(producer: Producer) -> bool:
 
 
 def matrix() -> str:
-    """The table of ``fault_matrix.md``: a row for each reaction, and what leads to it with the ``error_code``."""
+    """Return the table of ``fault_matrix.md``: a row for each reaction, with its faults and their ``error_code``."""
     rows: dict[tuple[str, str], list[str]] = {}
     for case in CASES:
         stored = {None: "if all of the request had left", True: "yes", False: "no"}[case.may_have_been_stored]
@@ -240,5 +242,5 @@ def matrix() -> str:
 
 
 def test_the_documentation_shows_the_matrix() -> None:
-    """``fault_matrix.md`` names every case, with the code, the reaction, and what may have been stored."""
+    """``fault_matrix.md`` has every case, with its code, reaction, and whether the batch may have been stored."""
     assert matrix() in DOCUMENT.read_text()

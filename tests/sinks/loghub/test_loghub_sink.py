@@ -58,7 +58,7 @@ def options(**changes: object) -> ProducerConfig:
 
 
 def send_one(producer: Producer, project: str = "p", logstore: str = "sink", **where: str) -> Result:
-    """Send one log and return its result, failed or not."""
+    """Send one log, and return its result, failed or not."""
     future = producer.send(project, logstore, {"k": "v"}, **where)  # type: ignore[arg-type]
     error = future.exception(timeout=20)
     return future.result() if error is None else error.result
@@ -67,7 +67,7 @@ def send_one(producer: Producer, project: str = "p", logstore: str = "sink", **w
 @pytest.mark.parametrize("compression", ["lz4", "zstd", "deflate", "none"])
 @pytest.mark.parametrize("version", ["v1", "v4"])
 def test_every_compression_and_signature_is_accepted(server: LogHubServer, compression: str, version: str) -> None:
-    """The server verifies the signature, decompresses and decodes with code of its own, and holds the same log."""
+    """The server verifies the signature, decompresses and decodes with code of its own, and has the same log."""
     store = f"c-{compression}-{version}"
     config = options(compression=compression, sign_version=version, region="cn-test", log_tags={"env": "test"})
     with Producer(project_for(server), config=config) as producer:
@@ -79,7 +79,7 @@ def test_every_compression_and_signature_is_accepted(server: LogHubServer, compr
 
 
 def test_a_shard_hash_routes_and_equal_hashes_share_a_shard(server: LogHubServer) -> None:
-    """The request goes to /shards/route with the adjusted key, and equal hashes land on one shard."""
+    """The request goes to /shards/route with the adjusted key, and equal hashes use one shard."""
     with Producer(project_for(server), config=options()) as producer:
         for n in range(6):
             producer.send("p", "routed", {"n": n}, shard_hash=f"user-{n % 2}")
@@ -109,13 +109,13 @@ def test_an_ingest_processor_is_asked_for_by_name(server: LogHubServer) -> None:
     ],
 )
 def test_an_endpoint_by_address_keeps_the_project_in_the_host_header(endpoint: str, base: str, host: str) -> None:
-    """A host name gets the project in front; an address or localhost cannot, so only the header names it."""
+    """The project precedes a host name; for an address or localhost only the Host header has it."""
     target = target_of("p", endpoint)
     assert (target.base_url, target.host) == (base, host)
 
 
 def test_the_destination_is_a_project_at_an_endpoint() -> None:
-    """Streams of one project share it; another project, or another endpoint of the same one, is another destination."""
+    """Streams of one project share a destination; another project or endpoint is another one."""
     sink = LogHubSink(ProducerConfig(), SystemClock(), "test")
     key = StreamKey("p", "a", "", "")
     unknown = sink.destination(key)
@@ -129,13 +129,13 @@ def test_the_destination_is_a_project_at_an_endpoint() -> None:
 
 
 def test_localhost_works_as_an_endpoint(server: LogHubServer) -> None:
-    """As an address does."""
+    """localhost is treated as an address."""
     with Producer(project_for(server, endpoint=f"http://localhost:{server.port}"), config=options()) as producer:
         assert send_one(producer).successful
 
 
 def test_requests_go_through_a_configured_proxy(server: LogHubServer) -> None:
-    """With a proxy the request carries the whole URL, and reaches a host that this machine cannot resolve."""
+    """A request through a proxy has the whole URL, and reaches a host that this machine cannot resolve."""
     proxies = HttpConfig(proxies={"http": server.endpoint})
     project = project_for(server, endpoint="http://cn-nowhere.invalid")
     with Producer(project, config=options(http=proxies)) as producer:
@@ -167,7 +167,7 @@ def test_netrc_never_replaces_the_signature(
 
 
 def test_a_redirect_is_not_followed(server: LogHubServer) -> None:
-    """One attempt is one request: a Location is no invitation to send logs elsewhere."""
+    """One attempt is one request: logs are not sent to a Location."""
     elsewhere = {"Location": f"{server.endpoint}/elsewhere"}
     server.faults.add(faults.answer(307, "Moved", headers=elsewhere, body=b""))
     with Producer(project_for(server), config=options(retries=0)) as producer:
@@ -177,7 +177,7 @@ def test_a_redirect_is_not_followed(server: LogHubServer) -> None:
 
 @pytest.mark.parametrize("seconds", [3600.0, -3600.0, 50 * 366 * 86_400.0])
 def test_a_wrong_clock_is_corrected_from_the_server_and_remembered(server: LogHubServer, seconds: float) -> None:
-    """The first record costs one more request; after that the offset is known."""
+    """The first record needs one more request; then the offset is known."""
     server.clock_offset = seconds
     with Producer(project_for(server), config=options()) as producer:
         first, second = send_one(producer), send_one(producer)
@@ -200,7 +200,7 @@ class Rotating:
 
 
 def test_a_401_fetches_other_credentials_and_the_record_arrives(server: LogHubServer) -> None:
-    """Refused credentials are replaced before the retry; the provider never ran on the caller's thread."""
+    """Refused credentials are replaced before the retry, never on the caller's thread."""
     provider = Rotating(server)
     project = ProjectConfig("p", endpoint=server.endpoint, credentials=provider)
     with Producer(project, config=options(name="rotating")) as producer:
@@ -211,7 +211,7 @@ def test_a_401_fetches_other_credentials_and_the_record_arrives(server: LogHubSe
 
 
 def test_an_sts_token_travels_signed() -> None:
-    """Temporary credentials carry their token; the server checks token and signature."""
+    """Temporary credentials are sent with their token; the server checks token and signature."""
     from producer.server import AccessKey
 
     keys = {"sts-id": AccessKey(secret="sts-secret", security_token="sts-token")}
@@ -229,7 +229,7 @@ def test_an_sts_token_travels_signed() -> None:
 
 
 def test_projects_come_and_go_while_the_producer_lives(server: LogHubServer) -> None:
-    """A project that is unknown, broken or removed fails its own records only."""
+    """An unknown, broken or removed project fails its own records only."""
     with Producer(project_for(server, "good"), config=options(retries=1)) as producer:
         producer.put_project_config(project_for(server, "broken", access_key_secret="wrong"))
         with pytest.raises(InvalidArgumentError, match="unknown"):
@@ -253,13 +253,12 @@ class _Accepting(BaseHTTPRequestHandler):
         self.send_header("Content-Length", "0")
         self.end_headers()
 
-    def log_message(self, *_: object) -> None:
-        """Keep quiet."""
+    def log_message(self, *_: object) -> None: ...
 
 
 @pytest.fixture
 def tls_server(tmp_path: Path) -> Iterator[tuple[str, str]]:
-    """The URL of an https server with a certificate of its own authority, and that authority's file."""
+    """Run an https server with a certificate of its own authority; yield its URL and that authority's file."""
     authority = trustme.CA()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("localhost", "127.0.0.1").configure_cert(context)
@@ -277,7 +276,7 @@ def tls_server(tmp_path: Path) -> Iterator[tuple[str, str]]:
 
 
 def test_3_13_tls_certificates_are_verified(tls_server: tuple[str, str]) -> None:
-    """An unknown authority is refused before a byte of log leaves; with its bundle it is trusted."""
+    """An unknown authority is refused before any log is sent; with its bundle the certificate is trusted."""
     url, bundle = tls_server
     project = ProjectConfig("p", endpoint=url, access_key_id="a", access_key_secret="s")
     with Producer(project, config=options(retries=0)) as producer:
@@ -292,7 +291,7 @@ def test_3_13_tls_certificates_are_verified(tls_server: tuple[str, str]) -> None
 def test_verification_can_be_turned_off_in_so_many_words(
     tls_server: tuple[str, str], recwarn: pytest.WarningsRecorder
 ) -> None:
-    """``http.verify=False`` is for those who know; urllib3 warns at every request."""
+    """With ``http.verify=False`` the certificate is not verified."""
     import warnings
 
     warnings.simplefilter("ignore")
@@ -302,7 +301,7 @@ def test_verification_can_be_turned_off_in_so_many_words(
 
 
 def test_what_this_side_was_told_wrong_fails_at_once_and_was_never_sent(server: LogHubServer, tmp_path: Path) -> None:
-    """A certificate bundle that exists no longer is no trouble of the network."""
+    """A certificate bundle that no longer exists is not retried as a network error."""
     bundle = Path(shutil.copy(certifi.where(), tmp_path / "missing.pem"))
     project = project_for(server, endpoint=f"https://127.0.0.1:{server.port}")
     with Producer(project, config=options(http=HttpConfig(ca_bundle=str(bundle)))) as producer:
@@ -317,7 +316,7 @@ def test_what_this_side_was_told_wrong_fails_at_once_and_was_never_sent(server: 
 def test_authorities_that_are_none_are_told_by_the_producer_and_not_by_the_first_send(
     tmp_path: Path, text: str | None, told: str
 ) -> None:
-    """A file that is missing, or holds no certificate, in a sentence; without verifying nobody needs it."""
+    """A missing or invalid file is refused when the producer is made, unless nothing is verified."""
     bundle = tmp_path / "authorities.pem"
     if text is not None:
         bundle.write_text(text)
@@ -331,7 +330,7 @@ def test_authorities_that_are_none_are_told_by_the_producer_and_not_by_the_first
 def test_an_http_server_that_is_addressed_as_https_is_told_by_the_error_and_the_warning(
     server: LogHubServer, caplog: pytest.LogCaptureFixture, tmp_path: Path, channel: bool
 ) -> None:
-    """An endpoint without a scheme is https; who forgot http:// reads what to write, also before the retries end."""
+    """An endpoint without a scheme is https; the error and the warning name http:// before the retries end."""
     project = project_for(server, endpoint=f"127.0.0.1:{server.port}")
     where = FileChannel(tmp_path, minimum_free_space=0) if channel else None
     with Producer(project, config=options(retries=1, drain_timeout_ms=0), channel=where) as producer:
