@@ -380,8 +380,8 @@ def test_a_channel_that_lost_its_newest_events_forgets_what_speaks_of_them(
     shutil.copytree(life.channel.directory, directory, ignore=shutil.ignore_patterns("log-*", "checkpoint*"))
     life.channel = file_channel(directory)
     life.pipeline = by_hand(life.sink, life.channel, batch_count_threshold=3)
-    assert "its newest events are lost (the machine died, or the disk is damaged), and 1 notes" in caplog.text
-    assert "the sources of an agent read again what they read last" in caplog.text
+    assert "its newest events are lost (the machine crashed, or the disk is damaged)" in caplog.text
+    assert "an agent's sources read their last input again" in caplog.text
     life.send("3", "4", "5")
     life.deliver()
     assert values(life.sink) == ["0", "1", "2", "3", "4", "5"]

@@ -1,4 +1,4 @@
-"""The one door: all ways in take memory and a place in one step, wait under one deadline, and survive interrupts."""
+"""Every entry takes memory and a place in one step, waits under one deadline, and survives interrupts."""
 
 from __future__ import annotations
 
@@ -44,13 +44,13 @@ def _many(pipeline: Pipeline) -> object:
 
 
 def _encoded(pipeline: Pipeline) -> object:
-    # The estimate is far too low: more has to be waited for once it is encoded.
+    # The estimate is far too low: after encoding, more memory has to be waited for.
     return pipeline.admission.accept_encoded(Encoded(1, lambda: [Piece(KEY, b"x" * 6000, 1)]), None)
 
 
 @pytest.mark.parametrize("send", [_single, _listed, _many, _encoded])
 def test_all_waits_of_one_send_have_one_deadline(send: Callable[[Pipeline], object]) -> None:
-    """Granted memory that turns out to be too little does not begin max_block_ms anew: it ends when that is over."""
+    """If reserved memory turns out to be too little, the further wait has the same deadline."""
     clock = ManualClock()
     pipeline = threadless(clock=clock, total_size_in_bytes=20_000, max_block_ms=5000, linger_ms=10**6)
     pipeline.admission.accept(KEY, record(), 1, None)
@@ -60,7 +60,7 @@ def test_all_waits_of_one_send_have_one_deadline(send: Callable[[Pipeline], obje
     eventually(lambda: clock.waiting == 1)
     clock.advance(4.0)
     eventually(lambda: clock.waiting == 1)
-    pipeline.accumulator.seal_open()  # it needs a batch of its own now, and memory for it
+    pipeline.accumulator.seal_open()  # it now needs a batch of its own, and memory for it
     wanted = pipeline.budget.waiters[0].wanted
     with pipeline.budget.lock:
         others.hold(-wanted)
@@ -81,7 +81,7 @@ def test_all_waits_of_one_send_have_one_deadline(send: Callable[[Pipeline], obje
 
 
 def test_memory_that_is_reserved_for_what_is_being_encoded_is_shown_as_such() -> None:
-    """While a slice is encoded its memory is in the stage "reserved", in none before and in its batch after."""
+    """While a slice is encoded its memory is in the stage "reserved", and afterwards in its batch."""
     pipeline = threadless()
     seen = []
 
@@ -97,9 +97,7 @@ def test_memory_that_is_reserved_for_what_is_being_encoded_is_shown_as_such() ->
 
 
 def test_callbacks_hold_what_settled_records_occupy_until_their_handler_takes_them_up() -> None:
-    """At the settlement the bytes of the records go back, and when the handler comes their overhead, before the
-    callback runs.
-    """
+    """At completion the records' bytes are returned; their overhead follows before the callback runs."""
     pipeline = threadless()
     seen: list[dict[str, int]] = []
     pipeline.admission.accept(KEY, record("x" * 500), 1, lambda _r: seen.append(dict(pipeline.stats().memory_by_stage)))
@@ -110,7 +108,7 @@ def test_callbacks_hold_what_settled_records_occupy_until_their_handler_takes_th
     assert [sum(stages.values()) for stages in seen] == [0]
 
 
-# The work of a refused send.
+# The cost of a refused send.
 
 
 class _Steps:
@@ -184,11 +182,11 @@ def test_the_sums_of_memory_are_those_of_the_batches() -> None:
 
 @pytest.mark.parametrize("call", ["send", "send_list", "send_many", "flush"])
 def test_a_finalizer_in_the_middle_of_a_send_is_refused_and_does_not_hang(call: str) -> None:
-    """The garbage collector may run one anywhere, also where its thread holds the lock; nothing is done."""
+    """A finalizer that sends while its thread holds the lock gets an error, and nothing is done."""
     producer, pipeline = by_hand()
     stream = producer.stream("p", "l")
     known(stream, {"k": "v"})
-    stream._open = None  # the log takes the general way, as one that finds too little memory
+    stream._open = None  # the log takes the general way, as one without memory
     calls: dict[str, Callable[[], object]] = {
         "send": lambda: stream.send({"k": "w"}),
         "send_list": lambda: stream.send([{"k": "w"}]),
@@ -197,7 +195,7 @@ def test_a_finalizer_in_the_middle_of_a_send_is_refused_and_does_not_hang(call: 
     }
 
     def finalize() -> None:
-        with pipeline.budget.lock:  # as whoever was interrupted
+        with pipeline.budget.lock:  # as the interrupted thread
             calls[call]()
 
     before = producer.stats().accepted

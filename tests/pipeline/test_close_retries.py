@@ -1,4 +1,4 @@
-"""What ``close`` does for records that meet a passing failure on their way out."""
+"""``close`` retries records with transient failures."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..support.pipelines import KEY, record, threadless
 
 
 def test_a_refusal_met_while_closing_is_retried() -> None:
-    """One 503 on the way out of the ``with`` block loses nothing."""
+    """One 503 at the end of the ``with`` block loses nothing."""
     sink = ScriptedSink([ServerError("ServerBusy", "busy", http_status=503) for _ in range(3)])
     with Producer(config=ProducerConfig(base_retry_backoff_ms=5), sink=sink) as producer:
         future = producer.send("p", "l", {"k": "v"})
@@ -19,7 +19,7 @@ def test_a_refusal_met_while_closing_is_retried() -> None:
 
 
 def test_retries_while_closing_end_after_half_of_the_timeout() -> None:
-    """Then each batch that waits gets its last attempt, and close returns in time with everything settled."""
+    """After half of the timeout each waiting batch gets its last attempt, and close returns in time."""
     clock, sink = JumpingClock(), ScriptedSink(NetworkError("RequestError", "no") for _ in range(100))
     backoff = {"base_retry_backoff_ms": 60_000, "max_retry_backoff_ms": 60_000}
     pipeline = threadless(sink, clock, drain_timeout_ms=10_000, **backoff)
@@ -30,7 +30,7 @@ def test_retries_while_closing_end_after_half_of_the_timeout() -> None:
 
 
 def test_without_a_drain_timeout_close_retries_nothing() -> None:
-    """``drain_timeout_ms=0`` gives the batches that wait one last attempt at once."""
+    """With ``drain_timeout_ms=0``, waiting batches get one last attempt at once."""
     sink = ScriptedSink(NetworkError("RequestError", "no") for _ in range(100))
     producer = Producer(config=ProducerConfig(drain_timeout_ms=0), sink=sink)
     future = producer.send("p", "l", {"k": "v"})

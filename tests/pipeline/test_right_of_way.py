@@ -1,4 +1,4 @@
-"""Threads that send have the interpreter before those that call ``send``."""
+"""IO threads get the interpreter before threads that call ``send``."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ _LOG = {"message": "m"}
 
 @pytest.fixture
 def kept() -> Iterator[None]:
-    """Nobody loses the interpreter who does not give it up."""
+    """Make the interpreter switch threads only on request."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(1000)
     try:
@@ -41,7 +41,7 @@ def kept() -> Iterator[None]:
 
 @pytest.fixture
 def asking() -> Iterator[None]:
-    """A thread that sends asks for the interpreter."""
+    """Let an IO thread ask for the interpreter."""
     assert compiled is not None
     compiled.begin_to_ask()
     try:
@@ -52,7 +52,7 @@ def asking() -> Iterator[None]:
 
 @pytest.fixture
 def stream() -> Iterator[Stream]:
-    """One whose batch is open, so that its next logs take the short way."""
+    """Return a stream with an open batch, whose next logs take the short way."""
     config = ProducerConfig(linger_ms=60_000)
     with Producer(sink=RecordingSink(), config=config) as producer:
         stream = producer.stream("p", "l")
@@ -76,7 +76,7 @@ class Waiter:
         self.ran = True
 
     def __enter__(self) -> Waiter:
-        self._go.release()  # from here on it waits for the interpreter, which is not given up for this
+        self._go.release()  # from here on it waits for the interpreter, which is not released for this
         return self
 
     def __exit__(self, *_: object) -> None:
@@ -85,7 +85,7 @@ class Waiter:
 
 @pytest.mark.usefixtures("kept", "asking")
 def test_who_sends_lets_threads_that_send_have_the_interpreter(stream: Stream) -> None:
-    """Not after 5 ms, with each thread that sends before it, but as soon as it asks."""
+    """A sender yields as soon as an IO thread asks, not after 5 ms."""
     with Waiter() as waiter:
         assert any(_ran_after_a_log(stream, waiter) for _ in range(1000))
 
@@ -97,7 +97,7 @@ def _ran_after_a_log(stream: Stream, waiter: Waiter) -> bool:
 
 @pytest.mark.usefixtures("kept")
 def test_who_sends_keeps_the_interpreter_while_nobody_asks(stream: Stream) -> None:
-    """A pause costs more than a hundred logs."""
+    """While no thread asks, a sender does not pause: a pause costs more than a hundred logs."""
     with Waiter() as waiter:
         for _ in range(1000):
             stream.send(_LOG)
@@ -115,7 +115,7 @@ def test_who_sends_keeps_the_interpreter_while_nobody_asks(stream: Stream) -> No
 def test_who_sends_many_logs_at_once_gives_way(
     stream: Stream, send: Callable[[Stream], object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Once for each piece."""
+    """A sender of many logs yields once for each piece."""
     asked: list[None] = []
     monkeypatch.setattr(admission, "give_way", lambda: asked.append(None))
     send(stream)
@@ -124,7 +124,7 @@ def test_who_sends_many_logs_at_once_gives_way(
 
 @pytest.mark.usefixtures("asking")
 def test_who_sends_waits_a_moment_only_for_who_asks() -> None:
-    """A thread that asks, and never gets the interpreter, holds nobody up."""
+    """A thread that asks, and never gets the interpreter, does not block a sender."""
     started = time.monotonic()
     assert give_way()
     assert time.monotonic() - started < PATIENCE
@@ -136,7 +136,7 @@ def test_nobody_gives_way_while_nobody_asks() -> None:
 
 @pytest.mark.usefixtures("asking")
 def test_in_a_forked_child_nobody_asks() -> None:
-    """The thread that did is not in it; else each of its sends would pause, for ever."""
+    """The asking thread is not in the child, whose sends do not pause."""
     child = os.fork()
     if child == 0:
         os._exit(int(give_way()))
@@ -145,7 +145,7 @@ def test_in_a_forked_child_nobody_asks() -> None:
 
 
 def _asks(work: Callable[[], object]) -> bool:
-    """Whether a thread that does this again and again asks for the interpreter."""
+    """Return True if a thread that repeats this work asks for the interpreter."""
     seen = threading.Event()
 
     def run() -> None:
@@ -171,7 +171,7 @@ def test_who_has_packed_a_batch_asks_for_the_interpreter() -> None:
 
 @pytest.fixture
 def answering() -> Iterator[socket.socket]:
-    """A socket that is left to wait by itself, as without TLS; whatever comes is answered."""
+    """Yield a socket that answers everything, and waits without the interpreter, as without TLS."""
     ours, theirs = socket.socketpair()
     program = (
         "import socket\n"
@@ -191,7 +191,7 @@ def test_who_has_an_answer_asks_for_the_interpreter(answering: socket.socket) ->
 
 
 def test_who_has_an_answer_to_a_small_request_does_not_ask(answering: socket.socket) -> None:
-    """There may be thousands of them a second, and each would have a sender pause."""
+    """Thousands of small requests a second would each make a sender pause."""
     done = threading.Event()
 
     def exchange() -> None:

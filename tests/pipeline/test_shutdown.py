@@ -1,5 +1,6 @@
-"""Close: in order, in time, from anywhere, any number of times. The file is long since every way to close
-is read beside the others.
+"""Close works in order, in time, from anywhere, any number of times.
+
+The file is long because it has every way to close.
 """
 
 from __future__ import annotations
@@ -44,7 +45,7 @@ def _producer(sink: RecordingSink, name: str, **options: object) -> Producer:
 
 
 def test_close_delivers_what_is_open_and_ends_every_thread() -> None:
-    """When close returns, everything is delivered, told, and no thread is left; the sink is closed."""
+    """When close returns, everything is delivered and notified, no thread is left, and the sink is closed."""
     sink, told = RecordingSink(), []
     producer = _producer(sink, "tidy")
     futures = [producer.send("p", "l", LOG, topic=str(i % 3), callback=told.append) for i in range(30)]
@@ -84,7 +85,7 @@ def test_close_follows_the_data() -> None:
 
 
 def test_batches_that_wait_for_a_retry_get_one_last_attempt_at_once() -> None:
-    """close does not sit out a backoff: a waiting batch is tried once more, and delivered or failed by that."""
+    """close does not wait for a backoff: a waiting batch is tried once more, and delivered or failed."""
     for error in (None, NetworkError("R", "down")):
         sink = ScriptedSink([NetworkError("R", "down"), error])
         producer = _producer(sink, "last", linger_ms=100, base_retry_backoff_ms=40_000)
@@ -101,7 +102,7 @@ def test_batches_that_wait_for_a_retry_get_one_last_attempt_at_once() -> None:
 def test_close_lets_retries_go_on_for_the_drain_timeout_or_half_of_its_own(
     drain_timeout_ms: int, timeout: float | None, patience: float
 ) -> None:
-    """Every second until then, as before the close; then once more, at once."""
+    """Retries continue every second until then, and once more at once."""
     clock, at = JumpingClock(), list[float]()
 
     def down(_delivery: Delivery) -> NetworkError:
@@ -119,7 +120,9 @@ def test_close_lets_retries_go_on_for_the_drain_timeout_or_half_of_its_own(
 
 
 def test_what_is_left_at_the_deadline_fails_by_name_and_is_counted() -> None:
-    """At the deadline the rest fails with ProducerClosed; those in flight may have been stored; the error counts."""
+    """At the deadline the rest fails with ProducerClosed; attempts in flight may have been stored; the error has the
+    count.
+    """
     sink, told = GatedSink(), []
     producer = _producer(sink, "late", io_thread_count=1, batch_count_threshold=2)
     futures = [producer.send("p", "l", [LOG, LOG], callback=told.append) for _ in range(3)]
@@ -142,7 +145,7 @@ def test_what_is_left_at_the_deadline_fails_by_name_and_is_counted() -> None:
 
 
 def test_a_batch_abandoned_before_its_body_was_made_is_not_sent() -> None:
-    """If close fails a batch while its body is being made, no request leaves with half of it."""
+    """If close fails a batch while its body is made, no incomplete request is sent."""
     sink = RecordingSink()
     pipeline = threadless(sink)
     future = pipeline.admission.accept(KEY, record(), 1, None)
@@ -162,7 +165,7 @@ def test_a_batch_abandoned_before_its_body_was_made_is_not_sent() -> None:
 
 
 def test_a_batch_that_leaves_for_the_server_while_it_is_abandoned_is_in_doubt() -> None:
-    """An IO thread takes it between the decision and the end: nobody says that it is not stored."""
+    """If an IO thread takes the batch before its end, the result does not deny that it was stored."""
     pipeline = threadless(RecordingSink())
     future = pipeline.admission.accept(KEY, record(), 1, None)
     pipeline.accumulator.seal_open()
@@ -202,7 +205,7 @@ def test_close_twice_and_from_many_threads_closes_once() -> None:
 
 
 def test_the_second_to_close_has_its_own_deadline() -> None:
-    """While one thread closes without an end, another one's short close times out; the first goes on."""
+    """While one thread closes without a limit, another one's short close times out; the first continues."""
     sink = GatedSink()
     producer = _producer(sink, "two")
     future = producer.send("p", "l", LOG)
@@ -221,7 +224,7 @@ def test_the_second_to_close_has_its_own_deadline() -> None:
 def test_close_inside_a_callback_closes_without_waiting_for_itself(
     error: RejectedError | None, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A success or failure callback that closes the producer returns; all other callbacks run as well."""
+    """A callback that closes the producer returns; all other callbacks run as well."""
     told: list[Result] = []
     producer = _producer(ScriptedSink([error] * 10), "inside", batch_count_threshold=1)
     outcome: list[object] = []
@@ -243,7 +246,7 @@ def test_close_inside_a_callback_closes_without_waiting_for_itself(
 
 @pytest.mark.parametrize("error", [None, RejectedError("C", "x")])
 def test_close_inside_a_callback_while_another_thread_closes_returns_at_once(error: RejectedError | None) -> None:
-    """The thread that closes waits for the callback, which closes too: neither waits for the other for ever."""
+    """A closing thread waits for a callback that closes, too: neither waits forever."""
     producer = _producer(ScriptedSink([error]), "both")
     entered, go_on, told = threading.Event(), threading.Event(), threading.Event()
 
@@ -281,7 +284,7 @@ def test_callbacks_of_both_kinds_that_close_at_the_same_time_do_not_wait_for_eac
 
 
 def test_a_callback_that_hangs_is_named_at_the_deadline() -> None:
-    """close returns at its deadline although a callback does not; the error names its thread."""
+    """close returns at its deadline although a callback hangs; the error names its thread."""
     gate = threading.Event()
     producer = _producer(RecordingSink(), "hang")
     producer.send("p", "l", LOG, callback=lambda _r: gate.wait(PATIENCE))
@@ -314,7 +317,7 @@ def test_any_large_timeout_works(timeout: float) -> None:
 
 
 def test_a_sender_who_waits_for_memory_is_told_of_the_close() -> None:
-    """send raises ProducerClosedError in the moment that close begins, not after max_block_ms."""
+    """send raises ProducerClosedError when close begins, not after max_block_ms."""
     sink = GatedSink()
     producer = _producer(sink, "full", total_size_in_bytes=6000, max_block_ms=-1)
     producer.send("p", "l", {"a": "x" * 1500})
@@ -329,7 +332,7 @@ def test_a_sender_who_waits_for_memory_is_told_of_the_close() -> None:
 
 
 def test_flush_after_close_returns() -> None:
-    """A flush of a closed producer has nothing to wait for."""
+    """A flush of a closed producer returns at once."""
     producer = _producer(RecordingSink(), "after")
     producer.send("p", "l", LOG)
     producer.close()
@@ -338,7 +341,7 @@ def test_flush_after_close_returns() -> None:
 
 
 def test_flush_while_another_thread_closes_returns() -> None:
-    """A flush that runs into a close ends with it."""
+    """A flush during a close ends with it."""
     sink = GatedSink()
     producer = _producer(sink, "mixed")
     producer.send("p", "l", LOG)
@@ -352,7 +355,7 @@ def test_flush_while_another_thread_closes_returns() -> None:
 
 
 def test_flush_waits_for_what_was_accepted_before_it_only() -> None:
-    """Records sent after flush began do not keep it; those before are settled and told when it returns."""
+    """flush waits for earlier records and their callbacks, and not for later ones."""
     sink, told = GatedSink(), []
     producer = _producer(sink, "flush", batch_count_threshold=1, io_thread_count=1)
     producer.send("p", "l", LOG, callback=told.append)
@@ -368,7 +371,7 @@ def test_flush_waits_for_what_was_accepted_before_it_only() -> None:
 
 
 def test_flush_that_is_too_short_says_how_many_batches_go_on() -> None:
-    """FlushTimeoutError counts; the batches are delivered later."""
+    """FlushTimeoutError has the number of batches, which are delivered later."""
     sink = GatedSink()
     producer = _producer(sink, "short")
     future = producer.send("p", "l", LOG)
@@ -380,7 +383,7 @@ def test_flush_that_is_too_short_says_how_many_batches_go_on() -> None:
 
 
 def test_flush_inside_a_callback_is_refused() -> None:
-    """A flush that would wait for its own thread raises in words."""
+    """A flush in a callback raises an error, since it would wait for its own thread."""
     errors: list[BaseException] = []
 
     def flush(_result: Result) -> None:
@@ -395,7 +398,7 @@ def test_flush_inside_a_callback_is_refused() -> None:
 
 
 class _InterruptedClock(ManualClock):
-    """A clock whose waits in the main thread end with Ctrl-C as often as told."""
+    """A clock whose waits in the main thread end with Ctrl-C a number of times."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -409,7 +412,7 @@ class _InterruptedClock(ManualClock):
 
 
 def test_a_close_that_is_interrupted_can_be_resumed() -> None:
-    """Ctrl-C leaves close; the next close takes over, waits, and ends everything; the exit would do it as well."""
+    """After Ctrl-C, the next close takes over, waits, and ends everything, as the exit would."""
     from producer.client import at_exit
 
     sink, clock = GatedSink(), _InterruptedClock()
@@ -432,7 +435,7 @@ def test_a_close_that_is_interrupted_can_be_resumed() -> None:
 
 
 def test_one_who_waits_for_a_close_takes_over_when_it_is_interrupted() -> None:
-    """The second thread in close finishes the work of the first, who was interrupted."""
+    """The second thread in close finishes the work of the interrupted first one."""
     sink, clock = GatedSink(), ManualClock()
     producer = Producer(sink=sink, clock=clock, config=config(name="over", linger_ms=10**6))
     producer.send("p", "l", LOG)
@@ -459,7 +462,7 @@ def test_one_who_waits_for_a_close_takes_over_when_it_is_interrupted() -> None:
 
 
 def test_no_loss_at_close_with_a_dead_server() -> None:
-    """With a server that is down, close fails every record by its last attempt: callbacks = sends."""
+    """With a dead server, close fails every record by its last attempt: callbacks = sends."""
     told: list[Result] = []
     producer = _producer(DeadSink(), "dead", batch_count_threshold=1, linger_ms=100)
     for i in range(200):
@@ -471,7 +474,7 @@ def test_no_loss_at_close_with_a_dead_server() -> None:
 
 
 def test_fifty_threads_that_send_while_one_closes_get_one_outcome_for_each_accepted_send() -> None:
-    """Callbacks = accepted sends, whatever moment close chose; nothing is left in memory."""
+    """Callbacks = accepted sends, at any moment of close; no memory is left in use."""
     for round_ in range(3):
         told, sink = [], RecordingSink()
         producer = _producer(sink, f"storm{round_}", batch_count_threshold=7)
@@ -515,7 +518,7 @@ def test_close_before_any_send_ends_at_once_and_refuses_sends() -> None:
 
 
 def test_a_send_without_memory_times_out_and_leaves_the_rest_alone() -> None:
-    """SendTimeoutError after max_block_ms of a stalled server; the accepted record is delivered later."""
+    """SendTimeoutError comes after max_block_ms of a hanging server; the accepted record is delivered later."""
     sink = GatedSink()
     producer = _producer(sink, "tight", total_size_in_bytes=6000, max_block_ms=1)
     future = producer.send("p", "l", {"a": "x" * 1500})
@@ -528,14 +531,14 @@ def test_a_send_without_memory_times_out_and_leaves_the_rest_alone() -> None:
 
 class _BrokenAtTheEnd(RecordingSink):
     def close(self) -> None:
-        """Break each time."""
+        """Raise each time."""
         super().close()
         raise OSError("the disk is gone")
 
 
 @pytest.mark.parametrize("used", [True, False])
 def test_a_sink_that_cannot_be_closed_is_told_once(used: bool) -> None:
-    """The first close raises what the sink raised, the later ones nothing; all is delivered, and no thread is left."""
+    """The first close raises the sink's error, later ones nothing; all is delivered, and no thread is left."""
     producer = _producer(_BrokenAtTheEnd(), "broken-end")
     futures = [producer.send("p", "l", LOG)] if used else []
     with pytest.raises(OSError, match="the disk is gone"):
@@ -548,7 +551,7 @@ def test_a_sink_that_cannot_be_closed_is_told_once(used: bool) -> None:
 
 
 def test_a_late_close_of_a_broken_sink_tells_of_the_records_first() -> None:
-    """What was lost is worse than what the sink says; that is the cause."""
+    """CloseTimeoutError reports the lost records, with the sink's error as its cause."""
 
     class Sink(GatedSink):
         def close(self) -> None:
@@ -567,7 +570,7 @@ def test_a_late_close_of_a_broken_sink_tells_of_the_records_first() -> None:
 
 
 def test_close_inside_the_close_of_a_sink_does_not_wait_for_itself() -> None:
-    """The inner one returns at once, without any timeout; the outer one ends."""
+    """The inner close returns at once, without a timeout; the outer one ends."""
 
     class Sink(RecordingSink):
         def close(self) -> None:

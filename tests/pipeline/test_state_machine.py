@@ -1,7 +1,7 @@
-"""A pipeline without threads, driven through random histories, and looked over after every step.
+"""A pipeline without threads, driven through random histories, and checked after every step.
 
-The machine plays all the threads: it lets the mover, the IO pool and the handlers do one thing at a time, in any
-order, while sends, faults, jumps of time, flushes and closes come in between. The file is long since a machine is one
+The machine plays all the threads. It lets the mover, the IO pool and the handlers do one thing at a time, in any order,
+while sends, faults, jumps of time, flushes and closes come in between. The file is long because the machine is one
 class with all its rules.
 """
 
@@ -44,7 +44,7 @@ from tests.support.clocks import JumpingClock
 from tests.support.pipelines import queued, record, result_of, step, threadless
 
 S = BatchState
-#: Written down here again, so that a slip in the code's own table shows.
+#: A copy of the table, so that a mistake in the code's own table shows.
 ALLOWED = {
     (S.OPEN, S.QUEUED),
     (S.OPEN, S.FAILED),
@@ -77,7 +77,7 @@ FAULTS: dict[str, Callable[[], BaseException]] = {
 
 
 class FaultySink(RecordingSink):
-    """A sink whose next attempts meet the faults that were ordered; some of them after it stored the batch."""
+    """A sink whose next attempts meet the planned faults, some of them after it stored the batch."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -102,7 +102,7 @@ class FaultySink(RecordingSink):
 
 
 class Sent:
-    """What the model knows of one accepted send."""
+    """The model of one accepted send."""
 
     def __init__(self, logs: list[bytes]) -> None:
         self.logs = logs
@@ -112,7 +112,7 @@ class Sent:
 
 
 class PipelineMachine(RuleBasedStateMachine):
-    """See the module."""
+    """The machine, whose rules are the steps of all threads."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -150,7 +150,7 @@ class PipelineMachine(RuleBasedStateMachine):
 
         ProducerBatch._move = _move  # type: ignore[method-assign]
 
-    # What happens to a pipeline.
+    # Events of a pipeline.
 
     def _key(self, stream: int) -> StreamKey:
         return StreamKey(f"project-{stream % 2}", f"logstore-{stream % 3}", f"topic-{stream}", "here")
@@ -201,7 +201,7 @@ class PipelineMachine(RuleBasedStateMachine):
         reaction=st.sampled_from(["counts", "counts", "none", "raises", "exits", "sends"]),
     )
     def send(self, stream: int, size: int, reaction: str) -> None:
-        """One log."""
+        """Send one log."""
         self._accept(stream, [size], reaction)
 
     @rule(
@@ -210,48 +210,48 @@ class PipelineMachine(RuleBasedStateMachine):
         reaction=st.sampled_from(["counts", "none", "raises", "sends"]),
     )
     def send_list(self, stream: int, sizes: list[int], reaction: str) -> None:
-        """Logs that travel together."""
+        """Send a list of logs."""
         self._accept(stream, sizes, reaction)
 
     @rule(stream=st.integers(0, 5))
     def send_what_can_never_fit(self, stream: int) -> None:
-        """A log larger than the memory."""
+        """Send a log larger than the memory."""
         self._accept(stream, [50_000], "counts")
 
     @rule(faults=st.lists(st.sampled_from(sorted(FAULTS)), min_size=1, max_size=5))
     def order_faults(self, faults: list[str]) -> None:
-        """The next attempts will fail."""
+        """Plan faults of the next attempts."""
         self.sink.faults += faults
 
     @rule(seconds=st.sampled_from([0.0, 0.05, 0.2, 1.0, 1.001, 60.0]))
     def time_passes(self, seconds: float) -> None:
-        """Time jumps."""
+        """Let time jump."""
         self.clock.advance(seconds)
 
     @rule()
     def move(self) -> None:
-        """The mover has a turn."""
+        """Run the mover once."""
         self.pipeline.mover.run_once()
 
     @rule(times=st.integers(1, 4))
     def attempt(self, times: int) -> None:
-        """IO threads make attempts."""
+        """Make attempts as IO threads do."""
         for _ in range(times):
             self.pipeline.io_pool.run_next()
 
     @rule(which=st.integers(0, 1))
     def handle(self, which: int) -> None:
-        """One handler handles one batch."""
+        """Let one handler handle one batch."""
         self.pipeline.settlement.handlers[which].run_next()
 
     @rule()
     def seal_open(self) -> None:
-        """The beginning of a flush, without the wait."""
+        """Begin a flush, without the wait."""
         self.pipeline.accumulator.seal_open()
 
     @rule(timeout=st.sampled_from([0.0, 0.3, 30.0, None]))
     def flush(self, timeout: float | None) -> None:
-        """A flush, which may run out of time."""
+        """Flush, possibly with a timeout."""
         before = list(self.sent)
         try:
             self.pipeline.flush(timeout)
@@ -267,14 +267,14 @@ class PipelineMachine(RuleBasedStateMachine):
     @precondition(lambda self: len(self.sent) > 3)
     @rule(timeout=st.sampled_from([0.0, 0.1, 5.0, None]))
     def close(self, timeout: float | None) -> None:
-        """A close, which may run out of time; afterwards nothing is accepted, and nothing is left."""
+        """Close, possibly with a timeout; afterwards nothing is accepted, and nothing is left."""
         self._close(timeout)
         self._finish()
 
     @precondition(lambda self: len(self.sent) > 3)
     @rule(stream=st.integers(0, 5))
     def send_what_closes(self, stream: int) -> None:
-        """A record whose callback closes the producer."""
+        """Send a record whose callback closes the producer."""
         self._accept(stream, [3], "closes")
 
     def _close(self, timeout: float | None) -> None:
@@ -287,7 +287,7 @@ class PipelineMachine(RuleBasedStateMachine):
                 self.seen["abandoned"] += 1
         self.seen["closed"] += 1
 
-    # What must be true after every step.
+    # Invariants after every step.
 
     def _queued_in_handlers(self) -> Iterator[ProducerBatch]:
         for handler in self.pipeline.settlement.handlers:
@@ -311,7 +311,7 @@ class PipelineMachine(RuleBasedStateMachine):
 
     @invariant()
     def final_states_stay(self) -> None:
-        """A batch that is settled never changes, and never counts as alive."""
+        """A completed batch never changes, and never counts as alive."""
         for batch in self.pipeline.accumulator.incomplete():
             assert not batch.state.final
             assert batch.result is None
@@ -348,8 +348,9 @@ class PipelineMachine(RuleBasedStateMachine):
 
     @invariant()
     def results_tell_the_truth(self) -> None:
-        """A success is on the server as it was sent; a failure that cannot have been stored is not; nothing arrives
-        twice without an attempt whose outcome was unknown.
+        """A successful record is on the server unchanged; a failed one that cannot have been stored is not.
+
+        Nothing arrives twice without an attempt whose outcome was unknown.
         """
         stored = self.sink.stored
         for sent in self.sent:
@@ -362,7 +363,7 @@ class PipelineMachine(RuleBasedStateMachine):
                 assert not any(stored[log] for log in sent.logs)
 
     def _finish(self) -> None:
-        """After a close everything is settled and told, and all memory is back."""
+        """Check that everything is completed and notified after a close, and all memory is returned."""
         while step(self.pipeline):
             pass
         self.check()
@@ -374,7 +375,7 @@ class PipelineMachine(RuleBasedStateMachine):
             assert sent.done_calls == 1
 
     def check(self) -> None:
-        """Every invariant."""
+        """Check every invariant."""
         self.memory_is_what_batches_hold()
         self.final_states_stay()
         self.sums_agree()
@@ -382,7 +383,7 @@ class PipelineMachine(RuleBasedStateMachine):
         self.results_tell_the_truth()
 
     def teardown(self) -> None:
-        """Whatever happened: a close without a deadline leaves nothing behind."""
+        """Close without a deadline, and check that nothing is left."""
         try:
             self._close(None)
             self._finish()
@@ -390,7 +391,7 @@ class PipelineMachine(RuleBasedStateMachine):
             ProducerBatch._move = self._original  # type: ignore[method-assign]
 
 
-#: ``make soak`` asks for many more, other ones each time.
+#: ``make soak`` runs many more, different ones each time.
 SOAK = bool(os.environ.get("PRODUCER_SOAK"))
 PipelineMachine.TestCase.settings = settings(
     max_examples=2000 if SOAK else 120, derandomize=not SOAK, stateful_step_count=50
@@ -418,7 +419,7 @@ def _drain(machine: PipelineMachine, seconds: float = 60.0) -> None:
 
 @pytest.mark.parametrize("fault", sorted(FAULTS))
 def test_the_machine_reaches_every_fault(machine: PipelineMachine, fault: str) -> None:
-    """Each fault, ordered once and then for ever, is met, and the machine's checks hold."""
+    """Each fault, planned once and then forever, is met, and the machine's checks hold."""
     machine.order_faults([fault])
     machine.send_list(0, [10, 10, 10], "counts")
     machine.send(0, 5, "raises")
@@ -435,7 +436,7 @@ def test_the_machine_reaches_every_fault(machine: PipelineMachine, fault: str) -
 
 
 def test_the_machine_reaches_splits_inside_and_between_sends(machine: PipelineMachine) -> None:
-    """Splitting happens between sends, and inside a list that is alone."""
+    """Splits happen between sends, and inside a list that is alone."""
     machine.order_faults(["too large"] * 2)
     machine.send_list(0, [10, 10], "counts")
     machine.send_list(0, [10, 10], "counts")
@@ -446,7 +447,7 @@ def test_the_machine_reaches_splits_inside_and_between_sends(machine: PipelineMa
 
 
 def test_the_machine_reaches_quota_holds(machine: PipelineMachine) -> None:
-    """A batch of a logstore that is held back waits without an attempt."""
+    """A batch of a throttled logstore waits without an attempt."""
     machine.order_faults(["quota"])
     machine.send(0, 10, "counts")
     machine.seal_open()
@@ -463,7 +464,7 @@ def test_the_machine_reaches_quota_holds(machine: PipelineMachine) -> None:
 
 
 def test_the_machine_reaches_refusals_and_timeouts(machine: PipelineMachine) -> None:
-    """Full memory, giant logs, flushes and closes out of time, abandoned records, sends after close: all happen."""
+    """Full memory, giant logs, timeouts of flush and close, abandoned records, and sends after close all happen."""
     for _ in range(15):
         machine.send(0, 4000, "counts")
     machine.send_what_can_never_fit(0)
@@ -487,7 +488,7 @@ def test_the_machine_reaches_refusals_and_timeouts(machine: PipelineMachine) -> 
 
 
 def test_the_machine_reaches_callbacks_that_send_and_close(machine: PipelineMachine) -> None:
-    """Callbacks send, exit and close, also in the middle of a flush."""
+    """Callbacks send, exit and close, also during a flush."""
     for reaction in ("sends", "exits", "raises", "counts"):
         machine.send(0, 10, reaction)
     machine.send_what_closes(1)
@@ -496,7 +497,7 @@ def test_the_machine_reaches_callbacks_that_send_and_close(machine: PipelineMach
 
 
 def test_the_machine_sees_an_error_of_accounting(machine: PipelineMachine) -> None:
-    """The machine is no ornament: a byte too few, a changed batch, a lost record are noticed."""
+    """The machine detects a byte too few, a changed batch, and a lost record."""
     machine.send(0, 10, "counts")
     machine.pipeline.budget.release(1)
     with pytest.raises(AssertionError):

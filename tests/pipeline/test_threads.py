@@ -1,4 +1,4 @@
-"""What threads of the pipeline do beside their work."""
+"""Pipeline threads and contended locks."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.waiting import PATIENCE
 
 
 class _Taken:
-    """A lock that is free when it was asked for three times."""
+    """A lock that is free at the third try."""
 
     def __init__(self) -> None:
         self.asked: list[bool] = []
@@ -33,7 +33,7 @@ class _Taken:
 
 @pytest.mark.skipif(threads._compiled is None, reason="what is compiled alone may do so on any thread")
 def test_a_sender_takes_no_place_in_the_line_for_a_lock() -> None:
-    """Else each of several threads that send would be woken for each list, by the one before it."""
+    """A queued thread would be woken for each list, by the thread before it."""
     lock = _Taken()
     wait_until_free(lock)
     assert lock.asked == [False] * 3
@@ -42,7 +42,9 @@ def test_a_sender_takes_no_place_in_the_line_for_a_lock() -> None:
 
 @pytest.mark.parametrize("place", [accumulator, memory])
 def test_who_sends_lists_stands_back_from_the_budgets_lock(place: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before it is taken, where memory is reserved and where a piece joins its batch."""
+    """Senders of lists wait until the budget's lock is free, where memory is reserved and where a piece joins its
+    batch.
+    """
     asked: list[object] = []
     monkeypatch.setattr(place, "wait_until_free", asked.append)
     pipeline = threadless()
@@ -51,7 +53,7 @@ def test_who_sends_lists_stands_back_from_the_budgets_lock(place: ModuleType, mo
 
 
 def test_who_gives_memory_back_stands_back_from_the_budgets_lock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As who reserves it."""
+    """Threads that return memory wait until the lock is free, as those that reserve it."""
     budget, asked = threadless().budget, list[object]()
     monkeypatch.setattr(memory, "wait_until_free", asked.append)
     budget.release(0)
@@ -60,7 +62,7 @@ def test_who_gives_memory_back_stands_back_from_the_budgets_lock(monkeypatch: py
 
 @pytest.mark.skipif(threads._compiled is None, reason="what is compiled alone may do so on any thread")
 def test_who_has_a_lock_does_not_stand_back_from_it() -> None:
-    """A finalizer on a thread that has it would wait for ever; it is told instead."""
+    """A finalizer on a thread that holds the lock gets an error: it would wait forever."""
     lock = threading.RLock()
     with lock:
         wait_until_free(lock)
@@ -69,8 +71,9 @@ def test_who_has_a_lock_does_not_stand_back_from_it() -> None:
 
 
 def test_who_stands_back_takes_no_place_in_the_line_for_a_lock(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without what is compiled, too: it looks again and again until the lock is free, and leaves it free; on a thread
-    of the user's, which an interrupt may meet, it does nothing.
+    """In the pure implementation, a stage thread polls until the lock is free, and leaves it free.
+
+    On a user's thread, which an interrupt may meet, it does nothing.
     """
     monkeypatch.setattr(threads, "_compiled", None)
     lock = _Taken()

@@ -1,4 +1,4 @@
-"""The accumulator: when a batch is full, when it has lingered, and what is forgotten."""
+"""The accumulator seals full and lingered batches, and forgets idle streams."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def _open(pipeline: Pipeline) -> list[ProducerBatch]:
 
 
 def test_a_batch_is_sent_the_moment_its_bytes_reach_the_threshold() -> None:
-    """One byte below batch_size_threshold_in_bytes a batch stays open; at it, the sender submits it."""
+    """One byte below batch_size_threshold_in_bytes a batch stays open; at it, the sender seals it."""
     tail = len(RecordingSink().encode(KEY, None, []).body)
     pipeline = threadless(batch_size_threshold_in_bytes=1000, generate_pack_id=False)
     pipeline.admission.accept(KEY, b"a" * (999 - tail), 1, None)
@@ -62,7 +62,7 @@ def test_a_batch_is_sent_the_moment_its_bytes_reach_the_threshold() -> None:
 
 
 def test_the_size_of_a_batch_is_its_exact_bytes_on_the_wire() -> None:
-    """A batch's size, pack id and tail included, is the length of the body that leaves."""
+    """A batch's size, pack id and tail included, is the length of its body."""
     sink = RecordingSink()
     pipeline = threadless(sink)
     for text in ("plain", "äöü", "日志" * 100):
@@ -73,7 +73,7 @@ def test_the_size_of_a_batch_is_its_exact_bytes_on_the_wire() -> None:
 
 
 def test_a_batch_is_sent_the_moment_its_logs_reach_the_threshold() -> None:
-    """The batch_count_threshold counts logs, not sends, and its last log submits the batch."""
+    """The batch_count_threshold counts logs, not sends, and its last log seals the batch."""
     pipeline = threadless(batch_count_threshold=10)
     pipeline.admission.accept(KEY, record(logs=9), 9, None)
     assert queued(pipeline.io_pool) == 0
@@ -82,7 +82,9 @@ def test_a_batch_is_sent_the_moment_its_logs_reach_the_threshold() -> None:
 
 
 def test_the_first_batch_of_a_producer_lingers_half_a_second() -> None:
-    """What is wrong with an endpoint shows after half a second, whatever linger_ms is; the second batch lingers."""
+    """The first batch lingers half a second at most, so that a wrong endpoint shows soon; the second batch lingers
+    linger_ms.
+    """
     clock = ManualClock(start=0)
     pipeline = threadless(clock=clock, linger_ms=60_000)
     first = pipeline.admission.accept(KEY, record(), 1, None)
@@ -95,16 +97,16 @@ def test_the_first_batch_of_a_producer_lingers_half_a_second() -> None:
 
 
 def test_a_batch_lingers_exactly_linger_ms_after_its_first_record() -> None:
-    """Just before linger_ms a batch stays, at linger_ms the mover submits it; the mover knows when the next one is."""
+    """The mover seals a batch at linger_ms, not before, and knows when the next one is due."""
     clock = ManualClock(start=0)
     pipeline = threadless(clock=clock, linger_ms=2000)
     pipeline.admission.accept(KEY, record(), 1, None)
-    pipeline.flush(None)  # the very first one lingers less
+    pipeline.flush(None)  # the first batch of a producer lingers less
     pipeline.admission.accept(KEY, record(), 1, None)
     clock.advance(0.5)
     pipeline.admission.accept(KEY._replace(topic="later"), record(), 1, None)
     clock.advance(1.25)
-    pipeline.admission.accept(KEY, record(), 1, None)  # a later record does not keep the first one waiting
+    pipeline.admission.accept(KEY, record(), 1, None)  # a later record does not extend the linger time
     assert pipeline.mover.run_once() == pytest.approx(0.25)
     assert queued(pipeline.io_pool) == 0
     clock.advance(0.249)
@@ -119,7 +121,7 @@ def test_a_batch_lingers_exactly_linger_ms_after_its_first_record() -> None:
 
 
 def test_a_record_that_does_not_fit_goes_into_a_new_batch() -> None:
-    """A batch never passes 8 MiB: the record that would not fit sends it, and opens the next one."""
+    """A record that would make a batch exceed 8 MiB seals it, and opens the next one."""
     pipeline = threadless(batch_size_threshold_in_bytes=MAX_BATCH_SIZE_IN_BYTES)
     tail = pipeline.sink.tail_size(KEY, "F" * 18)
     pipeline.admission.accept(KEY, b"a" * (MAX_BATCH_SIZE_IN_BYTES - tail - 100), 1, None)
@@ -130,7 +132,7 @@ def test_a_record_that_does_not_fit_goes_into_a_new_batch() -> None:
 
 
 def test_the_largest_record_that_fits_is_accepted_and_one_byte_more_refused() -> None:
-    """8 MiB with the tail is the limit of one send; the error names both numbers, and nothing is taken."""
+    """8 MiB with the tail is the limit of one send; the error has both numbers, and nothing is taken."""
     pipeline = threadless()
     most = MAX_BATCH_SIZE_IN_BYTES - pipeline.sink.tail_size(KEY, "F" * 33)
     pipeline.admission.accept(KEY, b"a" * most, 1, None)
@@ -143,7 +145,7 @@ def test_the_largest_record_that_fits_is_accepted_and_one_byte_more_refused() ->
 
 
 def test_a_record_larger_than_the_memory_is_refused_at_once() -> None:
-    """A send that could never be granted is a LogSizeTooLargeError and does not wait."""
+    """A send that exceeds the whole memory is a LogSizeTooLargeError without a wait."""
     pipeline = threadless(total_size_in_bytes=10_000, max_block_ms=-1)
     fits = 10_000 - RECORD_OVERHEAD - BATCH_OVERHEAD
     with pytest.raises(LogSizeTooLargeError, match="10001 bytes, the limit is 10000"):
@@ -153,7 +155,7 @@ def test_a_record_larger_than_the_memory_is_refused_at_once() -> None:
 
 
 def test_a_list_of_40960_logs_is_one_batch_and_one_more_is_refused() -> None:
-    """A list holds at most 40,960 logs; the error names both numbers."""
+    """A list has at most 40,960 logs; the error has both numbers."""
     pipeline = threadless(batch_size_threshold_in_bytes=MAX_BATCH_SIZE_IN_BYTES)
     with pytest.raises(MaxBatchCountExceedError, match=r"40961 logs .* holds 40960: use send_many"):
         pipeline.admission.accept(KEY, b"a", MAX_BATCH_COUNT + 1, None)
@@ -162,7 +164,7 @@ def test_a_list_of_40960_logs_is_one_batch_and_one_more_is_refused() -> None:
 
 
 def test_a_batch_never_holds_more_than_40960_logs() -> None:
-    """A list that would pass the hard limit sends the open batch and opens the next."""
+    """A list that would exceed the limit of logs seals the open batch, and opens the next."""
     pipeline = threadless(batch_count_threshold=MAX_BATCH_COUNT)
     pipeline.admission.accept(KEY, b"a", MAX_BATCH_COUNT - 1, None)
     pipeline.admission.accept(KEY, b"a", 2, None)
@@ -182,7 +184,7 @@ def test_a_batch_never_holds_more_than_40960_logs() -> None:
     ],
 )
 def test_only_equal_keys_share_a_batch(other: object) -> None:
-    """A difference in any part of the key makes another batch."""
+    """Streams that differ in any part of the key have different batches."""
     pipeline = threadless()
     for key in (KEY, other, KEY, other):
         pipeline.admission.accept(key, record(), 1, None)  # type: ignore[arg-type]
@@ -190,14 +192,16 @@ def test_only_equal_keys_share_a_batch(other: object) -> None:
 
 
 def test_pack_ids_count_up_per_stream_and_name_their_stream() -> None:
-    """The batches of a stream share a context and number from 0 in hexadecimal; another stream has another context."""
+    """The batches of a stream share a context and are numbered from 0 in hexadecimal; another stream has another
+    context.
+    """
     sink = RecordingSink()
     pipeline = threadless(sink, batch_count_threshold=1)
     for _ in range(17):
         pipeline.admission.accept(KEY, record(), 1, None)
     pipeline.admission.accept(KEY._replace(topic="b"), record(), 1, None)
     pipeline.flush(10)
-    # A stream's batches in their order; whose turn it is among the streams is another matter.
+    # the batches of a stream are in order; the turns of the streams do not matter here
     ids = [delivery.pack_id or "" for delivery in sorted(sink.deliveries, key=lambda one: one.key.topic == "b")]
     context = ids[0].split("-")[0]
     assert ids[:17] == [f"{context}-{n:X}" for n in range(17)]
@@ -206,7 +210,7 @@ def test_pack_ids_count_up_per_stream_and_name_their_stream() -> None:
 
 
 def test_the_size_of_a_body_without_records_is_known_with_any_pack_id() -> None:
-    """LogHub's codec says how long a body without records is, to the byte, with and without a pack id."""
+    """The codec computes the size of a body without records exactly, with and without a pack id."""
     codec = Codec("protobuf", "none")
     key = StreamKey("p", "l", "topic", "source", tags=(("name", "v" * 200),))
     for pack_id in (None, "0123456789ABCDEF-0", "0123456789ABCDEF-" + "F" * 200):
@@ -214,7 +218,7 @@ def test_the_size_of_a_body_without_records_is_known_with_any_pack_id() -> None:
 
 
 def test_no_two_streams_share_the_context_of_their_pack_ids() -> None:
-    """However many streams there are, and in however many producers, the first part of pack ids tells them apart."""
+    """The contexts of all streams differ, also among producers."""
     keys = [StreamKey("p", "l", topic=f"{n}") for n in range(2 * CONTEXTS_DRAWN + 1)]
     pipelines = [threadless(), threadless()]
     ids = [pipeline.accumulator.draft(key).pack_id or "" for pipeline in pipelines for key in keys]
@@ -224,7 +228,7 @@ def test_no_two_streams_share_the_context_of_their_pack_ids() -> None:
 
 
 def test_a_stream_whose_first_log_was_refused_is_not_remembered() -> None:
-    """A send that found no memory leaves nothing of a stream that nobody knew; the next one opens it."""
+    """A send that found no memory leaves no state of a new stream; the next send opens it."""
     pipeline = threadless(total_size_in_bytes=20_000, max_block_ms=0)
     others = Reservation(pipeline.budget, 0)
     assert others.reserve(20_000)
@@ -237,7 +241,7 @@ def test_a_stream_whose_first_log_was_refused_is_not_remembered() -> None:
 
 
 def test_of_two_drafts_of_a_stream_one_is_opened() -> None:
-    """Two threads that open batches of a stream at once do not give two of them one number, nor it two contexts."""
+    """Two threads that open batches of a stream at once get one batch number and one context."""
     pipeline = threadless()
     accumulator = pipeline.accumulator
     piece = Piece(KEY, record(), 1)
@@ -252,7 +256,7 @@ def test_of_two_drafts_of_a_stream_one_is_opened() -> None:
 
 
 def test_without_pack_ids_there_is_no_tag() -> None:
-    """generate_pack_id=False leaves the tag out."""
+    """With generate_pack_id=False there is no tag."""
     sink = RecordingSink()
     pipeline = threadless(sink, generate_pack_id=False)
     pipeline.admission.accept(KEY, record(), 1, None)
@@ -263,7 +267,7 @@ def test_without_pack_ids_there_is_no_tag() -> None:
 
 @pytest.mark.usefixtures("without_coverage")
 def test_twenty_thousand_topics_leave_nothing_behind_but_the_documented_bound() -> None:
-    """After 20,000 topics are settled, at most 10,000 streams are remembered, and after a minute none."""
+    """After 20,000 topics, at most 10,000 streams are remembered, and after a minute none."""
     clock = ManualClock()
     pipeline = threadless(clock=clock, batch_count_threshold=1)
     data = record()
@@ -284,13 +288,13 @@ def test_twenty_thousand_topics_leave_nothing_behind_but_the_documented_bound() 
 
 
 def settle_one(pipeline: Pipeline) -> None:
-    """The shortest way of one batch through the stages."""
+    """Deliver one batch in the fewest steps."""
     pipeline.io_pool.run_next()
     pipeline.settlement.success.run_next()
 
 
 def test_memory_of_a_send_is_its_bytes_and_the_documented_overheads() -> None:
-    """A send costs its bytes and 320, a batch 4096 more; a refused send costs nothing."""
+    """A send takes its bytes and 320, a batch 4096 more; a refused send takes nothing."""
     pipeline = threadless(total_size_in_bytes=8500, max_block_ms=0)
     data = record("x" * 100)
     pipeline.admission.accept(KEY, data, 1, None)
@@ -304,7 +308,7 @@ def test_memory_of_a_send_is_its_bytes_and_the_documented_overheads() -> None:
 
 
 def test_after_close_append_raises_and_what_was_taken_for_it_goes_back() -> None:
-    """A sender who got memory just before close gets ProducerClosedError, and the memory returns."""
+    """A sender that got memory just before close gets ProducerClosedError, and the memory is returned."""
     pipeline = threadless()
     pipeline.admission.accept(KEY, record(), 1, None)
     used = pipeline.budget.used
@@ -315,7 +319,7 @@ def test_after_close_append_raises_and_what_was_taken_for_it_goes_back() -> None
 
 
 def test_waiting_for_those_before_does_not_wait_for_those_after() -> None:
-    """A wait for the batches below a serial ends when these are settled, whatever came later."""
+    """A wait for the batches below a serial ends when these are completed, regardless of later ones."""
     clock = ManualClock()
     pipeline = threadless(clock=clock, batch_count_threshold=1)
     pipeline.admission.accept(KEY, record(), 1, None)
@@ -329,7 +333,7 @@ def test_waiting_for_those_before_does_not_wait_for_those_after() -> None:
 
 
 def test_who_waits_for_many_batches_is_woken_once() -> None:
-    """Not when each of them is settled, but when the last one is, also for batches that were cut meanwhile."""
+    """The waiting thread is woken when the last batch is completed, also if batches were split meanwhile."""
     sink = ScriptedSink([BodyTooLargeError("PostBodyTooLarge", "x"), *[None] * 4])
     pipeline, woken = threadless(sink, SystemClock()), list[int]()
     for topic in "abcd":
@@ -347,7 +351,7 @@ def test_who_waits_for_many_batches_is_woken_once() -> None:
 
 
 def test_a_stream_with_batches_under_way_is_not_forgotten() -> None:
-    """However long a batch waits for a retry, its stream keeps its counts and its context; then it is forgotten."""
+    """While a batch waits for a retry, its stream keeps its counts and its context; later they are forgotten."""
     clock, sink = JumpingClock(), ScriptedSink([NetworkError("R", "down")])
     pipeline = threadless(sink, clock, base_retry_backoff_ms=10**6, max_retry_backoff_ms=10**6)
     pipeline.admission.accept(KEY, record(), 1, None)
@@ -368,12 +372,14 @@ def test_a_stream_with_batches_under_way_is_not_forgotten() -> None:
 
 
 def test_with_a_batch_that_lingered_go_those_whose_time_is_near() -> None:
-    """A batch goes up to 10 ms, and a tenth of linger_ms, before its time with one whose time has come; never alone."""
+    """Up to 10 ms, and a tenth of linger_ms, before its time, a batch is sealed together with a lingered one; never
+    alone.
+    """
     for linger, along in ((2.0, 0.01), (0.05, 0.005)):
         clock = ManualClock(start=0)
         pipeline = threadless(clock=clock, linger_ms=int(linger * 1000))
         pipeline.admission.accept(KEY, record(), 1, None)
-        pipeline.flush(None)  # the very first one lingers less
+        pipeline.flush(None)  # the first batch of a producer lingers less
         for topic in ("first", "near", "far"):
             pipeline.admission.accept(KEY._replace(topic=topic), record(), 1, None)
             clock.advance(along * 0.9)
@@ -386,7 +392,7 @@ def test_with_a_batch_that_lingered_go_those_whose_time_is_near() -> None:
 
 
 def test_a_sender_does_not_wait_for_batches_to_linger_that_hold_most_of_the_memory() -> None:
-    """More streams than there is memory for full batches of: none of their senders waits for the linger time."""
+    """With more streams than memory for full batches, no sender waits for the linger time."""
     options = config(
         linger_ms=60_000, total_size_in_bytes=2**20, batch_size_threshold_in_bytes=2**19, max_block_ms=5000
     )

@@ -1,4 +1,4 @@
-"""A batch: its states, and its one result."""
+"""A batch has states and one result."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ RESULT = Result(successful=True, attempts=(), attempt_count=0)
 
 @pytest.mark.parametrize(("before", "after"), list(itertools.product(BatchState, BatchState)))
 def test_a_batch_moves_by_the_table_and_never_out_of_a_final_state(before: BatchState, after: BatchState) -> None:
-    """Each pair of states: allowed by the table, refused as a bug, or without effect because the batch is settled."""
+    """Each transition is allowed by the table, refused as a bug, or without effect on a completed batch."""
     one = batch()
     one.state = before
     if before.final:
@@ -37,7 +37,7 @@ def test_a_batch_moves_by_the_table_and_never_out_of_a_final_state(before: Batch
 
 
 def test_of_many_threads_that_settle_a_batch_one_succeeds() -> None:
-    """Eight threads settle at once, many times: exactly one result counts."""
+    """When eight threads complete a batch at once, exactly one result counts."""
     for _ in range(100):
         one, barrier = batch(), threading.Barrier(8)
         one.state = BatchState.SENDING
@@ -54,7 +54,7 @@ def test_of_many_threads_that_settle_a_batch_one_succeeds() -> None:
 
 
 def test_the_newest_attempts_are_kept_and_all_are_counted() -> None:
-    """A result holds at most max_reserved_attempts, oldest dropped; what may have been stored is never forgotten."""
+    """A result has at most max_reserved_attempts, the newest; may_have_been_stored counts all."""
     one = batch()
     one.history = AttemptHistory(3)
     one.history.note(Attempt(success=False, error_code="0", may_have_been_stored=True), NetworkError("0", ""))
@@ -71,7 +71,7 @@ def test_the_newest_attempts_are_kept_and_all_are_counted() -> None:
 
 
 def test_a_wait_returns_in_time_and_at_the_result() -> None:
-    """wait() ends after its timeout, at the result, and at once when the batch is settled; huge timeouts are fine."""
+    """wait() ends after its timeout, at the result, or at once if the batch is completed; huge timeouts are valid."""
     one = batch()
     one.wait(0.0)
     waiter = Call(lambda: one.wait(1e12))

@@ -1,4 +1,4 @@
-"""The memory budget: first come, first served; every byte is given back."""
+"""The memory budget is fair, and every byte is returned."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ _kept: list[Reservation] = []
 
 
 class RefusedError(Exception):
-    """The bytes did not become free in time."""
+    """Raised if the bytes did not become free in time."""
 
 
 def _reserve(memory: Reservation, amount: int) -> None:
@@ -30,21 +30,21 @@ def _reserve(memory: Reservation, amount: int) -> None:
 
 
 def _acquire(budget: MemoryBudget, amount: int, max_block: float | None) -> None:
-    """Bytes that stay taken."""
+    """Take bytes permanently."""
     memory = Reservation(budget, max_block)
     _kept.append(memory)
     _reserve(memory, amount)
 
 
 def _release(budget: MemoryBudget, amount: int) -> None:
-    """As a batch does, which owes what was reserved for it before."""
+    """Return bytes as a batch does."""
     budget.reserved -= amount
     budget.sealed += amount
     budget.release(amount)
 
 
 def test_bytes_are_taken_and_given_back() -> None:
-    """What fits is taken at once, up to the last byte, and given back."""
+    """Bytes are taken at once up to the limit, and returned."""
     budget = MemoryBudget(100, ManualClock())
     _acquire(budget, 60, 0)
     _acquire(budget, 40, 0)
@@ -55,7 +55,7 @@ def test_bytes_are_taken_and_given_back() -> None:
 
 
 def test_zero_max_block_fails_at_once_with_all_numbers() -> None:
-    """With max_block 0 a full budget fails at once; the error says limit, used, wanted, oldest age."""
+    """With max_block 0 a full budget fails at once; the error has limit, used, wanted and oldest age."""
     clock = ManualClock()
     producer, _ = by_hand(clock=clock, total_size_in_bytes=20_000, max_block_ms=0)
     stream = producer.stream("p", "l")
@@ -71,7 +71,7 @@ def test_zero_max_block_fails_at_once_with_all_numbers() -> None:
 
 
 def test_a_wait_to_its_deadline_counts_as_a_whole() -> None:
-    """Also the time between the refusal and the wait."""
+    """The wait includes the time between the refusal and the wait."""
     clock = JumpingClock()
     budget = MemoryBudget(100, clock)
     _acquire(budget, 90, None)
@@ -101,7 +101,7 @@ def test_a_timed_wait_fails_when_its_time_is_over_and_not_before() -> None:
 
 
 def test_without_an_end_a_sender_waits_until_bytes_are_free() -> None:
-    """max_block None waits however long it takes."""
+    """With max_block None a sender waits without a limit."""
     clock = ManualClock()
     budget = MemoryBudget(10, clock)
     _acquire(budget, 10, 0)
@@ -116,7 +116,7 @@ def test_without_an_end_a_sender_waits_until_bytes_are_free() -> None:
 
 
 def test_a_large_request_is_served_before_small_ones_that_came_later() -> None:
-    """Small requests queue behind a large one although they would fit; then all are served in order."""
+    """Small requests wait behind a large one although they would fit; then all are served in order."""
     budget = MemoryBudget(100, SystemClock())
     _acquire(budget, 50, 0)
     order: list[str] = []
@@ -133,7 +133,7 @@ def test_a_large_request_is_served_before_small_ones_that_came_later() -> None:
     for i in range(3):
         small.append(Call(lambda: take("small", 10)))
         eventually(lambda count=i + 2: budget.waiting == count)
-    with pytest.raises(RefusedError):  # who does not want to wait does not jump the line either
+    with pytest.raises(RefusedError):  # a request that does not wait does not overtake, either
         _acquire(budget, 10, 0)
     assert order == []
     _release(budget, 50)
@@ -147,7 +147,7 @@ def test_a_large_request_is_served_before_small_ones_that_came_later() -> None:
 
 
 def test_those_behind_one_who_gave_up_are_served() -> None:
-    """When a large request times out, the small one behind it, which fits, is served at once."""
+    """When a large request times out, the small one behind it is served at once."""
     clock = ManualClock()
     budget = MemoryBudget(100, clock)
     _acquire(budget, 50, 0)
@@ -175,7 +175,7 @@ class _Interrupt(ManualClock):
 
 
 def test_an_interrupted_sender_gives_back_what_it_was_granted() -> None:
-    """Ctrl-C while waiting leaves the line; bytes that were granted in that very moment go back."""
+    """Ctrl-C while waiting leaves the line; bytes granted at that moment are returned."""
     clock = _Interrupt()
     budget = MemoryBudget(10, clock)
     _acquire(budget, 10, 0)
@@ -190,7 +190,7 @@ def test_an_interrupted_sender_gives_back_what_it_was_granted() -> None:
 
 
 def test_close_wakes_all_who_wait_and_refuses_all_who_come() -> None:
-    """After close every waiter and every newcomer gets ProducerClosedError; bytes can still be given back."""
+    """After close, all waiting and new requests get ProducerClosedError; bytes can still be returned."""
     budget = MemoryBudget(10, SystemClock())
     _acquire(budget, 10, 0)
     calls = [Call(lambda: _acquire(budget, 5, None)) for _ in range(5)]
@@ -206,7 +206,7 @@ def test_close_wakes_all_who_wait_and_refuses_all_who_come() -> None:
 
 
 def test_many_threads_never_exceed_the_limit_and_return_everything() -> None:
-    """Eight threads that take and return random amounts stay within the limit and leave nothing taken."""
+    """Eight threads that take and return random amounts stay within the limit, and leave nothing taken."""
     budget, barrier = MemoryBudget(1000, SystemClock()), threading.Barrier(8)
     seen: list[int] = []
 
@@ -227,7 +227,7 @@ def test_many_threads_never_exceed_the_limit_and_return_everything() -> None:
 
 @given(st.lists(st.integers(1, 60), max_size=30))
 def test_what_is_used_is_what_was_taken(amounts: list[int]) -> None:
-    """Whatever is asked for, ``used`` is the sum of what was granted."""
+    """``used`` is the sum of the granted bytes."""
     budget, taken = MemoryBudget(100, ManualClock()), 0
     for amount in amounts:
         try:
@@ -238,13 +238,13 @@ def test_what_is_used_is_what_was_taken(amounts: list[int]) -> None:
     assert budget.used == taken
 
 
-#: The counts of bytes, by name: pure, and compiled where there is a compiler.
+#: The native and the pure byte counters, by name.
 _COUNTS = {"pure": PureBytes, "either": Bytes}
 
 
 @given(st.lists(st.tuples(st.booleans(), st.integers(-50, 100)), max_size=30), st.integers(0, 200), st.integers(0, 30))
 def test_both_implementations_count_the_same(steps: list[tuple[bool, int]], limit: int, until: int) -> None:
-    """Of any history, also while the rest is reserved for others: what was taken, refused, and is in use."""
+    """Both implementations take, refuse and count the same bytes, also while the rest is reserved."""
 
     def counted(kind: type[PureBytes]) -> list[object]:
         memory, seen = kind(limit), list[object]()
@@ -258,7 +258,7 @@ def test_both_implementations_count_the_same(steps: list[tuple[bool, int]], limi
 
 @pytest.mark.parametrize("name", _COUNTS)
 def test_no_change_of_the_count_is_lost_among_threads(name: str) -> None:
-    """Four threads that take and give back without any lock of the caller's never exceed the limit."""
+    """Four threads that take and return without a lock of their own never exceed the limit."""
     memory, seen = _COUNTS[name](5), list[int]()
     usual = sys.getswitchinterval()
 

@@ -1,6 +1,6 @@
-"""Logs that are added to the end of an open batch: the same bytes, memory, limits and batches as by the general way.
+"""Logs added to an open batch have the same bytes, memory, limits and batches as by the general way.
 
-The file is long since everything that may happen to a batch between two logs is tried against one model in one place.
+The file is long because one model covers everything that may happen to a batch between two logs.
 """
 
 from __future__ import annotations
@@ -64,25 +64,25 @@ LOG = {"m": "x"}
 
 
 def places(pure: int, native: int) -> int:
-    """Where an interrupt can come at least: between calls of compiled code, and not within."""
+    """Return the least number of points for an interrupt: between calls of compiled code, not within."""
     return pure if accumulator.OpenRecords is OPEN_RECORDS["pure"] else native
 
 
 class Holder:
-    """A batch that nobody asks anything."""
+    """A batch that is not used."""
 
 
 def enough_memory() -> MemoryBudget:
-    """A budget without an end."""
+    """Return an unlimited budget."""
     return MemoryBudget(2**60, ManualClock())
 
 
 class Text(str):
-    """A text that is not ``str`` itself."""
+    """A text whose type is a subclass of ``str``."""
 
 
 class SetClock(JumpingClock):
-    """A clock whose time of day can be set, backwards too."""
+    """A clock whose time of day can be set, also backwards."""
 
     ahead = 0.0
 
@@ -95,7 +95,7 @@ def _stream(producer: CountingProducer, **options: Any) -> Stream:
 
 
 def _texts(sink: RecordingSink) -> list[str]:
-    """The first value of each log that was delivered; empty if it has none."""
+    """Return the first value of each delivered log; empty if it has none."""
     logs = [log for delivery in sink.deliveries for log in contents_of(delivery.payload.body)]
     return [log[0][1].decode() if log else "" for log in logs]
 
@@ -122,9 +122,9 @@ _steps = st.lists(st.tuples(_ways, _clock_steps, st.booleans(), st.integers(1, 9
 
 
 class World:
-    """A producer that is told a history of sends, and looked over after each of them.
+    """A producer that executes a history of sends, and is checked after each.
 
-    :param handles: whether single logs are sent through handles, which may know the short way.
+    :param handles: True to send single logs through handles, which may take the short way.
     """
 
     def __init__(self, handles: bool, **options: Any) -> None:
@@ -175,7 +175,7 @@ class World:
         self.look()
 
     def look(self) -> None:
-        """What holds at every moment."""
+        """Check the invariants."""
         batches = self.pipeline.accumulator.incomplete()
         assert self.pipeline.budget.used == sum(batch.held for batch in batches)
         assert self.pipeline.stats().accepted == len(self.expected)
@@ -198,8 +198,9 @@ class World:
 
 
 def test_any_history_of_sends_is_the_bytes_and_batches_of_the_general_way() -> None:
-    """However logs are sent, the server gets what encode_log makes of each at its second, in order, in the batches that
-    the general way makes; each future succeeds, each callback is called once, and the memory is that of the batches.
+    """For any way to send, the server gets what encode_log makes of each log, in the batches of the general way.
+
+    The records are in order. Each future succeeds, each callback runs once, and the memory is that of the batches.
     """
     short = 0
 
@@ -240,7 +241,7 @@ def test_no_log_gets_a_time_that_is_not_its_own() -> None:
 
 
 def test_a_log_gets_the_time_of_day(open_records_twin: type[OpenRecords]) -> None:
-    """The real clock's, to the microsecond, where no other clock is given."""
+    """With the real clock, a log has the time of day to the microsecond."""
     records = open_records_twin(Holder(), enough_memory(), SystemClock(), (2**20, 1000), 0)  # type: ignore[arg-type]
     before = time.time_ns()
     assert records.add(LOG, None) is not None
@@ -254,7 +255,7 @@ def test_a_log_gets_the_time_of_day(open_records_twin: type[OpenRecords]) -> Non
 
 @pytest.mark.parametrize("most", [2**10, 2**20])
 def test_the_tail_is_put_behind_the_records_and_changes_none(open_records_twin: type[OpenRecords], most: int) -> None:
-    """A tail of any length, and another one after it; what was seen of the records stays as it was."""
+    """A tail of any length, and another one after it, leave earlier views of the records unchanged."""
     for logs in range(1, 40):
         records = open_records_twin(Holder(), enough_memory(), SystemClock(), (most, 10**6), 100)  # type: ignore[arg-type]
         for _ in range(logs):
@@ -271,7 +272,7 @@ def test_the_tail_is_put_behind_the_records_and_changes_none(open_records_twin: 
 
 @pytest.mark.parametrize("length", [*range(100, 125), *range(16_350, 16_390)])
 def test_a_log_of_any_length_is_its_exact_size_on_the_wire(length: int) -> None:
-    """Also where the length of the record, or of its field, takes a byte more; and so is the size of its batch."""
+    """The size of a batch is exact even where a length takes one byte more."""
     producer, pipeline = by_hand()
     stream = _stream(producer)
     known(stream, LOG)
@@ -288,9 +289,7 @@ def test_a_log_of_any_length_is_its_exact_size_on_the_wire(length: int) -> None:
 
 
 def test_a_log_of_the_short_way_never_exceeds_the_memory() -> None:
-    """At total_size_in_bytes, and not before, the next log is refused as ever; once something is settled it is
-    accepted.
-    """
+    """At total_size_in_bytes, and not before, the next log is refused; after a completion it is accepted."""
     producer, pipeline = by_hand(total_size_in_bytes=20_000, max_block_ms=0, linger_ms=100_000)
     stream = _stream(producer)
     futures = known(stream, LOG)
@@ -313,7 +312,7 @@ def test_a_log_of_the_short_way_never_exceeds_the_memory() -> None:
 
 
 def test_a_log_does_not_overtake_those_that_wait_for_memory() -> None:
-    """While somebody stands in line, a log that would fit stands behind him."""
+    """While a sender waits for memory, a log that would fit waits behind it."""
     producer, pipeline = by_hand(clock=ManualClock(), total_size_in_bytes=60_000, max_block_ms=-1)
     stream = _stream(producer)
     known(stream, LOG)
@@ -340,7 +339,7 @@ def test_a_log_does_not_overtake_those_that_wait_for_memory() -> None:
 @pytest.mark.parametrize("option", ["batch_count_threshold", "batch_size_threshold_in_bytes"])
 @pytest.mark.parametrize("more", [0, 1])
 def test_a_batch_is_full_at_the_same_log_as_by_the_general_way(option: str, more: int, general: bool) -> None:
-    """The log that reaches a threshold, exactly or with a byte more, is the last of its batch."""
+    """The log that reaches a threshold, exactly or by a byte more, is the last of its batch."""
     tail = RecordingSink().tail_size(StreamKey("p", "l", source="here"), None)
     value = 20 - more if option == "batch_count_threshold" else 20 * 20 + tail - more
     producer, pipeline = by_hand(**{option: value, "generate_pack_id": False})
@@ -357,7 +356,7 @@ def test_a_batch_is_full_at_the_same_log_as_by_the_general_way(option: str, more
 
 
 def test_a_batch_never_holds_more_logs_than_the_server_takes() -> None:
-    """Also with the highest threshold: the last log that fits is the last one."""
+    """With the highest threshold, the last log that fits is the last one."""
     producer, pipeline = by_hand(
         batch_count_threshold=MAX_BATCH_COUNT, batch_size_threshold_in_bytes=2**22, linger_ms=100_000
     )
@@ -376,7 +375,7 @@ def test_a_batch_never_holds_more_logs_than_the_server_takes() -> None:
 
 
 def test_each_log_takes_its_memory_and_the_batch_owes_as_much_before_and_behind_the_seal() -> None:
-    """After each log the memory in use is what the records of the open batches owe, and no more."""
+    """After each log the memory in use is that of the records of open batches."""
     producer, pipeline = by_hand(linger_ms=100_000)
     stream = _stream(producer)
     owed = RECORD_OVERHEAD + len(encode_log({"m": "x" * 600}, 1_700_000_000, 0))
@@ -393,9 +392,7 @@ def test_each_log_takes_its_memory_and_the_batch_owes_as_much_before_and_behind_
 
 @pytest.mark.parametrize("state", ["full", "waited for", "closed"])
 def test_a_log_takes_no_memory_that_is_not_free(open_records_twin: type[OpenRecords], state: str) -> None:
-    """The open batch refuses it, and holds what it held: if the memory is full, while others wait for some, and behind
-    the close.
-    """
+    """The open batch refuses a log, and is unchanged, if the memory is full, reserved for others, or closed."""
     budget = MemoryBudget(10_000, ManualClock())
     records = open_records_twin(Holder(), budget, ManualClock(), (2**30, 2**30), 0)  # type: ignore[arg-type]
     assert records.add(LOG, None) is not None
@@ -416,7 +413,7 @@ def test_a_log_takes_no_memory_that_is_not_free(open_records_twin: type[OpenReco
 
 
 def test_as_many_streams_are_open_at_once_as_their_records_leave_memory_for() -> None:
-    """Not one stream less is taken."""
+    """As many streams are open at once as fit in the memory."""
     producer, pipeline = by_hand(total_size_in_bytes=500_000, max_block_ms=0, linger_ms=100_000)
     pipeline.hurry = lambda: None  # type: ignore[method-assign]  # the batches stay open
     owed = BATCH_OVERHEAD + RECORD_OVERHEAD + len(encode_log(LOG, 1_700_000_000, 0))
@@ -436,7 +433,7 @@ def test_as_many_streams_are_open_at_once_as_their_records_leave_memory_for() ->
 
 @pytest.mark.parametrize("other", ["another handle", "a list", "the producer"])
 def test_sends_of_two_kinds_that_alternate_keep_the_order(other: str) -> None:
-    """Whatever goes by the general way in between, the records are in the order of the sends."""
+    """Sends of the general way in between keep the order."""
     producer, pipeline = by_hand(batch_count_threshold=40_000, linger_ms=100_000)
     stream, second = _stream(producer), _stream(producer)
     known(stream, LOG)
@@ -457,7 +454,7 @@ def test_sends_of_two_kinds_that_alternate_keep_the_order(other: str) -> None:
 
 
 def test_a_piece_is_kept_as_it_is_beside_the_logs() -> None:
-    """What is encoded already is handed on, not copied, in its place among the logs."""
+    """Encoded pieces are kept without a copy, in their place among the logs."""
     producer, pipeline = by_hand(linger_ms=100_000)
     piece = encode_log({"m": "x" * 5000}, 1)
     stream = _stream(producer)
@@ -472,7 +469,7 @@ def test_a_piece_is_kept_as_it_is_beside_the_logs() -> None:
 
 
 def test_logs_of_both_ways_are_one_piece_unless_they_are_to_stay_apart(open_records_twin: type[OpenRecords]) -> None:
-    """What opens a batch, and what fills it, lies with the rest where that is compiled; with ``apart`` nothing does."""
+    """In the native implementation, records of both ways are one piece of memory; with ``apart`` none is."""
     for apart in (False, True):
         records = open_records_twin(Holder(), enough_memory(), SystemClock(), (2**16, 10**6), 100, None, apart)  # type: ignore[arg-type]
         encoded = [encode_log({"m": "x" * size}, 1) for size in (10, 3000, 20)]
@@ -484,7 +481,7 @@ def test_logs_of_both_ways_are_one_piece_unless_they_are_to_stay_apart(open_reco
 
 
 def test_what_a_collection_sends_while_a_log_is_added_has_its_own_place() -> None:
-    """A finalizer sends to the same stream at any moment that makes an object: each log has its bytes and callback."""
+    """A finalizer that sends to the same stream while a log is added: each log keeps its bytes and callback."""
     producer, pipeline = by_hand(linger_ms=100_000)
     stream, told = _stream(producer), Counter[str]()
 
@@ -520,7 +517,7 @@ def test_what_a_collection_sends_while_a_log_is_added_has_its_own_place() -> Non
 
 
 def test_a_handle_holds_nothing_of_a_batch_that_was_sealed() -> None:
-    """A batch that is settled, its records and its futures are garbage, though the handle goes on existing."""
+    """A completed batch, its records and its futures are garbage, even if the handle still exists."""
     producer, pipeline = by_hand()
     stream = _stream(producer)
     futures = known(stream, LOG)
@@ -536,7 +533,7 @@ def test_a_handle_holds_nothing_of_a_batch_that_was_sealed() -> None:
 
 
 def test_a_process_that_is_forked_while_a_batch_is_sealed_adds_nothing_to_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Wherever the other thread is, the child's handles find that the parent's batch takes no logs."""
+    """Handles in the child find that the parent's batch takes no logs, wherever the other thread was."""
     producer, pipeline = by_hand()
     stream = _stream(producer)
     known(stream, LOG)
@@ -545,7 +542,7 @@ def test_a_process_that_is_forked_while_a_batch_is_sealed_adds_nothing_to_it(mon
 
     def fork_and_seal(batch: ProducerBatch) -> None:
         monkeypatch.undo()
-        pipeline.abandon_in_child()  # as the child does, which has no lock to wait for
+        pipeline.abandon_in_child()  # as the child does, without waiting for a lock
         forked.append(takes_short_way(stream))
         seal(batch)
 
@@ -557,7 +554,7 @@ def test_a_process_that_is_forked_while_a_batch_is_sealed_adds_nothing_to_it(mon
 
 
 def test_a_stream_that_stopped_refuses_logs_of_the_short_way_until_it_is_resumed() -> None:
-    """The open batch behind the one that failed takes no more logs."""
+    """The open batch behind a failed one takes no more logs."""
     sink = ScriptedSink([RejectedError("ParameterInvalid", "no", http_status=400)])
     producer, pipeline = by_hand(sink)
     stream = _stream(producer, ordered=True)
@@ -580,7 +577,7 @@ def test_a_stream_that_stopped_refuses_logs_of_the_short_way_until_it_is_resumed
 
 
 def test_a_value_that_cannot_be_sent_leaves_nothing_behind() -> None:
-    """The log is refused as by the general way; neither memory nor a place in the batch is taken."""
+    """The log is refused as by the general way, and takes neither memory nor a place in the batch."""
     producer, pipeline = by_hand()
     stream = _stream(producer)
     known(stream, LOG)
@@ -606,7 +603,7 @@ class Sending(Decimal):
 
 
 def test_a_value_that_sends_while_it_becomes_text_stands_behind_what_it_sent() -> None:
-    """No lock is held meanwhile, and a batch that it sealed is not used."""
+    """The log follows what its value sent: no lock is held meanwhile, and a batch sealed by that is not used."""
     producer, pipeline = by_hand()
     stream = _stream(producer)
     known(stream, LOG)
@@ -621,15 +618,16 @@ def test_a_value_that_sends_while_it_becomes_text_stands_behind_what_it_sent() -
     assert pipeline.stats().accepted == len(texts)
 
 
-# Cut batches.
+# Split batches.
 
 _kinds = st.sampled_from(["log"] * 8 + ["refuse"] * 2 + ["list", "item"])
 
 
 @given(st.lists(_kinds, min_size=1, max_size=40), st.integers(1, 9))
 def test_each_future_of_a_cut_batch_is_settled_by_its_own_logs(kinds: list[str], most: int) -> None:
-    """Whatever of a batch came by the short way and however often the server has it cut: each send succeeds exactly if
-    its own logs are on the server, and each callback is called once with that.
+    """In a batch that is split any number of times, each send succeeds exactly if its own logs are on the server.
+
+    Each callback runs once with that result.
     """
     sink = LimitedSink(most)
     producer, pipeline = by_hand(sink)
@@ -659,7 +657,7 @@ def test_each_future_of_a_cut_batch_is_settled_by_its_own_logs(kinds: list[str],
 
 
 def test_a_half_of_a_cut_batch_settles_the_futures_of_its_logs_alone() -> None:
-    """The first half fails, the second one is delivered."""
+    """If the first half fails and the second is delivered, each future has its own half's result."""
     sink = ScriptedSink([TOO_LARGE, RejectedError("ParameterInvalid", "no", http_status=400)])
     producer, pipeline = by_hand(sink)
     stream = _stream(producer)
@@ -671,8 +669,8 @@ def test_a_half_of_a_cut_batch_settles_the_futures_of_its_logs_alone() -> None:
     assert {future._holder.state for future in futures} == {BatchState.SPLIT}  # type: ignore[attr-defined]
 
 
-def test_nobody_else_settles_a_future() -> None:
-    """Its state is its batch's: it cannot be set, by ``set_result`` of the base class neither."""
+def test_a_future_cannot_be_settled_from_outside() -> None:
+    """A future cannot be completed by ``set_result`` of the base class."""
     with CountingProducer(sink=RecordingSink(), config=config(linger_ms=60_000)) as producer:
         stream = _stream(producer)
         stream.send(LOG)
@@ -689,7 +687,7 @@ def test_nobody_else_settles_a_future() -> None:
 
 
 def test_a_future_that_holds_itself_is_collected(open_records_twin: type[OpenRecords]) -> None:
-    """Whether it came there as an attribute, or through the dictionary of the attributes."""
+    """The garbage collector frees a future that refers to itself by an attribute or its dictionary."""
     del open_records_twin
 
     class Trace:
@@ -710,7 +708,7 @@ def test_a_future_that_holds_itself_is_collected(open_records_twin: type[OpenRec
 
 
 def test_attributes_of_a_future_come_and_go(open_records_twin: type[OpenRecords]) -> None:
-    """As those of any future of ``concurrent.futures``."""
+    """Attributes of a future can be set and deleted, as for ``concurrent.futures``."""
     del open_records_twin
     producer, _ = by_hand()
     future: Any = known(producer.stream("p", "l"), {"k": "v"})[-1]
@@ -724,7 +722,7 @@ def test_attributes_of_a_future_come_and_go(open_records_twin: type[OpenRecords]
 
 
 def test_futures_are_made_by_send_alone(open_records_twin: type[OpenRecords]) -> None:
-    """One without a batch could only mislead."""
+    """A future cannot be created without a batch."""
     del open_records_twin
     producer, _ = by_hand()
     future = known(producer.stream("p", "l"), {"k": "v"})[-1]
@@ -733,7 +731,7 @@ def test_futures_are_made_by_send_alone(open_records_twin: type[OpenRecords]) ->
 
 
 def test_reading_records_leaves_reference_counts_as_they_were(open_records_twin: type[OpenRecords]) -> None:
-    """That of None above all, which every buffer's view begins with."""
+    """Reference counts do not change, above all that of None, with which every buffer's view begins."""
     del open_records_twin
     producer, pipeline = by_hand()
     known(producer.stream("p", "l"), {"k": "v"})
@@ -743,11 +741,11 @@ def test_reading_records_leaves_reference_counts_as_they_were(open_records_twin:
     before = sys.getrefcount(None)
     for _ in range(2000):
         memoryview(record).release()
-    assert sys.getrefcount(None) - before < 100  # other threads come and go
+    assert sys.getrefcount(None) - before < 100  # other threads add and drop references
 
 
 class Told:
-    """Equal to any other one; so are its methods, by ``==``."""
+    """Equal to any other object of its class; so are its methods, by ``==``."""
 
     def __init__(self) -> None:
         self.good, self.bad = list[Result](), list[Result]()
@@ -765,9 +763,9 @@ class Told:
 
 
 def test_a_method_that_is_given_for_many_logs_is_kept_once_and_called_for_each() -> None:
-    """A method that is given for one log after the other is kept once; each log calls the method of its own object.
+    """A method given for consecutive logs is kept once; each log calls the method of its own object.
 
-    Equal objects are two all the same, and so are two methods of one object.
+    Equal objects are distinct, and so are two methods of one object.
     """
     one, equal, queues = Told(), Told(), (deque[Result](), deque[Result]())
     methods = [

@@ -1,4 +1,4 @@
-"""Batches of records that came out of a channel."""
+"""Batches of records from a channel."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from tests.support.pipelines import KEY, record
 
 
 def test_memory_holds_a_waiting_batch_once() -> None:
-    """Between two attempts the records are there and no body made of them; the next attempt has an equal one."""
+    """Between two attempts a batch has its records and no body; the next attempt has an equal body."""
     clock = ManualClock()
     sink = ScriptedSink([NetworkError("RequestError", "x")])
     one = by_hand(sink, KeptChannel(), None, clock, max_retry_backoff_ms=1000)
@@ -27,7 +27,7 @@ def test_memory_holds_a_waiting_batch_once() -> None:
 
 
 def test_tickets_go_where_their_records_go() -> None:
-    """A batch cut between sends divides its tickets; one that is cut inside a send gives the ticket to both halves."""
+    """A batch split between sends divides its tickets; one split inside a send has the ticket in both halves."""
     sink = ScriptedSink([BodyTooLargeError("PostBodyTooLarge", "x")])
     one = by_hand(sink, KeptChannel())
     for text in "abcd":

@@ -1,4 +1,4 @@
-"""The order of each stream, whatever the server does to any of its batches."""
+"""Each stream keeps its order, whatever the server does to its batches."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ FAULTS: dict[str, Any] = {
 
 
 def test_only_the_first_of_a_line_may_go_and_the_next_goes_when_it_is_gone() -> None:
-    """A batch that is ready behind another one of its stream goes once that one is settled; other streams go."""
+    """A batch behind another one of its stream is sent once that one is completed; other streams are not affected."""
     order, first, second, other = StreamOrder(), batch(), batch(), batch()
     other.key = KEY._replace(topic="other")
     for one in (first, second, other):
@@ -55,7 +55,7 @@ def test_only_the_first_of_a_line_may_go_and_the_next_goes_when_it_is_gone() -> 
 
 
 def test_a_batch_that_still_takes_records_is_not_sent_because_it_is_first() -> None:
-    """The one behind a settled batch waits until it is ready itself."""
+    """A batch behind a completed one waits until it is sealed itself."""
     order, first, second = StreamOrder(), batch(), batch()
     order.opened(first)
     order.opened(second)
@@ -65,7 +65,7 @@ def test_a_batch_that_still_takes_records_is_not_sent_because_it_is_first() -> N
 
 
 def test_halves_stand_where_the_whole_stood() -> None:
-    """The first half goes, then the second, then what came after the whole."""
+    """The first half is sent, then the second, then the batches behind the whole."""
     order, whole, after, left, right = StreamOrder(), batch(), batch(), batch(), batch()
     order.opened(whole)
     order.opened(after)
@@ -78,8 +78,8 @@ def test_halves_stand_where_the_whole_stood() -> None:
     assert order.gone(right) is after
 
 
-def test_nobody_goes_after_a_freeze() -> None:
-    """Frozen, neither the next of a line nor a new one may go."""
+def test_no_batch_is_sent_after_a_freeze() -> None:
+    """After a freeze, neither the next batch of a line nor a new one is sent."""
     order, first, second = StreamOrder(), batch(), batch()
     order.opened(first)
     order.opened(second)
@@ -91,9 +91,9 @@ def test_nobody_goes_after_a_freeze() -> None:
 
 
 class _Server(RecordingSink):
-    """Meets the ordered faults first; of each stream it knows what it stored, in order.
+    """Meets the planned faults first, and keeps the stored records of each stream in order.
 
-    :ivar open: attempts that are with it, by stream: two at a time would be out of order.
+    :ivar open: attempts in flight, by stream: two at a time would be out of order.
     """
 
     def __init__(self) -> None:
@@ -120,10 +120,10 @@ def _first_times(records: list[bytes]) -> list[bytes]:
 
 
 def _restarted(one: DurablePipeline, how: str, *parts: Any) -> DurablePipeline:
-    """Another pipeline on the same channels, after a close or a crash of the first one."""
+    """Return another pipeline on the same channels, after a close or a crash of the first one."""
     if how == "close":
         DurableCloser(one).close(Deadline.after(one.clock, 0))
-    else:  # as a process that died would: nothing is told to anybody
+    else:  # as a process that died, without notifications
         for taking in one.feeder.takings:
             taking.roll_back()
     return by_hand(*parts, batch_count_threshold=4)
@@ -144,7 +144,9 @@ _STEPS = st.one_of(
 @settings(max_examples=200, deadline=None)
 @given(st.lists(_STEPS, min_size=1, max_size=80))
 def test_each_stream_arrives_in_order_and_every_record_arrives_or_is_a_dead_letter(steps: list[Any]) -> None:
-    """Through retries, quotas, splits, permanent failures, closes and crashes: per stream in order, nothing lost."""
+    """Through retries, quotas, splits, permanent failures, closes and crashes, streams stay in order, and nothing is
+    lost.
+    """
     clock, server = JumpingClock(), _Server()
     channel, dead = KeptChannel(clock=clock), KeptChannel(clock=clock)
     one = by_hand(server, channel, dead, clock, batch_count_threshold=4)
@@ -182,7 +184,7 @@ def test_each_stream_arrives_in_order_and_every_record_arrives_or_is_a_dead_lett
     buried = {log for event in dead.events() for log in split_records(read_event(event).record)}
     for topic, logs in sent.items():
         arrived = _first_times(server.stored[topic])
-        # One that was refused, and may be tried once more after a crash, has lost its place.
+        # A refused record that is retried after a crash has lost its place.
         in_order = [log for log in arrived if log not in server.refused]
         assert in_order == [log for log in logs if log in set(in_order)]
         assert set(logs) == set(arrived) | (buried & set(logs))

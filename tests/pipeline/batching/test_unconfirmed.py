@@ -1,5 +1,5 @@
-"""Batches of idempotent streams that are in doubt and too large: nothing is stored twice, and nothing is given up that
-can be told.
+"""Unconfirmed batches of idempotent streams that are too large: nothing is stored twice, and no known outcome
+is lost.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ from tests.support.sequenced import Server
 
 IDEMPOTENT = KEY._replace(order="idempotent")
 DOWN = NetworkError("RequestError", "refused")
-#: Stored, if its number allows, and the answer lost.
+#: Stored, if its number allows, with a lost response.
 LOST = NetworkError("RequestError", "no answer", may_have_been_stored=True)
 TOO_LARGE = BodyTooLargeError("PostBodyTooLarge", "too large", http_status=413)
 
@@ -45,7 +45,7 @@ REFUSED = BodyTooLargeError("PostBodyTooLarge", "too large", http_status=413)
 
 
 class Dropping(Server):
-    """A server whose script may have ``DROPPED`` and ``REFUSED``, too."""
+    """A server whose script may also have ``DROPPED`` and ``REFUSED``."""
 
     def write(self, delivery: Delivery) -> Receipt:
         if self.script and self.script[0] in (DROPPED, REFUSED):
@@ -55,7 +55,7 @@ class Dropping(Server):
 
 
 def sent(sink: Server, count: int, **options: object) -> tuple[Pipeline, list[SendFuture]]:
-    """One batch of so many records, all that can be done with it, and what was stored when."""
+    """Send one batch of this many records, and do all work; return the pipeline and the futures."""
     pipeline = threadless(sink, JumpingClock(), batch_count_threshold=count, **options)
     futures = [pipeline.admission.accept(IDEMPOTENT, record(str(n)), 1, None) for n in range(count)]
     pipeline.flush(None)
@@ -63,12 +63,12 @@ def sent(sink: Server, count: int, **options: object) -> tuple[Pipeline, list[Se
 
 
 def numbers(sink: Server) -> list[int]:
-    """Of each attempt."""
+    """Return the sequence number of each attempt."""
     return [delivery.sequence.number for delivery in sink.attempts if delivery.sequence is not None]
 
 
 def test_a_batch_that_was_stored_unheard_is_not_cut_when_it_is_found_too_large() -> None:
-    """It is asked about again, whole and under its number, and what the server knows counts as written."""
+    """The whole batch is repeated under its number, and counts as written if the server knows the number."""
     sink = Server(LOST, TOO_LARGE)
     _, futures = sent(sink, 4)
     assert values(sink) == ["0", "1", "2", "3"]
@@ -77,7 +77,7 @@ def test_a_batch_that_was_stored_unheard_is_not_cut_when_it_is_found_too_large()
 
 
 def test_a_batch_in_doubt_that_stays_too_large_is_cut_and_its_first_half_tells_of_the_whole() -> None:
-    """Accepted under the number in doubt, it shows that nothing was stored: the rest goes under numbers of its own."""
+    """If the first half is accepted under the unconfirmed number, nothing was stored: the rest gets new numbers."""
     sink = Dropping(DROPPED, *[TOO_LARGE] * REFUSALS_BEFORE_SPLIT)
     _, futures = sent(sink, 4)
     assert values(sink) == ["0", "1", "2", "3"]
@@ -86,7 +86,7 @@ def test_a_batch_in_doubt_that_stays_too_large_is_cut_and_its_first_half_tells_o
 
 
 def test_a_first_half_that_is_known_shows_that_the_whole_was_stored() -> None:
-    """The rest makes no request of its own: it is written, too."""
+    """The rest needs no request: it is written, too."""
     sink = Server(LOST, *[TOO_LARGE] * REFUSALS_BEFORE_SPLIT)
     pipeline, futures = sent(sink, 4)
     assert values(sink) == ["0", "1", "2", "3"]
@@ -100,7 +100,7 @@ def test_a_first_half_that_is_known_shows_that_the_whole_was_stored() -> None:
 def test_a_half_that_is_known_after_its_own_answer_was_lost_tells_nothing_of_the_rest(
     whole: AttemptError, half: AttemptError
 ) -> None:
-    """Either it or the whole was stored: the rest fails, says that it may be stored, and the stream stops."""
+    """Either the half or the whole was stored: the rest fails, may have been stored, and the stream stops."""
     sink = Dropping(whole, *[TOO_LARGE] * REFUSALS_BEFORE_SPLIT, half)
     pipeline, futures = sent(sink, 4)
     assert [future.exception(0) is None for future in futures] == [True, True, False, False]
@@ -114,7 +114,7 @@ def test_a_half_that_is_known_after_its_own_answer_was_lost_tells_nothing_of_the
 
 
 def test_a_half_that_is_too_large_as_well_is_cut_further_under_the_number_in_doubt() -> None:
-    """Whatever the first part is in the end, its answer tells of all the others."""
+    """The answer to the final first part decides for all others."""
     for whole, known in ((LOST, True), (DROPPED, False)):
         sink = Dropping(whole, *[TOO_LARGE] * (REFUSALS_BEFORE_SPLIT + 1))
         _, futures = sent(sink, 8)
@@ -124,7 +124,7 @@ def test_a_half_that_is_too_large_as_well_is_cut_further_under_the_number_in_dou
 
 
 def test_what_was_refused_in_parts_leaves_only_the_parts_in_doubt_that_are() -> None:
-    """The whole is refused in words and cut; a half in doubt concerns no record of the other one."""
+    """The whole is refused and split; an unconfirmed half does not affect the other one."""
     sink = Dropping(TOO_LARGE, LOST, *[TOO_LARGE] * REFUSALS_BEFORE_SPLIT)
     _, futures = sent(sink, 8)
     assert values(sink) == [str(n) for n in range(8)]
@@ -133,7 +133,7 @@ def test_what_was_refused_in_parts_leaves_only_the_parts_in_doubt_that_are() -> 
 
 
 def test_a_batch_that_cannot_be_cut_is_asked_about_before_it_fails() -> None:
-    """A single log was stored, and nobody heard: the refusal of its size does not make a failure of it."""
+    """A single log was stored without confirmation: the refusal of its size is not a failure."""
     sink = Dropping(LOST, REFUSED)
     _, (future,) = sent(sink, 1)
     assert future.result(0).already_written
@@ -141,7 +141,7 @@ def test_a_batch_that_cannot_be_cut_is_asked_about_before_it_fails() -> None:
 
 
 def test_a_log_in_doubt_that_stays_too_large_fails_and_says_that_it_may_be_stored() -> None:
-    """It is asked about a few times, not for ever."""
+    """The log is repeated a few times, not forever."""
     sink = Dropping(DROPPED, *[REFUSED] * REFUSALS_BEFORE_SPLIT)
     _, (future,) = sent(sink, 1)
     result = future.exception(0).result  # type: ignore[union-attr]
@@ -151,7 +151,7 @@ def test_a_log_in_doubt_that_stays_too_large_fails_and_says_that_it_may_be_store
 
 
 def test_retries_bound_what_is_asked_again() -> None:
-    """With no retries left the batch fails, and says that it may have been stored."""
+    """Without retries left the batch fails, and may have been stored."""
     sink = Server(LOST, TOO_LARGE)
     _, futures = sent(sink, 2, retries=1)
     result = futures[0].exception(0).result  # type: ignore[union-attr]
@@ -167,8 +167,9 @@ STEPS = [None, DOWN, LOST, DROPPED, TOO_LARGE]
 def test_whatever_happens_nothing_is_stored_twice_and_results_tell_the_truth(
     script: Sequence[AttemptError | None], batches: Sequence[int]
 ) -> None:
-    """Random losses, refusals and cuts: no record twice, all in order, every success stored, every failure that
-    denies it not stored.
+    """With random losses, refusals and splits, no record is stored twice, and all are in order.
+
+    Every success is stored, and every failure that denies it is not.
     """
     sink = Dropping(*script)
     pipeline = threadless(sink, JumpingClock(), batch_count_threshold=1000, retries=1000)

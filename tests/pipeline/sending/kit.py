@@ -1,4 +1,4 @@
-"""A fair queue with batches and a clock for tests of whose turn it is."""
+"""A fair queue with batches and a clock, for tests of its order."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ class Rules:
 
 
 def fair(threads: int, limit: int | None = None, **options: Any) -> ProducerConfig:
-    """A configuration for a fair queue whose gates are closed for a second at first."""
+    """Return a configuration for a fair queue whose gates first close for a second."""
     slow = {"base_retry_backoff_ms": 1000, "max_retry_backoff_ms": 50_000}
     return config(io_thread_count=threads, max_concurrency_per_destination=limit or threads, **(slow | options))
 
@@ -51,7 +51,7 @@ class Line:
         self._serial = 0
 
     def put(self, topic: str = "t", size: int = 100, *, project: str = "p", logstore: str = "l") -> ProducerBatch:
-        """A new batch of a stream."""
+        """Add a new batch of a stream."""
         stream = self._streams.setdefault((project, logstore, topic), StreamState("C"))
         batch = ProducerBatch(
             KEY._replace(project=project, logstore=logstore, topic=topic),
@@ -67,21 +67,21 @@ class Line:
         return batch
 
     def again(self, batch: ProducerBatch) -> None:
-        """A batch comes, for the first time or for a retry."""
+        """Add a batch, new or for a retry."""
         self.queue.put(batch, batch.key.project, self.now)
 
     def take(self) -> Turn:
-        """The next one, which has to be there."""
+        """Take the next batch, which must exist."""
         turn = self.queue.take(self.now)
         assert turn is not None
         return turn
 
     def done(self, turn: Turn, verdict: Verdict = Verdict.ACCEPTED, seconds: float = 0.01) -> None:
-        """An attempt is over."""
+        """End an attempt."""
         self.queue.done(turn, Report(verdict, seconds), self.now)
 
     def serve(self, verdict: Verdict = Verdict.ACCEPTED) -> ProducerBatch:
-        """Take the next one, and be done with it at once."""
+        """Take the next batch, and end its attempt at once."""
         turn = self.take()
         self.done(turn, verdict)
         return turn.batch

@@ -1,8 +1,8 @@
-"""A server that takes as long as it is loaded, in simulated time: the real queue, gates and limits in front of it.
+"""A server whose latency depends on its load, in simulated time, behind the real queue, gates and limits.
 
-The server works on ``capacity`` requests at a time; the others wait in a queue of its own, first come, first served. So
-with more than ``capacity`` requests under way, each takes longer, and nothing is gained. It may answer slower, refuse
-what is too much, be over a logstore's quota, or take no connection; what it does can be changed while it runs.
+The server works on ``capacity`` requests at a time; the others wait in its own queue, first come, first served. So with
+more than ``capacity`` requests in flight, each takes longer, and nothing is gained. The server may become slower,
+refuse excess requests, apply a logstore's quota, or be unreachable. Its behaviour may change during a run.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ from tests.support.pipelines import KEY
 
 @dataclass
 class Server:
-    """One destination's server.
+    """The server of one destination.
 
     :ivar capacity: requests that it works on at a time.
     :ivar service: seconds of work for each.
-    :ivar noise: how unequal they are: the sigma of a log-normal factor with a median of 1.
-    :ivar most: requests, with those that wait, beyond which it answers 503; None for none.
-    :ivar reachable: whether it takes connections.
-    :ivar quotas: requests a second by logstore, counted by the second; those not named have none.
+    :ivar noise: the sigma of a log-normal factor with a median of 1.
+    :ivar most: the most requests, with waiting ones, before it answers 503; None for no limit.
+    :ivar reachable: True if it accepts connections.
+    :ivar quotas: requests a second by logstore, counted in whole seconds; other logstores have none.
     """
 
     capacity: int = 8
@@ -49,7 +49,7 @@ class Server:
         self.used: Counter[tuple[str, int]] = Counter()
 
     def over_quota(self, logstore: str, now: float) -> bool:
-        """Whether one more request is too many within this second; it counts if it is not."""
+        """Return True if one more request exceeds the quota of this second; otherwise count it."""
         quota = self.quotas.get(logstore)
         if quota is not None and self.used[logstore, int(now)] >= quota:
             return True
@@ -59,11 +59,11 @@ class Server:
 
 @dataclass(frozen=True)
 class Served:
-    """A batch that was delivered.
+    """A delivered batch.
 
     :ivar batch: the batch.
-    :ivar at: when.
-    :ivar waited: since it was first queued, seconds.
+    :ivar at: the time of the delivery, seconds.
+    :ivar waited: the time since it was first queued, seconds.
     """
 
     batch: ProducerBatch
@@ -72,12 +72,12 @@ class Served:
 
 
 class Simulation:
-    """IO threads before servers; nothing runs but what :meth:`run` moves, and the same seed gives the same history.
+    """IO threads and servers; only :meth:`run` moves the time, and the same seed gives the same history.
 
     :ivar now: monotonic seconds.
-    :ivar served: what was delivered, in order.
-    :ivar limits: the limit of the first destination over time, whenever it changed.
-    :ivar busy: by destination, thread seconds spent on it.
+    :ivar served: the deliveries, in order.
+    :ivar limits: the limit of the first destination at each change.
+    :ivar busy: thread seconds by destination.
     """
 
     def __init__(self, threads: int, servers: dict[str, Server], *, seed: int = 1) -> None:
@@ -95,11 +95,11 @@ class Simulation:
         self.queue = FairQueue(fair(threads, base_retry_backoff_ms=100), Rules())
 
     def at(self, when: float, do: Callable[[], None]) -> None:
-        """Do something at a time."""
+        """Call ``do`` at a time."""
         heapq.heappush(self._events, (when, next(self._order), do))
 
     def send(self, project: str, topic: str, size: int, logstore: str = "l") -> None:
-        """A stream's batch comes."""
+        """Add a batch of a stream."""
         stream = self._streams.setdefault((project, logstore, topic), StreamState("C"))
         batch = ProducerBatch(
             KEY._replace(project=project, logstore=logstore, topic=topic),
@@ -114,13 +114,13 @@ class Simulation:
         self.queue.put(batch, project, self.now)
 
     def backlog(self, project: str, topic: str, size: int, logstore: str = "l", batches: int = 50) -> None:
-        """A busy stream: always so many batches wait, as many as are delivered come anew."""
+        """Keep this many batches of a busy stream waiting."""
         for _ in range(batches):
             self.send(project, topic, size, logstore)
         self._busy = {*getattr(self, "_busy", ()), (project, logstore, topic)}
 
     def every(self, seconds: float, project: str, topic: str, size: int, logstore: str = "l") -> None:
-        """A light stream: a batch every so many seconds."""
+        """Add a batch of a light stream at this interval, seconds."""
 
         def again() -> None:
             self.send(project, topic, size, logstore)
@@ -152,7 +152,7 @@ class Simulation:
 
     def _note(self) -> None:
         first = next(iter(self.servers))
-        known = self.queue._destinations.get(first)  # its statistics would cost more than all the rest
+        known = self.queue._destinations.get(first)  # the queue's statistics would cost more than all the rest
         if known is not None and (not self.limits or self.limits[-1][1] != known.gate.limit.value):
             self.limits.append((self.now, known.gate.limit.value))
 
@@ -198,10 +198,10 @@ class Simulation:
         if (key.project, key.logstore, key.topic) in getattr(self, "_busy", ()):
             self.send(key.project, key.topic, batch.size, key.logstore)
 
-    # What came of it.
+    # Results.
 
     def rate(self, since: float, until: float, project: str | None = None, logstore: str | None = None) -> float:
-        """Batches delivered a second."""
+        """Return the delivered batches a second."""
         wanted = [
             one
             for one in self.served
@@ -212,12 +212,12 @@ class Simulation:
         return len(wanted) / (until - since)
 
     def limits_between(self, since: float, until: float) -> list[int]:
-        """The limits of the first destination that were in force."""
+        """Return the limits of the first destination in this time."""
         before = [limit for at, limit in self.limits if at <= since][-1:]
         return before + [limit for at, limit in self.limits if since < at < until]
 
     def mean_limit(self, since: float, until: float) -> float:
-        """Weighed by how long each was in force."""
+        """Return the mean limit, weighted by time."""
         steps = [(max(at, since), limit) for at, limit in self.limits if at < until]
         steps = [step for n, step in enumerate(steps) if n + 1 == len(steps) or steps[n + 1][0] > since]
         ends = [at for at, _ in steps[1:]] + [until]

@@ -1,4 +1,4 @@
-"""AdaptiveLimit: what makes it grow, what makes it fall, and what leaves it alone."""
+"""AdaptiveLimit grows, falls, and ignores noise."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from producer.pipeline.sending.concurrency import AdaptiveLimit
 
 
 class Driven:
-    """A limit, all of which is always used, and the time."""
+    """A limit that is always fully used, and a clock."""
 
     def __init__(self, most: int, *, adaptive: bool = True) -> None:
         self.limit = AdaptiveLimit(most, adaptive=adaptive)
         self.now = 0.0
 
     def answers(self, count: int, *seconds: float) -> None:
-        """So many answers, each after the next of these latencies."""
+        """Give this many responses, each with the next of these latencies."""
         for n in range(count):
             self.limit.used(self.limit.value)
             began, took = self.now, seconds[n % len(seconds)]
@@ -25,19 +25,19 @@ class Driven:
             self.limit.accepted(began, self.now, took)
 
     def refusal(self, keep: float = 0.5) -> None:
-        """One attempt was too much."""
+        """Refuse one attempt."""
         self.now += 0.001
         self.limit.refused(self.now, self.now + 0.001, keep)
         self.now += 0.002
 
 
 def untouched(limit: AdaptiveLimit) -> bool:
-    """True if nothing was ever taken from it, or it has all come back."""
+    """Return True if the limit is at its most."""
     return limit.value == limit._most
 
 
 def test_it_begins_with_all_and_keeps_it_while_answers_come_as_ever() -> None:
-    """Equal latencies, and noisy ones, take nothing away, but for one short look at the beginning."""
+    """Equal and noisy latencies do not lower the limit, except for one short measurement at the beginning."""
     one, rng, values = Driven(16), random.Random(5), []
     for _ in range(3000):
         one.answers(1, 0.1 * rng.lognormvariate(0.0, 0.4))
@@ -63,7 +63,7 @@ def test_a_refusal_takes_a_part_once_for_those_that_were_under_way_together() ->
 
 
 def test_it_grows_by_one_for_each_round_of_answers() -> None:
-    """After a fall, each round of as many answers as the limit (four at least) gives one back, up to the most."""
+    """After a fall, each round of as many responses as the limit (four at least) adds one, up to the most."""
     one = Driven(8)
     one.refusal(0.25)
     rounds = []
@@ -76,7 +76,7 @@ def test_it_grows_by_one_for_each_round_of_answers() -> None:
 
 
 def test_it_does_not_grow_while_it_is_not_used() -> None:
-    """Answers alone raise nothing: as long as less than the limit is under way, more of it would be of no use."""
+    """Responses alone do not raise a limit that is not fully used."""
     one = Driven(8)
     one.refusal(0.5)
     for n in range(100):
@@ -86,8 +86,9 @@ def test_it_does_not_grow_while_it_is_not_used() -> None:
 
 
 def test_answers_twice_as_late_as_the_fastest_recent_ones_lower_it_to_what_is_worked_on() -> None:
-    """At a limit of 16 a latency of four times the base, in two windows, says that four are worked on: eight are left,
-    half as many, and then, with a latency of twice the base, no fewer.
+    """At a limit of 16, a latency of four times the base in two windows lowers the limit to eight, which is half.
+
+    A latency of twice the base then lowers it no further.
     """
     one = Driven(16)
     one.answers(64, 0.1)
@@ -100,7 +101,7 @@ def test_answers_twice_as_late_as_the_fastest_recent_ones_lower_it_to_what_is_wo
 
 
 def test_latency_alone_takes_all_but_two() -> None:
-    """However slow the answers become, two attempts are left; only refusals leave one."""
+    """Latency alone leaves two attempts; only refusals leave one."""
     one = Driven(16)
     one.answers(16, 0.1)
     values = []
@@ -123,14 +124,14 @@ def test_a_longer_latency_within_the_tolerance_changes_nothing(latencies: tuple[
 
 
 def test_a_few_outliers_change_nothing() -> None:
-    """Seven of sixteen answers may take a hundred times as long: the median does not see them."""
+    """Seven of sixteen responses may take a hundred times as long: the median does not change."""
     one = Driven(16)
     one.answers(160, *[0.1] * 9, *[10.0] * 7)
     assert one.limit.value == 16
 
 
 def test_a_latency_that_stays_becomes_the_base_and_the_limit_comes_back() -> None:
-    """When the other end has become slower for good, a look with a lowered limit finds that out, and all comes back."""
+    """If the other side is permanently slower, a measurement with a lowered limit finds the new base."""
     one = Driven(16)
     one.answers(64, 0.1)
     lowest = 16
@@ -142,7 +143,7 @@ def test_a_latency_that_stays_becomes_the_base_and_the_limit_comes_back() -> Non
 
 
 def test_a_look_lasts_for_a_few_answers_and_gives_the_limit_back() -> None:
-    """When the base was not seen for ten seconds, the limit is lowered for eight answers, then as before."""
+    """If the base was not seen for ten seconds, the limit is lowered for eight responses."""
     one = Driven(16)
     one.answers(64, 0.1)
     values = []
@@ -156,7 +157,7 @@ def test_a_look_lasts_for_a_few_answers_and_gives_the_limit_back() -> None:
 
 
 def test_what_began_under_another_limit_tells_nothing() -> None:
-    """Answers to attempts that began before a fall count neither for nor against the new limit."""
+    """Responses to attempts that began before a fall do not count for the new limit."""
     one = Driven(16)
     one.answers(64, 0.1)
     one.refusal(0.5)
@@ -168,7 +169,7 @@ def test_what_began_under_another_limit_tells_nothing() -> None:
 
 
 def test_switched_off_it_stays_where_it_is() -> None:
-    """With adaptive_concurrency=False nothing moves it."""
+    """With adaptive_concurrency=False the limit is constant."""
     one = Driven(16, adaptive=False)
     one.answers(64, 0.1)
     one.answers(64, 9.0)

@@ -1,4 +1,4 @@
-"""The fair queue: whose turn it is, and who does not go yet."""
+"""The fair queue chooses the next batch, and holds back those that may not be sent yet."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.pipeline.sending.kit import Line
 
 
 def test_streams_with_equal_backlogs_get_equal_bytes_whatever_the_size_of_their_batches() -> None:
-    """A stream of large batches and one of small ones are served the same bytes, to within one batch."""
+    """A stream of large batches and one of small ones get the same bytes, to within one batch."""
     line, served = Line(), Counter[str]()
     for _ in range(400):
         line.put("small", 1_000)
@@ -29,7 +29,7 @@ def test_streams_with_equal_backlogs_get_equal_bytes_whatever_the_size_of_their_
 
 
 def test_a_busy_stream_cannot_starve_light_ones() -> None:
-    """Behind ten thousand batches of one stream the single batch of another is next, or the one after that."""
+    """Behind ten thousand batches of one stream, the single batch of another is first or second."""
     line = Line()
     for _ in range(10_000):
         line.put("busy", 500_000)
@@ -40,8 +40,8 @@ def test_a_busy_stream_cannot_starve_light_ones() -> None:
 
 
 def test_a_stream_that_comes_one_batch_at_a_time_gets_no_more_than_its_share() -> None:
-    """A stream that puts its next batch when the last one is delivered, as ordered ones do, does not overtake one with
-    a backlog: both get the same bytes.
+    """A stream that enqueues its next batch after each delivery, as ordered ones do, gets the same bytes as a
+    backlog.
     """
     line, served = Line(), Counter[str]()
     for _ in range(300):
@@ -56,7 +56,7 @@ def test_a_stream_that_comes_one_batch_at_a_time_gets_no_more_than_its_share() -
 
 
 def test_what_a_stream_did_not_use_it_cannot_save_up() -> None:
-    """A stream that was idle, or held back, while another sent much takes turns with it from then on."""
+    """A stream that was idle, or paused, while another sent much takes equal turns afterwards."""
     line = Line()
     for _ in range(1000):
         line.put("busy")
@@ -75,7 +75,7 @@ def test_what_a_stream_did_not_use_it_cannot_save_up() -> None:
 
 
 def test_the_streams_of_all_logstores_of_a_destination_take_turns() -> None:
-    """Shares are those of the streams: a logstore with one stream gets no more than one of nine others' streams."""
+    """Shares are those of streams: a logstore with one stream gets no more than each of another's nine streams."""
     line, served = Line(), Counter[str]()
     for _ in range(100):
         line.put("alone", logstore="one")
@@ -87,7 +87,7 @@ def test_the_streams_of_all_logstores_of_a_destination_take_turns() -> None:
 
 
 def test_a_streams_batches_go_oldest_first_and_so_does_a_retry() -> None:
-    """A batch that comes back for a retry goes before what its stream opened after it."""
+    """A retried batch is sent before later batches of its stream."""
     line = Line()
     first, second = line.put(), line.put()
     rest = [line.put() for _ in range(5)]
@@ -98,9 +98,7 @@ def test_a_streams_batches_go_oldest_first_and_so_does_a_retry() -> None:
 
 
 def test_destinations_share_the_threads_however_slow_one_of_them_is() -> None:
-    """Each thread that is free goes to the destination with fewer attempts under way: four slow ones hold no more
-    threads than the others leave them.
-    """
+    """A free thread goes to the destination with fewer attempts: four slow destinations leave threads to the others."""
     line = Line(threads=4)
     for _ in range(100):
         line.put(project="slow")
@@ -117,7 +115,9 @@ def test_destinations_share_the_threads_however_slow_one_of_them_is() -> None:
 
 
 def test_a_slow_destination_gets_half_of_the_threads_while_a_brisk_one_is_in_use() -> None:
-    """Answers after two seconds: two threads of four stay free for the others, also between their batches."""
+    """With responses after two seconds, two of four threads stay free for a brisk destination, also between its
+    batches.
+    """
     line = Line(threads=4)
     for _ in range(50):
         line.put(project="slow")
@@ -137,7 +137,7 @@ def test_a_slow_destination_gets_half_of_the_threads_while_a_brisk_one_is_in_use
 
 
 def test_a_slow_destination_alone_gets_all_threads() -> None:
-    """With nobody else in use, slowness costs no thread."""
+    """A slow destination may use all threads if no other is in use."""
     line = Line(threads=4)
     for _ in range(50):
         line.put(project="slow")
@@ -147,7 +147,7 @@ def test_a_slow_destination_alone_gets_all_threads() -> None:
 
 
 def test_destinations_that_are_not_reached_together_leave_half_of_the_threads() -> None:
-    """Of four threads two are the most for three destinations that do not answer."""
+    """Three unreachable destinations use at most two of four threads."""
     line = Line(threads=4)
     for n in range(3):
         for _ in range(10):
@@ -163,7 +163,7 @@ def test_destinations_that_are_not_reached_together_leave_half_of_the_threads() 
 
 
 def test_a_destination_gets_no_more_than_its_limit() -> None:
-    """With a limit of two, four free threads take two batches of it, and the next when one is done."""
+    """With a limit of two, four free threads take two batches, and the next one when one is done."""
     line = Line(threads=4, limit=2)
     for _ in range(5):
         line.put()
@@ -174,7 +174,7 @@ def test_a_destination_gets_no_more_than_its_limit() -> None:
 
 
 def test_a_thousand_batches_behind_a_closed_gate_are_looked_at_once() -> None:
-    """While the gate is closed none goes; half open one goes; after its success all do."""
+    """A closed gate releases no batch, a half-open one releases one; after its success all are released."""
     line = Line(threads=4)
     batches = [line.put(str(n)) for n in range(1000)]
     line.serve(Verdict.UNREACHABLE)
@@ -192,7 +192,7 @@ def test_a_thousand_batches_behind_a_closed_gate_are_looked_at_once() -> None:
 
 
 def test_a_probe_that_came_to_no_attempt_is_followed_by_another() -> None:
-    """If the probe was settled by somebody else meanwhile, the next batch is the probe."""
+    """If the probe was completed before its attempt, the next batch is the probe."""
     line = Line()
     for _ in range(3):
         line.put()
@@ -204,7 +204,7 @@ def test_a_probe_that_came_to_no_attempt_is_followed_by_another() -> None:
 
 
 def test_a_quota_holds_back_its_logstore_alone() -> None:
-    """A logstore over its quota waits; the others of the destination go on, as many at a time as before."""
+    """A logstore over its quota waits; the others of the destination are sent as before."""
     line = Line(threads=4)
     for _ in range(10):
         line.put(logstore="full")
@@ -218,9 +218,7 @@ def test_a_quota_holds_back_its_logstore_alone() -> None:
 
 
 def test_a_batch_behind_a_closed_gate_has_a_last_chance() -> None:
-    """When it would be too late for another attempt, a batch goes whatever the gate says, and says since when it
-    waited; the others stay.
-    """
+    """When a later attempt would be too late, a batch is sent through a closed gate, with the start of its wait."""
     line = Line(last_chance=lambda batch, since, *, over_quota: max(since, batch.created_at) + 10.0)
     line.put()
     line.serve(Verdict.MISCONFIGURED)
@@ -244,7 +242,7 @@ def test_a_batch_behind_a_closed_gate_has_a_last_chance() -> None:
 
 
 def test_who_says_when_the_last_chance_is_knows_whether_a_quota_is_over() -> None:
-    """A batch may wait longer for a quota than for an endpoint that takes no connection."""
+    """A batch may wait longer for a quota than for an unreachable endpoint."""
     for verdict, seconds in ((Verdict.OVER_QUOTA, 40.0), (Verdict.UNREACHABLE, 0.5)):
         line = Line(last_chance=lambda _batch, _since, *, over_quota: 40.0 if over_quota else 0.5)
         line.put()
@@ -256,7 +254,7 @@ def test_who_says_when_the_last_chance_is_knows_whether_a_quota_is_over() -> Non
 
 
 def test_a_batch_that_comes_too_late_to_a_closed_gate_goes_at_once() -> None:
-    """Its last chance is over already: the next alarm is now."""
+    """If the last chance is over already, the alarm is now."""
     line = Line(last_chance=lambda _batch, _since, *, over_quota: 1.0)
     line.put()
     line.serve(Verdict.UNREACHABLE)
@@ -269,9 +267,7 @@ def test_a_batch_that_comes_too_late_to_a_closed_gate_goes_at_once() -> None:
 
 
 def test_a_probe_spends_no_last_chance() -> None:
-    """A batch that comes to a gate whose time is over goes as the probe, however late it is; those behind it have
-    their last chance while it is under way.
-    """
+    """A late batch at a gate whose time is over is the probe; those behind it have their last chance meanwhile."""
     line = Line(last_chance=lambda _batch, _since, *, over_quota: 0.5)
     first = line.put()
     line.serve(Verdict.UNREACHABLE)
@@ -286,7 +282,7 @@ def test_a_probe_spends_no_last_chance() -> None:
 
 
 def test_without_gates_everything_goes() -> None:
-    """Once gates are ignored, what waits behind closed ones and full limits goes, and what comes goes too."""
+    """Once gates are ignored, waiting and new batches are sent, past closed gates and full limits."""
     line = Line(threads=8, limit=1)
     for n in range(3):
         line.put(project=f"p{n}")
@@ -300,7 +296,7 @@ def test_without_gates_everything_goes() -> None:
 
 
 def test_what_is_cleared_is_gone_also_for_those_whose_attempts_are_under_way() -> None:
-    """After a clear nothing comes out any more, whatever is done later."""
+    """After a clear no batch comes out, whatever is done later."""
     line = Line()
     for n in range(5):
         line.put(str(n))
@@ -311,7 +307,7 @@ def test_what_is_cleared_is_gone_also_for_those_whose_attempts_are_under_way() -
 
 
 def test_who_has_nothing_to_do_is_forgotten() -> None:
-    """After ten thousand destinations and logstores a bounded number is remembered, and after a minute the last one."""
+    """Of ten thousand idle destinations and logstores a bounded number is remembered, after a minute only the last."""
     line = Line()
     for n in range(10_000):
         line.put(project=str(n), logstore=str(n))
@@ -326,7 +322,7 @@ def test_who_has_nothing_to_do_is_forgotten() -> None:
 
 
 def test_statistics_show_each_destination_with_its_limit_and_what_holds_it_back() -> None:
-    """Limit, in flight, queued, why and how long nothing is sent; never more than a hundred entries."""
+    """The statistics have limit, in flight, queued, and reason and time of a pause; at most a hundred entries."""
     line = Line(threads=4)
     for _ in range(3):
         line.put(project="dead")
@@ -357,14 +353,14 @@ def _cost_of_a_batch(streams: int) -> float:
 
 
 def test_a_batch_costs_about_the_same_with_a_hundred_thousand_streams() -> None:
-    """Put, take and done cost at most ten times as much among 100,000 streams as among 100: it is log n, and caches."""
+    """Among 100,000 streams, put, take and done cost at most ten times as much as among 100."""
     few, many = min(_cost_of_a_batch(100) for _ in range(3)), _cost_of_a_batch(100_000)
     assert many < 10 * few
 
 
 def test_random_histories_lose_and_repeat_nothing() -> None:
-    """Whatever verdicts, times and retries: each batch that was put is taken exactly once before it is put again, and
-    in the end everything comes out.
+    """With any verdicts, times and retries, each batch is taken exactly once for each put, and all come out in
+    the end.
     """
     rng = random.Random(7)
     for _ in range(60):
@@ -409,7 +405,7 @@ def test_random_histories_lose_and_repeat_nothing() -> None:
 
 
 def test_turns_are_in_order_whatever_is_changed_and_removed() -> None:
-    """The lowest turn is first, of equal ones the one that came first; a changed turn counts as it was last put."""
+    """The lowest turn is first, of equal ones the earliest; a changed turn counts as last put."""
     rng, turns, model, order = random.Random(3), Turns(), dict[int, tuple[float, int]](), 0
     for _ in range(5000):
         member, turn = rng.randrange(50), float(rng.randrange(20))

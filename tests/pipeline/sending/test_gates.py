@@ -1,4 +1,4 @@
-"""Gates: when they close, for how long, and what opens them; and what that means for the batches behind them."""
+"""Gates close, half open and open, and hold back the batches behind them."""
 
 from __future__ import annotations
 
@@ -38,23 +38,23 @@ REFUSED, FREED, NOTHING = Effect(Reason.UNREACHABLE), Effect(free=True), Effect(
 
 
 def outcome(future: SendFuture) -> Result:
-    """The result, delivered or not."""
+    """Return the result, delivered or not."""
     error = future.exception(0)
     return future.result(0) if error is None else error.result
 
 
 def gate(base: float = 1.0, longest: float = 10.0, limit: int = 4) -> Gate:
-    """A gate that is open."""
+    """Return an open gate."""
     return Gate(AdaptiveLimit(limit), base, longest)
 
 
 def attempt(one: Gate, effect: Effect, began: float, now: float | None = None) -> None:
-    """One attempt goes through, and is over."""
+    """Pass one attempt through the gate, and end it."""
     one.leave(effect, began, began if now is None else now, probe=one.enter())
 
 
 def test_refusals_in_a_row_hold_back_longer_each_time_up_to_the_longest() -> None:
-    """Each refusal after the last hold doubles the time, never beyond the longest."""
+    """Each refusal after the last hold doubles the time, up to the longest."""
     one, now, times = gate(), 0.0, []
     for _ in range(2000):
         attempt(one, REFUSED, now)
@@ -66,7 +66,7 @@ def test_refusals_in_a_row_hold_back_longer_each_time_up_to_the_longest() -> Non
 
 
 def test_refusals_of_batches_in_flight_together_count_as_one() -> None:
-    """Several refusals during one hold do not double it, nor make it longer."""
+    """Several refusals during one hold count as one."""
     one = gate(limit=5)
     probes = [one.enter() for _ in range(5)]
     untils = []
@@ -77,7 +77,7 @@ def test_refusals_of_batches_in_flight_together_count_as_one() -> None:
 
 
 def test_an_accepted_probe_frees_the_destination() -> None:
-    """After a success there is no hold, and the next refusal starts anew."""
+    """After a success the gate is open, and the next refusal starts anew."""
     one = gate()
     attempt(one, REFUSED, 0.0)
     one.let_probe(1.0)
@@ -91,7 +91,7 @@ def test_an_accepted_probe_frees_the_destination() -> None:
 
 
 def test_what_began_before_the_refusal_frees_nothing() -> None:
-    """A success of an attempt that was under way before the refusal leaves the gate closed."""
+    """A success of an attempt that began before the refusal leaves the gate closed."""
     one = gate()
     early = one.enter()
     attempt(one, REFUSED, 1.0)
@@ -100,7 +100,7 @@ def test_what_began_before_the_refusal_frees_nothing() -> None:
 
 
 def test_a_half_open_gate_lets_one_probe_through_whose_outcome_decides() -> None:
-    """While the probe is under way nobody else goes; a probe that tells nothing is followed by another."""
+    """During the probe no other attempt is admitted; a probe without a finding is followed by another."""
     one = gate()
     attempt(one, REFUSED, 0.0)
     assert not one.has_room()
@@ -131,12 +131,12 @@ def test_a_half_open_gate_lets_one_probe_through_whose_outcome_decides() -> None
     ],
 )
 def test_the_class_of_the_error_is_the_verdict(error: AttemptError, expected: Verdict) -> None:
-    """Each class of error tells one thing of the other end, whether or not somebody's mending is waited for."""
+    """Each class of error has one verdict, whether or not an operator's fix is waited for."""
     assert verdict_of(error, waits=False) is verdict_of(error, waits=True) is expected
 
 
 def test_what_somebody_can_mend_closes_gates_only_where_it_is_waited_for() -> None:
-    """A missing logstore holds back its batches only if they wait for it; else they fail, and nothing is closed."""
+    """A missing logstore closes its gate only if its batches wait for it; otherwise they fail."""
     error, missing = (
         MisconfiguredError("LogStoreNotExist", "x"),
         ProjectNotConfiguredError("ProjectConfigNotExist", "x"),
@@ -147,7 +147,7 @@ def test_what_somebody_can_mend_closes_gates_only_where_it_is_waited_for() -> No
 
 
 def test_a_quota_closes_the_logstore_alone_and_an_outage_all_of_the_destination() -> None:
-    """Each closes the gate of what it concerns, and leaves the other one open; no two verdicts are one."""
+    """Each verdict closes the gate that it concerns, and no two verdicts are equal."""
     assert Verdict.OVER_QUOTA.to_destination.hold is None
     assert Verdict.OVER_QUOTA.to_logstore.hold is Reason.QUOTA
     assert Verdict.UNREACHABLE.to_destination.hold is Reason.UNREACHABLE
@@ -156,7 +156,7 @@ def test_a_quota_closes_the_logstore_alone_and_an_outage_all_of_the_destination(
 
 
 def test_a_thousand_batches_for_a_dead_server_make_a_request_now_and_then() -> None:
-    """While an endpoint takes no connection, its project is tried every few seconds, and not by each batch."""
+    """An unreachable endpoint is tried every few seconds, and not by each batch."""
     failures = [UnreachableError("RequestError", "refused") for _ in range(100_000)]
     clock, sink = ManualClock(), ScriptedSink(failures)
     pipeline = threadless(sink, clock, batch_count_threshold=1)
@@ -169,15 +169,16 @@ def test_a_thousand_batches_for_a_dead_server_make_a_request_now_and_then() -> N
         attempts.append(len(sink.attempts))
     assert attempts[-1] < 30
     assert attempts[-1] > attempts[-60]
-    sink.script.clear()  # the server is back
+    sink.script.clear()  # the server is reachable again
     clock.advance(LONGEST_UNREACHABLE)
     settle(pipeline)
     assert len(sink.deliveries) >= 990  # the few that were probes wait for their own backoff
 
 
 def test_a_logstore_refused_for_ever_fails_all_its_batches_in_bounded_time() -> None:
-    """A batch that waited, held back, for as long as all its backoffs take gets one last attempt, and fails; the few
-    that were refused each time themselves spend their retries.
+    """A batch that waited for as long as all its backoffs take gets one last attempt, and fails.
+
+    The few batches that were refused themselves use up their retries.
     """
     refusals = [QuotaExceededError("ShardWriteQuotaExceed", "slow down") for _ in range(10_000)]
     clock, sink = JumpingClock(), ScriptedSink(refusals)
@@ -193,9 +194,7 @@ def test_a_logstore_refused_for_ever_fails_all_its_batches_in_bounded_time() -> 
 
 
 def test_what_waits_behind_a_closed_gate_fails_when_its_delivery_timeout_is_over() -> None:
-    """A hundred batches for a dead server, ten seconds for each: those that were never tried fail in time as well, each
-    after a last attempt.
-    """
+    """A hundred batches for a dead server fail within ten seconds, untried ones after a last attempt."""
     failures = [UnreachableError("RequestError", "refused") for _ in range(100_000)]
     clock, sink = ManualClock(), ScriptedSink(failures)
     pipeline = threadless(sink, clock, batch_count_threshold=1, delivery_timeout_ms=10_000, retries=10**6)
@@ -204,7 +203,7 @@ def test_what_waits_behind_a_closed_gate_fails_when_its_delivery_timeout_is_over
         settle(pipeline)
         clock.advance(0.1)
     assert sum(future.done() for future in futures) <= 5
-    clock.advance(0.4)  # a stream's batches in their order: the first of them was tried a little later
+    clock.advance(0.4)  # the batches of a stream are in order: the first was tried a little later
     settle(pipeline)
     assert all(future.done() for future in futures)
     assert len(sink.attempts) < 130
@@ -212,7 +211,7 @@ def test_what_waits_behind_a_closed_gate_fails_when_its_delivery_timeout_is_over
 
 
 def test_close_gives_each_batch_behind_a_closed_gate_its_last_attempt() -> None:
-    """Fifty batches wait for a logstore over its quota; close sends each once, and what is accepted is delivered."""
+    """Fifty batches wait for a logstore over its quota: close sends each once, and accepted ones are delivered."""
     refusals = [QuotaExceededError("WriteQuotaExceed", "slow down")]
     clock, sink = JumpingClock(), ScriptedSink(refusals)
     pipeline = threadless(sink, clock, batch_count_threshold=1, base_retry_backoff_ms=50_000)
@@ -226,7 +225,7 @@ def test_close_gives_each_batch_behind_a_closed_gate_its_last_attempt() -> None:
 
 
 def test_two_endpoints_of_one_project_are_two_destinations() -> None:
-    """What the sink calls a destination is held back: a project that gets another endpoint goes on at once."""
+    """Pauses concern the sink's destination: a project that gets another endpoint continues at once."""
     clock, sink = ManualClock(), ScriptedSink([UnreachableError("RequestError", "refused")])
     endpoint = ["old"]
     sink.destination = lambda key: (key.project, endpoint[0])  # type: ignore[method-assign]
@@ -245,7 +244,7 @@ def test_two_endpoints_of_one_project_are_two_destinations() -> None:
 
 
 def test_a_sink_that_cannot_say_where_a_stream_goes_loses_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    """A bug in Sink.destination is logged, and the batch goes as one of its project."""
+    """A bug in Sink.destination is logged, and the project serves as the destination."""
     sink = ScriptedSink()
     sink.destination = lambda _key: 1 / 0  # type: ignore[method-assign,assignment,return-value]
     pipeline = threadless(sink, batch_count_threshold=1)
@@ -257,7 +256,7 @@ def test_a_sink_that_cannot_say_where_a_stream_goes_loses_nothing(caplog: pytest
 
 
 def test_an_outage_wakes_the_mover_when_it_is_to_be_tried_again_and_not_before() -> None:
-    """With real threads: a thousand batches behind a closed gate cost nobody a turn until the alarm."""
+    """A thousand batches behind a closed gate wake no thread until the alarm."""
     clock = ManualClock()
     sink = ScriptedSink([UnreachableError("RequestError", "refused")])
     with Producer(

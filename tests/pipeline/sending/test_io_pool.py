@@ -56,9 +56,7 @@ def _pool(
 
 
 def test_who_submits_runs_no_code_of_the_sink() -> None:
-    """The sink says where a stream goes on the thread that takes its batch, without the pool's lock, and never on the
-    sender's, where an exception that a signal handler raises is the sender's business.
-    """
+    """The sink's code runs on the IO thread, without the pool's lock, and never on the sender's thread."""
     asked: list[bool] = []
     pool = _pool(lambda _batch: Verdict.ACCEPTED)
 
@@ -75,7 +73,7 @@ def test_who_submits_runs_no_code_of_the_sink() -> None:
 
 
 def test_nobody_waits_while_another_thread_has_the_queue() -> None:
-    """Neither who submits, nor a thread that would take: it sleeps, and is woken by the one who had the queue."""
+    """While another thread holds the queue, senders do not wait, and an IO thread sleeps until it is woken."""
     done = threading.Event()
     pool = _pool(lambda _batch: done.set() or Verdict.ACCEPTED, threads=1)
     pool.start()
@@ -84,13 +82,13 @@ def test_nobody_waits_while_another_thread_has_the_queue() -> None:
         Call(lambda: pool.submit(_batch("p"))).result()
         eventually(lambda: len(pool._idle) == 1)  # it was woken, and waits again
         assert not done.is_set()
-    pool.stats()  # as whoever had the queue
+    pool.stats()  # as the thread that held the queue
     passed(done)
     _end(pool)
 
 
 def test_a_thread_that_finds_the_queue_taken_by_a_look_is_woken_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    """One that comes for a new batch while another only looks whether something may go does not sleep over it."""
+    """A thread that is woken for a batch while another one checks the queue is woken again."""
     pool = _pool(lambda _batch: Verdict.ACCEPTED)
     woken = list[int]()
 
@@ -104,7 +102,7 @@ def test_a_thread_that_finds_the_queue_taken_by_a_look_is_woken_after_it(monkeyp
             woken.append(len(pool._inbox))
 
     class Queue:
-        """A queue in which one batch may not go yet."""
+        """A queue with one batch that may not be sent yet."""
 
         def __len__(self) -> int:
             return 1
@@ -127,7 +125,7 @@ def _end(pool: IOThreadPool) -> None:
 
 
 def test_projects_take_turns_however_busy_one_of_them_is() -> None:
-    """Of 100 batches of one project and 2 of another, the other's are the second and the fourth to go."""
+    """Of 100 batches of one project and 2 of another, the latter are second and fourth."""
     order: list[str] = []
     pool = _pool(lambda batch: order.append(batch.key.project) or Verdict.ACCEPTED)
     for _ in range(100):
@@ -143,7 +141,7 @@ def test_projects_take_turns_however_busy_one_of_them_is() -> None:
 
 
 def test_batches_of_a_project_go_in_the_order_of_their_coming() -> None:
-    """Within a project the queue is a queue."""
+    """Batches of a project are sent first in, first out."""
     seen: list[ProducerBatch] = []
     pool, batches = _pool(lambda batch: seen.append(batch) or Verdict.ACCEPTED), [_batch("p") for _ in range(20)]
     for batch in batches:
@@ -154,7 +152,7 @@ def test_batches_of_a_project_go_in_the_order_of_their_coming() -> None:
 
 
 def test_dead_projects_together_leave_half_of_the_threads_to_the_others() -> None:
-    """Three unreachable projects with many batches hang on half of the threads; a fourth is served meanwhile."""
+    """Three unreachable projects use half of the threads; a fourth is served meanwhile."""
     hang, gate, served = threading.Event(), threading.Event(), threading.Semaphore(0)
     hanging: list[str] = []
     most: list[int] = []
@@ -193,14 +191,14 @@ def test_dead_projects_together_leave_half_of_the_threads_to_the_others() -> Non
 
 
 def test_a_project_that_answers_again_gets_all_threads_back() -> None:
-    """After one attempt without an answer and a round of answers it may occupy every thread again."""
+    """After one attempt without a response and a round of responses, a project may use every thread again."""
     both = threading.Barrier(2)
     answers = [Verdict.NO_ANSWER, *[Verdict.ACCEPTED] * 4]
 
     def run(_batch: ProducerBatch) -> Verdict:
         if answers:
             return answers.pop(0)
-        both.wait(PATIENCE)  # only two threads at once come past it
+        both.wait(PATIENCE)  # only two threads at once get past it
         return Verdict.ACCEPTED
 
     pool = _pool(run, threads=2)
@@ -217,7 +215,7 @@ def test_a_project_that_answers_again_gets_all_threads_back() -> None:
 
 @pytest.mark.parametrize("error", [RuntimeError("a bug"), SystemExit(1), KeyboardInterrupt()])
 def test_a_job_that_raises_ends_no_thread(error: BaseException, caplog: pytest.LogCaptureFixture) -> None:
-    """After a job raised anything at all, the thread does the next job, and the error is in the log."""
+    """After any exception of a job, the thread does the next job, and the error is logged."""
     done = threading.Event()
     jobs: list[BaseException | None] = [error, None]
 
@@ -239,7 +237,7 @@ def test_a_job_that_raises_ends_no_thread(error: BaseException, caplog: pytest.L
 
 
 def test_stop_lets_the_queue_run_empty_and_refuses_what_comes_later() -> None:
-    """What is queued at stop is still attempted; what comes later is handed to refuse."""
+    """Batches queued at the stop are still attempted; later ones are refused."""
     seen: list[ProducerBatch] = []
     refused: list[ProducerBatch] = []
     pool = _pool(lambda batch: seen.append(batch) or True, refused=refused)
@@ -268,7 +266,7 @@ def test_threads_that_do_not_end_in_time_are_named() -> None:
 
 
 def test_no_thread_is_woken_for_what_a_gate_keeps_back() -> None:
-    """A batch that is due behind a closed gate, and the end of an attempt behind which nothing may go, wake nobody."""
+    """A batch behind a closed gate, or an attempt's end that releases nothing, wakes no thread."""
     pool = _pool(lambda _batch: Verdict.UNREACHABLE)
     woken: list[int] = []
     pool._idle.wake_one = lambda: woken.append(1)  # type: ignore[method-assign]

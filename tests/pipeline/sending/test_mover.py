@@ -1,4 +1,4 @@
-"""The mover: it moves what is due, and sleeps otherwise."""
+"""The mover handles what is due, and sleeps otherwise."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from tests.support.waiting import eventually
 
 
 class _CountingClock(ManualClock):
-    """A manual clock that remembers who waits, and for how long."""
+    """A manual clock that records the waiting threads and their timeouts."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -37,7 +37,7 @@ def _mover_waits(clock: _CountingClock) -> list[float | None]:
 
 
 def test_a_mover_wakes_once_every_linger_ms() -> None:
-    """With nothing pending for the moment the mover waits linger_ms each time: one wait a period, no busy loop."""
+    """An idle mover waits once for each linger_ms, without a busy loop."""
     clock = _CountingClock()
     producer = Producer(sink=RecordingSink(), clock=clock, config=config(linger_ms=500))
     future = producer.send("p", "l", {"a": "b"})
@@ -53,8 +53,7 @@ def test_a_mover_wakes_once_every_linger_ms() -> None:
 
 
 def test_a_mover_without_new_batches_for_two_seconds_sleeps_as_long_and_is_woken_by_the_next_batch() -> None:
-    """With nothing new for 2 s the mover waits 2 s each time, whatever linger_ms is; a batch opened then is handed on
-    after linger_ms all the same."""
+    """Without a new batch for 2 s, the mover waits 2 s each time; a batch opened then is sealed after linger_ms."""
     clock = _CountingClock()
     producer = Producer(sink=RecordingSink(), clock=clock, config=config(linger_ms=500))
     first = producer.send("p", "l", {"a": "b"})
@@ -74,7 +73,7 @@ def test_a_mover_without_new_batches_for_two_seconds_sleeps_as_long_and_is_woken
 
 
 def test_a_mover_with_many_retries_waiting_sleeps_until_the_first_is_due() -> None:
-    """A thousand batches that wait for a dead server cost one wait until the earliest of them, not a loop."""
+    """A thousand batches that wait for retries need one wait until the earliest of them."""
     clock = ManualClock()
     pipeline = threadless(DeadSink(), clock, batch_count_threshold=1, base_retry_backoff_ms=10_000, linger_ms=60_000)
     for i in range(1000):
@@ -94,8 +93,8 @@ def test_a_mover_with_many_retries_waiting_sleeps_until_the_first_is_due() -> No
     assert 10.0 <= waits[0] <= 20.0
 
 
-def test_the_mover_hands_on_lingered_batches_and_due_retries() -> None:
-    """One turn submits what lingered and what is due; the rest stays."""
+def test_the_mover_submits_lingered_batches_and_due_retries() -> None:
+    """One turn submits lingered batches and due retries; the rest stays."""
     clock = ManualClock()
     sink = ScriptedSink([NetworkError("R", "x")])
     pipeline = threadless(sink, clock, base_retry_backoff_ms=1000, linger_ms=5000)
@@ -112,7 +111,7 @@ def test_the_mover_hands_on_lingered_batches_and_due_retries() -> None:
 
 
 def test_an_error_in_a_turn_does_not_end_the_mover(caplog: pytest.LogCaptureFixture) -> None:
-    """A bug in one turn of the mover is logged; the next turn comes, and records are delivered."""
+    """A bug in one turn is logged; the next turn follows, and records are delivered."""
     clock = ManualClock()
     producer = Producer(sink=RecordingSink(), clock=clock, config=config(linger_ms=500))
     future = producer.send("p", "l", {"a": "b"})
@@ -133,7 +132,7 @@ def test_an_error_in_a_turn_does_not_end_the_mover(caplog: pytest.LogCaptureFixt
 
 
 def test_stop_ends_the_mover_at_once() -> None:
-    """A mover that sleeps ends when told to, not at the end of its sleep."""
+    """A sleeping mover ends at once when it is stopped."""
     clock = ManualClock()
     producer = Producer(sink=RecordingSink(), clock=clock, config=config(linger_ms=10**9))
     producer.send("p", "l", {"a": "b"})

@@ -1,4 +1,4 @@
-"""What fails and is tried again is said: at once, then ever more rarely, and when it is over."""
+"""Retried failures are logged: at once, then ever more rarely, and when they end."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def warnings_of(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 @contextmanager
 def hasty(producer: Producer) -> Iterator[Producer]:
-    """A producer that is closed without waiting for what cannot be delivered; no later test sees what it logs."""
+    """Close the producer without waiting for undeliverable records; later tests see none of its log."""
     try:
         yield producer
     finally:
@@ -64,7 +64,7 @@ def hasty(producer: Producer) -> Iterator[Producer]:
 def test_an_endpoint_that_takes_no_connection_is_said_within_a_second(
     caplog: pytest.LogCaptureFixture, endpoint: str, words: str
 ) -> None:
-    """With all defaults, a second after the first log the log says where, what failed, and when the next attempt is."""
+    """With all defaults, the log has place, failure and next attempt within a second."""
     where = endpoint.format(port=closed_port())
 
     def seconds() -> float:
@@ -111,7 +111,7 @@ def test_a_server_that_refuses_is_said_and_so_is_its_recovery(
 
 
 def test_a_long_outage_says_less_and_less_but_never_nothing(caplog: pytest.LogCaptureFixture) -> None:
-    """Lines come after 5, 10, 20 … seconds, at most a minute apart, and count what went by between them."""
+    """Lines come after 5, 10, 20 … seconds, at most a minute apart, and count the failures between them."""
     clock = ManualClock()
     log = OutageLog(clock)
     at = []
@@ -127,7 +127,7 @@ def test_a_long_outage_says_less_and_less_but_never_nothing(caplog: pytest.LogCa
 
 
 def test_a_second_outage_is_said_at_once_but_flapping_is_thinned(caplog: pytest.LogCaptureFixture) -> None:
-    """A new outage after a long one is said at once; failures and acceptances in turns write a few lines a minute."""
+    """A new outage after a long one is logged at once; an alternating one writes a few lines a minute."""
     clock = ManualClock()
     log = OutageLog(clock)
     with caplog.at_level(logging.INFO, "loghub"):
@@ -147,7 +147,7 @@ def test_a_second_outage_is_said_at_once_but_flapping_is_thinned(caplog: pytest.
 
 
 def test_one_logstore_over_its_quota_is_not_the_whole_destination(caplog: pytest.LogCaptureFixture) -> None:
-    """What the service refuses for one logstore names it, and acceptances of another one do not end it."""
+    """A refusal for one logstore names it, and acceptances of another one do not end it."""
     busy = QuotaExceededError("WriteQuotaExceed", "slow down")
     sink = ScriptedSink(
         lambda delivery: busy if delivery.key.logstore == "full" and len(sink.attempts) < 6 else None for _ in range(9)
@@ -165,7 +165,7 @@ def test_one_logstore_over_its_quota_is_not_the_whole_destination(caplog: pytest
 
 
 def test_what_works_is_not_looked_up() -> None:
-    """While nothing fails, an acceptance costs one look at a flag."""
+    """While nothing fails, an acceptance only reads a flag."""
     log = OutageLog(ManualClock())
     assert not log.any
     log.failed("p", NO_ROUTE, attempt=1, delay=1.0)
@@ -173,7 +173,7 @@ def test_what_works_is_not_looked_up() -> None:
 
 
 def test_a_pause_of_milliseconds_is_told(caplog: pytest.LogCaptureFixture) -> None:
-    """Not as none."""
+    """A pause of milliseconds is not shown as 0."""
     with caplog.at_level(logging.WARNING, "loghub"):
         OutageLog(ManualClock()).failed("p", NO_ROUTE, attempt=1, delay=0.0051)
     assert "next attempt in 0.0051 s" in caplog.text

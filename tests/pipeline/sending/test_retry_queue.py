@@ -1,4 +1,4 @@
-"""The retry queue: in the order of times, until it is closed."""
+"""The retry queue returns batches in the order of their times, until it is closed."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.waiting import Call, eventually
 
 
 def batch() -> ProducerBatch:
-    """A batch without records."""
+    """Return a batch without records."""
     return ProducerBatch(
         KEY, stream=StreamState("C"), serial=0, pack_id=None, tail_size=0, created_at=0.0, history=AttemptHistory(1)
     )
@@ -27,7 +27,7 @@ def batch() -> ProducerBatch:
 
 @given(st.lists(st.floats(0, 100), max_size=20), st.floats(0, 100))
 def test_what_is_due_comes_out_in_the_order_of_its_time(dues: list[float], now: float) -> None:
-    """take_due gives exactly those whose time has come, earliest first, equal ones as they came."""
+    """take_due returns exactly the batches that are due, earliest first, equal ones in the order of arrival."""
     queue = RetryQueue(ManualClock())
     batches = {id(b): (due, n) for n, due in enumerate(dues) for b in [batch()] if not queue.put(b, due)}
     taken = [batches[id(b)] for b in queue.take_due(now)]
@@ -37,7 +37,7 @@ def test_what_is_due_comes_out_in_the_order_of_its_time(dues: list[float], now: 
 
 
 def test_equal_times_keep_their_order() -> None:
-    """Batches due at the same time come out as they came in."""
+    """Batches due at the same time come out in the order of arrival."""
     queue, batches = RetryQueue(ManualClock()), [batch() for _ in range(10)]
     for one in batches:
         queue.put(one, 1.0)
@@ -45,7 +45,7 @@ def test_equal_times_keep_their_order() -> None:
 
 
 def test_a_wait_ends_when_the_earliest_is_due() -> None:
-    """A waiter sleeps until the earliest batch's time, also when an earlier one comes during its sleep."""
+    """A waiting thread sleeps until the earliest batch is due, also if an earlier one arrives meanwhile."""
     clock = ManualClock()
     queue = RetryQueue(clock)
     queue.put(batch(), 50.0)
@@ -61,13 +61,13 @@ def test_a_wait_ends_when_the_earliest_is_due() -> None:
 
 
 def test_a_later_retry_wakes_nobody() -> None:
-    """Only what is due before a wait ends by itself needs the waiter's attention: a retry, or an alarm."""
+    """A retry or alarm after the end of a wait wakes no thread."""
     clock = ManualClock()
     queue = RetryQueue(clock)
     told: list[int] = []
     wake_all = queue._room.wake_all
     queue._room.wake_all = lambda: (told.append(1), wake_all())[1]  # type: ignore[method-assign]
-    queue.put(batch(), 50.0)  # nobody waits
+    queue.put(batch(), 50.0)  # no thread waits
     assert told == []
     for due, wakes in ((6.0, 0), (5.0, 0), (4.0, 1)):
         waiter = Call(lambda: queue.wait(5.0))
@@ -106,7 +106,7 @@ def test_close_hands_out_what_waits_and_put_raises_from_then_on() -> None:
 
 
 def test_many_threads_put_and_take_each_batch_once() -> None:
-    """Batches that four threads put come out once each, on whichever thread takes them."""
+    """Batches that four threads put come out once each, on any thread."""
     queue, barrier = RetryQueue(ManualClock()), threading.Barrier(6)
     taken: list[ProducerBatch] = []
 

@@ -1,4 +1,4 @@
-"""What follows a failed attempt: the built-in rules, and strategies of users."""
+"""The built-in retry rules, and strategies of users."""
 
 from __future__ import annotations
 
@@ -61,13 +61,13 @@ def test_backoff_lies_between_base_times_two_to_the_n_minus_one_and_n(
 
 
 def test_backoff_of_the_largest_configurable_base_does_not_overflow() -> None:
-    """Even absurd options give a finite wait."""
+    """Extreme options give a finite wait."""
     wait = wait_backoff(float(2**63), float(2**63))(_state(sys.maxsize))
     assert wait <= 2**63
 
 
 def _attempts(errors: list[AttemptError], **options: object) -> tuple[ScriptedSink, list[float]]:
-    """The sink after one record met ``errors``, and the instants of the attempts."""
+    """Return the sink after one record met ``errors``, and the times of the attempts."""
     clock = JumpingClock()
     at: list[float] = []
 
@@ -99,21 +99,21 @@ def test_a_permanent_failure_is_not_retried(kind: type[AttemptError]) -> None:
 
 
 def test_unauthorized_is_retried_three_times_in_a_row_at_most() -> None:
-    """Refused credentials: three retries in a row, counted anew after another kind of error."""
+    """Refused credentials get three retries in a row, counted anew after another kind of error."""
     refused, down = UnauthorizedError("Unauthorized", "x"), ServerError("InternalServerError", "x")
     assert len(_attempts([refused] * 9)[0].attempts) == 4
     assert len(_attempts([refused, refused, down] + [refused] * 9)[0].attempts) == 7
 
 
 def test_clock_skew_is_retried_at_once_and_only_once_in_a_row() -> None:
-    """RequestTimeExpired is tried again without any wait, once."""
+    """RequestTimeExpired is retried at once, and once in a row."""
     sink, at = _attempts([ClockSkewError("RequestTimeExpired", "x")] * 9)
     assert len(sink.attempts) == 2
     assert at[0] == at[1]
 
 
 def test_strategies_of_tenacity_replace_each_rule_on_its_own() -> None:
-    """A user's wait, stop and retry are asked with attempt number, error and times as tenacity documents."""
+    """A user's wait, stop and retry get attempt number, error and times as tenacity documents."""
     policy = RetryPolicy(
         wait=tenacity.wait_chain(tenacity.wait_fixed(1), tenacity.wait_fixed(7)),
         stop=tenacity.stop_after_attempt(4),
@@ -134,7 +134,7 @@ def test_stop_strategies_see_the_time_since_the_first_attempt() -> None:
 
 
 def test_stop_never_retries_beyond_any_number_until_it_works() -> None:
-    """With stop_never a record is retried for ever, and delivered once the server is back."""
+    """With stop_never a record is retried forever, and delivered once the server is back."""
     policy = RetryPolicy(stop=tenacity.stop_never)
     sink, at = _attempts([NetworkError("R", "x")] * 300, retry_policy=policy, retries=0)
     assert len(sink.attempts) == 301
@@ -144,7 +144,7 @@ def test_stop_never_retries_beyond_any_number_until_it_works() -> None:
 
 @pytest.mark.parametrize("part", ["wait", "stop", "retry"])
 def test_a_strategy_that_raises_fails_the_record_and_nothing_else(part: str, caplog: pytest.LogCaptureFixture) -> None:
-    """A user's strategy that raises is logged; its batch fails with its attempt, the next one is delivered."""
+    """A user's strategy that raises is logged; its batch fails, the next one is delivered."""
 
     def broken(_state: object) -> float:
         raise ZeroDivisionError("mine")
@@ -164,13 +164,13 @@ def test_a_strategy_that_raises_fails_the_record_and_nothing_else(part: str, cap
 
 @pytest.mark.parametrize("wait", [-5.0, float("nan"), float("-inf"), 0])
 def test_a_senseless_wait_is_no_wait(wait: float) -> None:
-    """A strategy that answers less than nothing, or no number, means at once."""
+    """A strategy that returns a negative or invalid wait means no wait."""
     _, at = _attempts([NetworkError("R", "x")] * 2, retry_policy=RetryPolicy(wait=lambda _state: wait))
     assert at[0] == at[1]
 
 
 def test_rules_count_the_same_error_in_a_row_only() -> None:
-    """The bound of a class counts that class in a row; a batch that is new has no past."""
+    """The bound of a class counts that class in a row; a new batch starts at 0."""
     rules, one = RetryRules(config(), ManualClock()), batch()
     skew = ClockSkewError("RequestTimeExpired", "x")
     one.history.note(Attempt(success=False), skew)
@@ -184,7 +184,7 @@ def test_rules_count_the_same_error_in_a_row_only() -> None:
 
 @pytest.mark.parametrize("limit", [1, 450, 5000])
 def test_delivery_timeout_ends_the_retries_at_its_time(limit: int) -> None:
-    """The last attempt is made when delivery_timeout_ms has passed since the first, not before, and not later."""
+    """The last attempt is made exactly when delivery_timeout_ms has passed since the first."""
     sink, at = _attempts([NetworkError("R", "x")] * 99, delivery_timeout_ms=limit, retries=99)
     assert at[-1] - at[0] == pytest.approx(limit / 1000)
     assert len(sink.attempts) < 30
@@ -192,7 +192,7 @@ def test_delivery_timeout_ends_the_retries_at_its_time(limit: int) -> None:
 
 
 def test_delivery_timeout_also_ends_the_wait_for_a_logstore_that_is_held_back() -> None:
-    """A batch that waits because of other batches' quota errors has its last attempt in time."""
+    """A batch that waits because of other batches' quota errors gets its last attempt in time."""
     sink, at = _attempts(
         [QuotaExceededError("WriteQuotaExceed", "x")] * 99,
         delivery_timeout_ms=1000,
@@ -207,7 +207,7 @@ _REFUSED = QuotaExceededError("ShardWriteQuotaExceed", "x")
 
 
 def test_a_refusal_for_a_quota_is_tried_again_for_its_own_time() -> None:
-    """With quota_timeout_ms however many of them end nothing; the last attempt is made when the time is over."""
+    """With quota_timeout_ms, any number of quota errors is retried; the last attempt is made at the end of the time."""
     patient = {"quota_timeout_ms": 600_000, "max_retry_backoff_ms": 1000, "retries": 3}
     sink, _ = _attempts([_REFUSED] * 400, **patient)
     assert len(sink.deliveries) == 1
@@ -217,7 +217,7 @@ def test_a_refusal_for_a_quota_is_tried_again_for_its_own_time() -> None:
 
 
 def test_what_fails_otherwise_is_counted_anew_after_a_refusal_for_a_quota() -> None:
-    """The server answers, so that the failures before it are over; without quota_timeout_ms they count together."""
+    """After a quota error, earlier failures no longer count; without quota_timeout_ms they count together."""
     down = NetworkError("RequestError", "x")
     errors = [_REFUSED] * 5 + [down] * 3 + [_REFUSED] + [down] * 99
     assert len(_attempts(errors, retries=3, quota_timeout_ms=10_000_000)[0].attempts) == 9 + 1 + 3
@@ -232,7 +232,7 @@ def test_quota_timeout_does_not_outlast_delivery_timeout() -> None:
 
 
 def test_a_batch_behind_the_gate_of_a_quota_has_the_time_of_the_quota() -> None:
-    """And behind that of an endpoint that takes no connection all backoffs, counted from the last refusal."""
+    """Behind the gate of an unreachable endpoint, the time is that of all backoffs, from the last refusal."""
     clock = ManualClock()
     options = {"retries": 2, "base_retry_backoff_ms": 10, "max_retry_backoff_ms": 1000, "quota_timeout_ms": 60_000}
     rules, one = RetryRules(config(**options), clock), batch()
@@ -248,7 +248,7 @@ def test_a_batch_behind_the_gate_of_a_quota_has_the_time_of_the_quota() -> None:
 
 
 def test_the_halves_of_a_batch_keep_what_was_excused() -> None:
-    """A batch that is cut after refusals for a quota has no fewer retries left."""
+    """A batch that is split after quota errors has no fewer retries left."""
     rules, one = RetryRules(config(quota_timeout_ms=60_000), ManualClock()), batch()
     for _ in range(20):
         rules.note_retry(one, _REFUSED)
@@ -261,7 +261,7 @@ def test_the_halves_of_a_batch_keep_what_was_excused() -> None:
 
 
 def test_a_stop_strategy_of_the_user_wins_over_delivery_timeout() -> None:
-    """RetryPolicy(stop=...) alone says when it is enough."""
+    """RetryPolicy(stop=...) alone decides when to stop."""
     policy = RetryPolicy(stop=tenacity.stop_after_attempt(9), wait=tenacity.wait_fixed(10))
     sink, _ = _attempts([NetworkError("R", "x")] * 99, retry_policy=policy, delivery_timeout_ms=1)
     assert len(sink.attempts) == 9
@@ -269,7 +269,7 @@ def test_a_stop_strategy_of_the_user_wins_over_delivery_timeout() -> None:
 
 @pytest.mark.parametrize("kind", [NetworkError, ServerError, UnauthorizedError, ClockSkewError, QuotaExceededError])
 def test_endless_rules_never_give_up_what_may_still_be_delivered(kind: type[AttemptError]) -> None:
-    """Of no transient failure a thousand in a row are too many, and after the first two each has a backoff."""
+    """A thousand transient failures in a row are retried, each after the first two with a backoff."""
     rules, one = RetryRules(config(retries=0), ManualClock(), endless=True), batch()
     error = kind("Code", "x")
     for attempt in range(1000):
@@ -282,7 +282,7 @@ def test_endless_rules_never_give_up_what_may_still_be_delivered(kind: type[Atte
 
 
 def test_the_time_of_all_backoffs_begins_with_the_first_attempt() -> None:
-    """However long the batch lingered before: it does not cost it a retry."""
+    """The time that the batch lingered before does not cost a retry."""
     rules = RetryRules(config(retries=2, base_retry_backoff_ms=10, max_retry_backoff_ms=1000), ManualClock())
     one = batch()
     one.history.first_attempt_at = one.created_at + 5
@@ -291,7 +291,7 @@ def test_the_time_of_all_backoffs_begins_with_the_first_attempt() -> None:
 
 
 def test_endless_rules_give_up_what_cannot_be_delivered() -> None:
-    """A permanent failure is one at once; a strategy of the user still says what may be retried, and when to stop."""
+    """A permanent failure is not retried; a user's strategy still decides what is retried, and when to stop."""
     for error in (RejectedError("C", "x"), InternalError("C", "x")):
         one = batch()
         one.history.note(Attempt(success=False), error)
@@ -302,7 +302,7 @@ def test_endless_rules_give_up_what_cannot_be_delivered() -> None:
 
 
 def test_what_somebody_can_mend_is_waited_for_by_endless_rules() -> None:
-    """A record without a ProjectConfig is retried, and so is one refused for the access key; by others neither is."""
+    """A missing ProjectConfig or a refused access key is retried by endless rules only."""
     for error in (
         ProjectNotConfiguredError("ProjectConfigNotExist", "x"),
         MisconfiguredError("InvalidAccessKeyId", "x"),
@@ -312,7 +312,7 @@ def test_what_somebody_can_mend_is_waited_for_by_endless_rules() -> None:
 
 
 def test_a_quota_error_holds_back_its_logstore_and_no_other() -> None:
-    """While a logstore is held back nothing is sent to it, other topics of it included; other logstores go on."""
+    """While a logstore is throttled, nothing is sent to it, other topics included; other logstores continue."""
     clock = ManualClock()
     sink = ScriptedSink([QuotaExceededError("WriteQuotaExceed", "slow down")])
     pipeline = threadless(sink, clock, batch_count_threshold=1)
@@ -331,7 +331,7 @@ def test_a_quota_error_holds_back_its_logstore_and_no_other() -> None:
 
 
 def test_waiting_for_a_held_back_logstore_costs_no_attempt() -> None:
-    """A batch that waits because of another one's quota error has no attempt and no retry noted."""
+    """A batch that waits for another one's quota error has no attempt and no retry recorded."""
     clock = ManualClock()
     sink = ScriptedSink([QuotaExceededError("WriteQuotaExceed", "slow down")])
     pipeline = threadless(sink, clock, batch_count_threshold=1)

@@ -1,4 +1,4 @@
-"""One attempt: what the application's logging does concerns no record."""
+"""One attempt, with log handlers that raise."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ TOO_LARGE = BodyTooLargeError("PostBodyTooLarge", "too large")
 def test_a_log_handler_that_raises_changes_no_outcome(
     script: list[Step], code: str | None, raising_handler: list[str]
 ) -> None:
-    """What the next attempt, the refusal or the halves come to is what the future tells, and the defect is shown."""
+    """The next attempt, the refusal or the halves decide the future's outcome, and the handler's error is shown."""
     project = ProjectConfig("p", endpoint="http://127.0.0.1", access_key_id="i", access_key_secret="s")
     config = ProducerConfig(linger_ms=1, base_retry_backoff_ms=1)
     with Producer(project, sink=ScriptedSink(script), config=config) as producer:

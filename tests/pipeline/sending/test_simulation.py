@@ -1,4 +1,4 @@
-"""The queue, its gates and limits before a simulated server: they find its capacity, come back, and share it."""
+"""The queue, its gates and limits with a simulated server: they find its capacity, recover, and share it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.pipeline.sending.simulation import Server, Simulation
 @pytest.mark.parametrize("noise", [0.1, 0.4])
 @pytest.mark.parametrize("capacity", [3, 8, 20])
 def test_the_limit_finds_the_capacity_and_stays_there(capacity: int, noise: float) -> None:
-    """Of 32 threads a little more than the capacity are used, twice that at most, and the server hardly runs dry."""
+    """Of 32 threads, at most twice the capacity are used, and the server is rarely idle."""
     server = Server(capacity, noise=noise)
     sim = Simulation(32, {"p": server})
     sim.backlog("p", "busy", 1000)
@@ -25,7 +25,7 @@ def test_the_limit_finds_the_capacity_and_stays_there(capacity: int, noise: floa
 
 
 def test_the_limit_follows_a_capacity_that_changes() -> None:
-    """From eight down to two and up to sixteen: within ten seconds the limit is near it, the rate is the server's."""
+    """From eight to two and to sixteen: within ten seconds the limit is near, and the rate is the server's."""
     server = Server(8, noise=0.2)
     sim = Simulation(32, {"p": server})
     sim.backlog("p", "busy", 1000)
@@ -39,7 +39,7 @@ def test_the_limit_follows_a_capacity_that_changes() -> None:
 
 
 def test_a_server_that_refuses_what_is_too_much_is_refused_little() -> None:
-    """503 beyond eight at a time: it does at least four fifths of what it can, and few requests are refused."""
+    """With 503 beyond eight at a time, the server does four fifths of its capacity, and few requests are refused."""
     sim = Simulation(32, {"p": Server(8, noise=0.2, most=8)})
     sim.backlog("p", "busy", 1000)
     sim.run(60)
@@ -50,7 +50,7 @@ def test_a_server_that_refuses_what_is_too_much_is_refused_little() -> None:
 
 
 def test_after_an_outage_everything_flows_again_within_seconds() -> None:
-    """While no connection is taken hardly a request is made; when it is, the limit is back within ten seconds."""
+    """During the outage there are few requests; afterwards the limit is back within ten seconds."""
     server = Server(100, noise=0.2)
     sim = Simulation(16, {"p": server})
     sim.backlog("p", "busy", 1000)
@@ -66,7 +66,7 @@ def test_after_an_outage_everything_flows_again_within_seconds() -> None:
 
 
 def test_a_healthy_server_gets_every_thread_however_noisy_its_latency() -> None:
-    """Latencies that differ by factors take no thread away, but for a moment at the beginning."""
+    """Noisy latencies take no thread away, except briefly at the beginning."""
     sim = Simulation(16, {"p": Server(1000, noise=0.5)})
     sim.backlog("p", "busy", 1000)
     sim.run(120)
@@ -74,7 +74,7 @@ def test_a_healthy_server_gets_every_thread_however_noisy_its_latency() -> None:
 
 
 def test_a_server_that_is_slower_for_good_gets_its_threads_back() -> None:
-    """Four times the latency, whatever the limit: that is no queue of ours, and half a minute later all is in use."""
+    """With four times the latency at any limit, all threads are in use again after half a minute."""
     server = Server(1000, noise=0.2)
     sim = Simulation(16, {"p": server})
     sim.backlog("p", "busy", 1000)
@@ -84,7 +84,7 @@ def test_a_server_that_is_slower_for_good_gets_its_threads_back() -> None:
 
 
 def test_a_quota_slows_its_logstore_to_what_is_granted_and_leaves_the_others_alone() -> None:
-    """Twenty requests a second are granted to one logstore: it gets at least seventeen, the other one what it can."""
+    """With a quota of twenty requests a second, a logstore gets at least seventeen, and another one its full rate."""
     sim = Simulation(16, {"p": Server(100, noise=0.2, quotas={"full": 20})})
     sim.backlog("p", "busy", 1000, "full")
     sim.backlog("p", "also busy", 1000, "free")
@@ -98,9 +98,7 @@ def test_a_quota_slows_its_logstore_to_what_is_granted_and_leaves_the_others_alo
 
 
 def test_a_busy_stream_and_light_ones_get_shares_within_a_tenth_of_fair() -> None:
-    """A busy stream of large batches, one of small ones, and eight light ones that ask for less than their share: the
-    light ones get all that they ask for, and the busy two share the rest, all to within a tenth.
-    """
+    """Eight light streams get all they ask for; two busy ones share the rest, to within a tenth."""
     sim = Simulation(8, {"p": Server(8, noise=0.2)})
     sim.backlog("p", "large", 100_000)
     sim.backlog("p", "small", 20_000, batches=200)
@@ -117,8 +115,9 @@ def test_a_busy_stream_and_light_ones_get_shares_within_a_tenth_of_fair() -> Non
 
 
 def test_the_latency_of_a_light_stream_is_bounded_whatever_the_backlog_of_others() -> None:
-    """Behind five thousand batches of a busy stream, and behind five hundred busy streams, a batch of a light stream
-    waits for a thread and its own answer, no longer; where all begin at once, once for one batch of each.
+    """A light stream's batch waits only for a thread and its own response, behind any backlog of busy streams.
+
+    Where all streams begin at once, it waits once for one batch of each.
     """
     for streams, batches in ((1, 5000), (500, 10)):
         sim = Simulation(8, {"p": Server(8, noise=0.2)})
@@ -133,9 +132,7 @@ def test_the_latency_of_a_light_stream_is_bounded_whatever_the_backlog_of_others
 
 
 def test_a_slow_and_a_dead_destination_leave_a_third_one_its_latency_and_its_rate() -> None:
-    """Beside one that takes five seconds for each request and one that takes no connection, both with endless backlogs,
-    a brisk destination delivers each of its batches at once.
-    """
+    """Beside a destination with five seconds a request and an unreachable one, a brisk one delivers at once."""
     servers = {"brisk": Server(100, noise=0.2), "slow": Server(100, service=5.0), "dead": Server(reachable=False)}
     sim = Simulation(8, servers)
     sim.backlog("slow", "busy", 1000)
@@ -150,7 +147,7 @@ def test_a_slow_and_a_dead_destination_leave_a_third_one_its_latency_and_its_rat
 
 
 def test_the_same_seed_gives_the_same_history() -> None:
-    """Nothing in it depends on the machine."""
+    """The history does not depend on the machine."""
     histories = []
     for _ in range(2):
         sim = Simulation(8, {"p": Server(4, noise=0.5)}, seed=3)

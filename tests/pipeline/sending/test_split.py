@@ -1,4 +1,4 @@
-"""Cutting batches that the server finds too large."""
+"""Batches that are too large for the server are split."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ TOO_LARGE = BodyTooLargeError("PostBodyTooLarge", "too large", http_status=400)
 
 
 class LimitedSink(ScriptedSink):
-    """A sink that finds bodies of more than ``most`` logs too large, and refuses logs that say so."""
+    """A sink that refuses bodies of more than ``most`` logs as too large, and logs that ask for a refusal."""
 
     def __init__(self, most: int) -> None:
         super().__init__()
@@ -56,8 +56,9 @@ class LimitedSink(ScriptedSink):
 )
 @example([[(0, False)] * 3], 1)
 def test_any_batch_is_cut_down_until_it_fits(sends: list[list[tuple[int, bool]]], most: int) -> None:
-    """Whatever sends a batch holds and whatever the server takes: each settles once, by its own logs alone, held bytes
-    always sum to what is used, and what succeeded is on the server in order, unchanged.
+    """Each send of any batch completes once, by its own logs alone.
+
+    The bytes held always sum to those used, and successful records are on the server in order, unchanged.
     """
     sink = LimitedSink(most)
     pipeline = threadless(sink)
@@ -111,7 +112,7 @@ def _first_attempt_too_large() -> ScriptedSink:
 
 
 def test_a_batch_is_cut_between_sends_and_each_learns_its_own_half() -> None:
-    """One half fails and one succeeds: each send learns of its own half, attempts before the cut included."""
+    """If one half fails, each send has the result of its own half, attempts before the split included."""
     sink = ScriptedSink([TOO_LARGE, RejectedError("C", "x")])
     pipeline = threadless(sink)
     futures = [pipeline.admission.accept(KEY, record(str(i)), 1, None) for i in range(4)]
@@ -124,7 +125,7 @@ def test_a_batch_is_cut_between_sends_and_each_learns_its_own_half() -> None:
 
 
 def test_a_list_is_cut_inside_and_settles_as_one(caplog: pytest.LogCaptureFixture) -> None:
-    """A list alone in its batch is cut between its logs; its one future settles when both halves did, once."""
+    """A list alone in its batch is split between its logs; its one future completes once, after both halves."""
     told: list[Result] = []
     sink = _first_attempt_too_large()
     pipeline = threadless(sink)
@@ -144,7 +145,7 @@ def test_a_list_is_cut_inside_and_settles_as_one(caplog: pytest.LogCaptureFixtur
 
 @pytest.mark.parametrize("script", [[TOO_LARGE, None, RejectedError("C", "x")], [TOO_LARGE, RejectedError("C", "x")]])
 def test_a_list_of_which_one_half_was_stored_has_failed_and_says_so(script: list[AttemptError | None]) -> None:
-    """If one half fails the list has failed, with that half's attempts; the other half may have been stored: it was."""
+    """If one half fails, the list fails with that half's attempts, and may have been stored."""
     told: list[Result] = []
     pipeline = threadless(ScriptedSink(script))
     future = pipeline.admission.accept(KEY, record(logs=4), 4, told.append)
@@ -161,7 +162,7 @@ def test_a_list_of_which_one_half_was_stored_has_failed_and_says_so(script: list
 
 
 def test_the_result_of_a_list_does_not_wait_for_the_handlers() -> None:
-    """Whoever waits in result() learns the outcome when both halves are settled, though no callback has run yet."""
+    """A thread in result() gets the outcome when both halves are completed, before any callback ran."""
     pipeline = threadless(_first_attempt_too_large())
     future = pipeline.admission.accept(KEY, record(logs=2), 2, None)
     pipeline.accumulator.seal_open()
@@ -171,7 +172,7 @@ def test_the_result_of_a_list_does_not_wait_for_the_handlers() -> None:
 
 
 def test_a_log_that_is_too_large_on_its_own_fails_in_its_own_name() -> None:
-    """The cutting ends at one log, which fails; the others arrive."""
+    """Splitting ends at one log, which fails; the others arrive."""
     sink = LimitedSink(1)
     pipeline = threadless(sink)
 
@@ -189,7 +190,7 @@ def test_a_log_that_is_too_large_on_its_own_fails_in_its_own_name() -> None:
 
 
 def test_those_who_wait_while_a_batch_is_cut_learn_the_outcome_of_their_half() -> None:
-    """Threads in result(), wait() and as_completed() on a batch go on with its halves."""
+    """Threads in result(), wait() and as_completed() on a batch continue with its halves."""
     for logs in (1, 2):
         pipeline = threadless(_first_attempt_too_large())
         futures = [pipeline.admission.accept(KEY, record(logs=logs), logs, None) for _ in range(2 if logs == 1 else 1)]
@@ -204,7 +205,7 @@ def test_those_who_wait_while_a_batch_is_cut_learn_the_outcome_of_their_half() -
 
 
 def test_a_retry_of_a_half_counts_on_from_the_whole() -> None:
-    """Retries made before the cut are not given back: n retries is the bound for a record, cut or not."""
+    """Retries before the split count: the limit of retries holds for a record, split or not."""
     down = NetworkError("R", "x")
     sink = ScriptedSink([down, TOO_LARGE, *[down] * 20])
     pipeline = threadless(sink, retries=3)
@@ -215,7 +216,7 @@ def test_a_retry_of_a_half_counts_on_from_the_whole() -> None:
 
 
 def test_halves_of_a_list_that_are_abandoned_settle_the_list() -> None:
-    """Close at its deadline fails both halves, and the list with them."""
+    """close at its deadline fails both halves, and the list."""
     told: list[Result] = []
     pipeline = threadless(_first_attempt_too_large())
     future = pipeline.admission.accept(KEY, record(logs=2), 2, told.append)
@@ -229,7 +230,7 @@ def test_halves_of_a_list_that_are_abandoned_settle_the_list() -> None:
 
 
 def test_a_list_whose_halves_belong_to_the_parent_settles_in_the_child() -> None:
-    """After a fork nobody in the child waits for ever on a list that was just cut."""
+    """After a fork, no thread of the child waits forever for a list that was just split."""
     pipeline = threadless(_first_attempt_too_large())
     future = pipeline.admission.accept(KEY, record(logs=2), 2, None)
     pipeline.accumulator.seal_open()
@@ -244,7 +245,7 @@ class _WrongSink(ScriptedSink):
 
 
 def test_a_sink_that_decodes_something_else_fails_the_batch_and_loses_nothing_silently() -> None:
-    """If decode does not give back as many records as were encoded, every send fails as an internal error."""
+    """If decode returns a wrong number of records, every send fails as an internal error."""
     pipeline = threadless(_WrongSink([TOO_LARGE]))
     futures = [pipeline.admission.accept(KEY, record(str(i)), 1, None) for i in range(3)]
     pipeline.accumulator.seal_open()
@@ -258,7 +259,7 @@ def test_a_sink_that_decodes_something_else_fails_the_batch_and_loses_nothing_si
 
 
 def test_a_batch_settled_from_outside_while_it_is_cut_stays_settled() -> None:
-    """If close fails a batch during its split, the halves are dropped: nothing is sent or settled twice."""
+    """If close fails a batch during its split, the halves are dropped: nothing is sent or completed twice."""
     sink = _first_attempt_too_large()
     pipeline = threadless(sink)
     told: list[Result] = []
@@ -283,7 +284,7 @@ def test_a_batch_settled_from_outside_while_it_is_cut_stays_settled() -> None:
 def test_a_fork_right_after_a_batch_was_cut_leaves_nobody_waiting_in_the_child(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The halves hold the sends, and nobody else knows of them yet: they settle all the same."""
+    """Halves that are not registered yet complete in the child as well."""
     pipeline = threadless(_first_attempt_too_large())
     futures = [pipeline.admission.accept(KEY, record(), 1, None) for _ in range(2)]
     pipeline.accumulator.seal_open()
@@ -294,7 +295,7 @@ def test_a_fork_right_after_a_batch_was_cut_leaves_nobody_waiting_in_the_child(
 
 
 def test_an_error_that_a_script_repeats_keeps_no_attempt_alive() -> None:
-    """Its traceback begins anew each time: with it lived every frame of every attempt, and what that held."""
+    """A repeated error starts with a new traceback: an old one would keep every attempt's frames alive."""
     sink = ScriptedSink([TOO_LARGE] * 3)
     frames = set()
     for _ in range(3):

@@ -1,4 +1,4 @@
-"""The handlers: callbacks on threads of their own, whatever they do."""
+"""The handlers run callbacks on threads of their own."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ from tests.support.pipelines import (
 )
 from tests.support.waiting import eventually, passed
 
-#: What batches of no pipeline owe their memory to.
+#: The memory of batches without a pipeline.
 
 
 def _one_each() -> ProducerConfig:
@@ -46,7 +46,7 @@ def _one_each() -> ProducerConfig:
 def test_a_callback_that_raises_is_logged_and_stops_nothing(
     error: BaseException, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whatever a callback raises, the other sends of its batch and the next batches are told."""
+    """After any exception of a callback, the other sends of its batch and the next batches are notified."""
 
     def broken(_result: object) -> None:
         raise error
@@ -66,7 +66,7 @@ def test_a_callback_that_raises_is_logged_and_stops_nothing(
 
 
 def test_a_slow_failure_callback_does_not_delay_successes() -> None:
-    """While a failure's callback hangs, successes are told; and the other way round."""
+    """While a failure's callback hangs, successes are notified, and the other way round."""
     for script, slow in (([RejectedError("C", "x")], "failure"), ([None, RejectedError("C", "x")], "success")):
         entered, gate, told = threading.Event(), threading.Event(), threading.Event()
         names: list[str] = []
@@ -107,8 +107,8 @@ def test_callbacks_run_on_handler_threads_and_nowhere_else() -> None:
     assert names == {"callback": {"test-success", "test-failure"}, "done": {"test-success", "test-failure"}}
 
 
-def test_a_batch_that_nobody_is_to_be_told_of_needs_no_handler() -> None:
-    """All of its memory is free, and its future done, when the attempt is over; one with a callback goes on."""
+def test_a_batch_without_listeners_needs_no_handler() -> None:
+    """Without callbacks, a batch's memory is free and its future done when the attempt ends."""
     for callback, pending in ((None, 0), (lambda _result: None, 1)):
         pipeline = threadless()
         future = pipeline.admission.accept(KEY, record(), 1, callback)
@@ -122,7 +122,7 @@ def test_a_batch_that_nobody_is_to_be_told_of_needs_no_handler() -> None:
 
 
 def test_memory_of_the_bytes_is_back_before_a_handler_has_the_batch(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its callbacks may run at once, on the handler's thread."""
+    """The memory is returned first: the callbacks may run at once, on the handler's thread."""
     pipeline, used = threadless(), list[int]()
     handler = pipeline.settlement.success
     put = handler.put
@@ -139,7 +139,7 @@ def test_memory_of_the_bytes_is_back_before_a_handler_has_the_batch(monkeypatch:
 
 
 def test_memory_of_the_bytes_is_back_before_and_all_of_it_once_callbacks_run() -> None:
-    """A callback finds its own batch's bytes returned: it may send what needs all of the memory."""
+    """In a callback, the bytes of its own batch are free: it may send what needs all of the memory."""
     pipeline = threadless(total_size_in_bytes=7000, max_block_ms=0, batch_count_threshold=1)
     again: list[object] = []
     size = 7000 - BATCH_OVERHEAD - RECORD_OVERHEAD
@@ -154,7 +154,7 @@ def test_memory_of_the_bytes_is_back_before_and_all_of_it_once_callbacks_run() -
 
 
 def test_a_callback_runs_before_those_of_later_batches_and_after_done_callbacks() -> None:
-    """Order: the batch's sends in order; for each its done-callbacks, then its callback."""
+    """Callbacks run in the order of the sends; for each send, its done-callbacks first."""
     pipeline = threadless()
     order: list[str] = []
     for name in "ab":
@@ -166,7 +166,7 @@ def test_a_callback_runs_before_those_of_later_batches_and_after_done_callbacks(
 
 
 def test_a_batch_that_comes_after_the_end_of_the_thread_is_still_told() -> None:
-    """An IO thread that is late to close settles a batch: its callback runs all the same, on a handler thread."""
+    """If a late IO thread completes a batch, its callback still runs on a handler thread."""
     released: list[int] = []
     handler = BatchHandler("test-failure", SimpleNamespace(release=released.append))  # type: ignore[arg-type]
     handler.thread.start()
@@ -188,7 +188,7 @@ def test_a_batch_that_comes_after_the_end_of_the_thread_is_still_told() -> None:
 
 
 def test_what_is_put_between_stop_and_the_end_is_handled() -> None:
-    """Batches that come while a stopped thread still runs a callback are handled before it ends."""
+    """Batches that arrive while a stopped thread runs a callback are handled before it ends."""
     handler = BatchHandler("test-success", MemoryBudget(0, SystemClock()))
     entered, gate, told = threading.Event(), threading.Event(), threading.Event()
     result = Result(successful=True, attempts=(), attempt_count=0)
@@ -207,7 +207,7 @@ def test_what_is_put_between_stop_and_the_end_is_handled() -> None:
 
 
 def test_a_thread_that_is_stopped_twice_ends() -> None:
-    """As by the close that follows on one that was interrupted while a callback ran: it spins for nothing."""
+    """A second stop, as after an interrupted close, ends the thread without a loop."""
     handler = BatchHandler("test-success", MemoryBudget(0, SystemClock()))
     entered, gate = threading.Event(), threading.Event()
     slow = batch()
@@ -222,8 +222,8 @@ def test_a_thread_that_is_stopped_twice_ends() -> None:
     eventually(lambda: not handler.thread._thread.is_alive())
 
 
-def test_a_listener_that_raises_keeps_nobody_from_hearing_of_the_outcome(caplog: pytest.LogCaptureFixture) -> None:
-    """Its error is logged; the callback runs, and the memory is back once, whether it gave that back before or not."""
+def test_a_backing_that_raises_does_not_stop_notifications(caplog: pytest.LogCaptureFixture) -> None:
+    """The backing's error is logged; the callback runs, and the memory is returned once."""
 
     class _Broken(Backing):
         def failed(self, batch: ProducerBatch, result: Result, refund: Refund) -> None:
@@ -243,25 +243,27 @@ def test_a_listener_that_raises_keeps_nobody_from_hearing_of_the_outcome(caplog:
 
 
 class _Gathering:
-    """Stands in for what a handler waits on while it lets results gather, and never ends that by itself."""
+    """Replaces the pause of a handler, and never ends it by itself."""
 
     def __init__(self) -> None:
         self.begun, self._ended = threading.Event(), threading.Event()
 
     def acquire(self, timeout: float) -> None:
-        """The handler waits."""
+        """Record that the handler waits."""
         assert timeout > 0
         self.begun.set()
         passed(self._ended)
         self._ended.clear()
 
     def release(self) -> None:
-        """It is to go on."""
+        """End the pause."""
         self._ended.set()
 
 
 def test_results_that_come_soon_after_others_are_told_of_together_and_at_once_where_somebody_waits() -> None:
-    """A handler that has told of a batch is not woken by each of the next ones; who flushes or closes does not wait."""
+    """A handler is not woken by each of several batches in quick succession; flush and close do not wait for
+    the pause.
+    """
     handler, told = BatchHandler("test-success", MemoryBudget(0, SystemClock())), list[int]()
     gathering = handler._hurry = _Gathering()  # type: ignore[assignment]
 
@@ -289,7 +291,7 @@ def test_results_that_come_soon_after_others_are_told_of_together_and_at_once_wh
 
 
 def test_who_awaits_a_future_is_told_at_once() -> None:
-    """Also while the handler lets callbacks gather: whoever sends one log after the other waits for each."""
+    """An awaited future completes at once, even while the handler lets callbacks gather."""
     handler, told = BatchHandler("test-success", MemoryBudget(0, SystemClock())), list[object]()
     gathering = handler._hurry = _Gathering()  # type: ignore[assignment]
     handler.thread.start()
@@ -307,7 +309,7 @@ def test_who_awaits_a_future_is_told_at_once() -> None:
 
 
 def test_a_handler_looks_again_by_itself_after_a_moment() -> None:
-    """Nobody has to flush for a result that came while others gathered."""
+    """A pause ends by itself, without a flush."""
     handler, told = BatchHandler("test-success", MemoryBudget(0, SystemClock())), list[float]()
     handler.thread.start()
     for _ in range(20):

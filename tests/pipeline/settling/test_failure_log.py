@@ -1,4 +1,4 @@
-"""Failed batches in the log: said at once, then in sums."""
+"""Failed batches are logged at once, then as sums."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from producer.testing import ManualClock, ScriptedSink
 
 
 def test_an_outage_writes_a_line_at_once_and_then_sums(caplog: pytest.LogCaptureFixture) -> None:
-    """Of failures of one kind one line is written in ten seconds; the next one says how many were silent."""
+    """One line for each kind of failure in ten seconds; the next one has the number of unlogged failures."""
     clock = ManualClock()
     sink = ScriptedSink(RejectedError("PostBodyInvalid", "no") for _ in range(6))
     config = ProducerConfig(batch_count_threshold=1)
@@ -28,7 +28,7 @@ def test_an_outage_writes_a_line_at_once_and_then_sums(caplog: pytest.LogCapture
 
 
 def test_other_logstores_and_codes_have_lines_of_their_own(caplog: pytest.LogCaptureFixture) -> None:
-    """What is new is said at once."""
+    """A failure of another logstore or code is logged at once."""
     script = [RejectedError("A", "no"), RejectedError("A", "no"), RejectedError("B", "no")]
     config = ProducerConfig(batch_count_threshold=1)
     with caplog.at_level(logging.WARNING, "producer"), Producer(config=config, sink=ScriptedSink(script)) as producer:

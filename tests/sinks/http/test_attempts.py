@@ -208,7 +208,7 @@ def test_silence_of_a_destination_that_never_answered_is_told_once_before_the_at
     """After two seconds one line has the state and the limit, however many attempts wait; another one follows the first
     response.
     """
-    caplog.set_level("INFO", "producer")
+    caplog.set_level("INFO", "loghub")
     silence = Silence("http://p.x", 70)
     found = "connected, but no answer" if connected else "no connection"
     told = [f"http://p.x: {found} for 2 s; the attempt may take 70 s (http.attempt_timeout_ms)"]
