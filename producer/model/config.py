@@ -40,8 +40,8 @@ _HEADER_TEXT = "printable ASCII text, not empty, without spaces at its ends"
 def _document_rules(config: type) -> type:
     """Add each option's rule and default to the class's docstring, for ``help``."""
     for name, each in options_of(config).items():
-        told = f":ivar {name}: {each.words()}, by default {default_of(each)}."
-        config.__doc__ = (config.__doc__ or "").replace(f":ivar {name}: ", f"{told}\n        ")
+        rule = f":ivar {name}: {each.words()}, by default {default_of(each)}."
+        config.__doc__ = (config.__doc__ or "").replace(f":ivar {name}: ", f"{rule}\n        ")
     return config
 
 

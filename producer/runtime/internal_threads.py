@@ -2,7 +2,7 @@
 
 A handler that sends log records must not send those that its sending causes, because each would cause the next. These
 are all records logged on a producer's threads: by this package, by libraries and by plug-ins, except by users'
-callbacks. OpenTelemetry exports on its own threads. There the trace tells: log records and spans made on a producer's
+callbacks. OpenTelemetry exports on its own threads. There the trace decides: log records and spans made on a producer's
 thread belong to one trace, which is not sampled.
 """
 

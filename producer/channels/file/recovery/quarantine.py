@@ -61,7 +61,7 @@ def keep(disk: Disk, path: str) -> bool:
             disk.link(path, target)
             disk.sync_directory(os.path.dirname(target))
         except OSError:
-            raise error from None  # the error of the copy tells more
+            raise error from None  # the error of the copy is more specific
     return True
 
 

@@ -257,7 +257,7 @@ def _gaps(data: bytes, damages: Sequence[Damage], cuts: Sequence[int]) -> list[t
     for damage in damages:
         sequence, transaction = before.get(damage.start, (max(0, header.first_sequence - 1), 0))
         for start, end in _parts(damage, cuts):
-            # A gap at the end may extend the file; one payload byte tells it from unwritten zeros.
+            # A gap at the end may extend the file; one payload byte distinguishes it from unwritten zeros.
             size = max(end - start, FRAME_SIZE + 1) if damage.final else end - start
             if size < FRAME_SIZE:
                 raise OSError(errno.EIO, f"{counted(size, 'damaged byte')} at {start}: too few for a gap")

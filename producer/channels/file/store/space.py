@@ -19,7 +19,7 @@ _log = get_logger("loghub.channel")
 
 #: Seconds for which a reading of the free space is valid; bytes written meanwhile are subtracted.
 FRESH = 1.0
-#: Optional space may take at most this fraction of the free space.
+#: Optional writes need this many times their size of free space.
 _MANY = 16
 RESERVE_NAME = "reserve"
 
@@ -81,7 +81,7 @@ class Space:
                 raise self.full(size)
 
     def has(self, size: int) -> bool:
-        """True if ``size`` bytes are free many times over."""
+        """True if the free space above the minimum is at least 16 times ``size`` bytes."""
         return self.free >= self._minimum + _MANY * size
 
     def full(self, size: int) -> DiskFullError:
