@@ -124,5 +124,5 @@ def test_lines_without_parts_are_not_looked_at_one_by_one() -> None:
 @pytest.mark.parametrize("more", [{"multiline_start": "x"}, {"byte_offset_header": True}])
 def test_what_goes_not_with_it_is_refused(more: dict[str, object]) -> None:
     """Options that exclude line_format = cri are refused before the start."""
-    with pytest.raises(ConfigError, match="goes without"):
+    with pytest.raises(ConfigError, match="cannot be used with"):
         TaildirSource.Options(paths=("/a",), line_format="cri", **more)  # type: ignore[arg-type]
