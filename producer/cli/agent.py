@@ -1,8 +1,12 @@
-"""The command ``producer agent``: runs an agent, and checks, converts and explains what one is made of.
+"""The command ``producer agent``: run an agent; check, convert and explain its configuration.
 
-Exit codes: 0, all is well, or it was told to end and ended in order; 1, a channel cannot be opened, something had not
-ended in time, or ``check`` finds that this machine lacks what is named, or that a peer does not answer; 2, something
-is wrong with the configuration or the arguments; 130 and 143, it was told to end twice.
+Exit codes:
+
+* 0: the configuration is valid, or the agent was stopped and shut down gracefully.
+* 1: a channel cannot be opened, or a component did not stop in time. For ``check``: this machine lacks a resource that
+  the configuration names, or a peer does not answer.
+* 2: the configuration or an argument is invalid.
+* 130, 143: the agent received a second SIGINT or SIGTERM.
 """
 
 from __future__ import annotations
@@ -37,12 +41,12 @@ from .own_init import leave_process_1
 __all__ = ["add_arguments", "run"]
 
 _OK, _FAILED, _WRONG = 0, 1, 2
-#: Seconds that a peer has to answer ``check --connect``.
+#: The limit for a peer's answer to ``check --connect``.
 _ANSWER_SECONDS = 10.0
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run ``producer agent``; the exit code."""
+    """Run ``producer agent``, and return the exit code."""
     actions = {"check": _check, "convert": _convert, "explain": _explain, "schema": _schema, "unit": _unit, None: _run}
     try:
         return actions[args.action](args)
@@ -61,19 +65,19 @@ def _run(args: argparse.Namespace) -> int:
         until_done=args.until_done,
         watch=not args.no_reload,
     )
-    with _heard():
+    with _log_levels():
         return _OK if program.run() else _FAILED
 
 
 @contextmanager
-def _heard() -> Iterator[None]:
-    """What an agent says: neither too little nor everything; afterwards as before."""
-    # That sink's lines are what it is for.
+def _log_levels() -> Iterator[None]:
+    """Set log levels for a running agent, and restore them at the end of the block."""
+    # The sink `logger` exists to log events: show them.
     wanted = {"loghub.agent.sink.logger": logging.INFO}
     if logging.getLogger().level <= logging.WARNING:
         wanted[STORY] = wanted[RECOVERIES] = logging.INFO
     if logging.getLogger().level >= logging.INFO:
-        # Of a delivery that failed the sink has a line; the attempts that it was made of are for who looks closer.
+        # The sink logs each failed delivery: log its single attempts at --log-level DEBUG only.
         wanted["loghub.send_task"] = logging.ERROR
     before = {name: logging.getLogger(name).level for name in wanted}
     for name, level in wanted.items():
@@ -97,7 +101,7 @@ def _check(args: argparse.Namespace) -> int:
 
 
 def _connected(blueprint: Blueprint, *, ask: bool) -> bool:
-    """Ask all that the agent would connect to, or say what was not asked; True if nothing is wrong."""
+    """Query each peer of the agent, or list the peers that were not queried. Return False if one failed."""
     found = list(peers(blueprint))
     if found and not ask:
         names = ", ".join(dict.fromkeys(peer.where for peer in found))
@@ -105,12 +109,12 @@ def _connected(blueprint: Blueprint, *, ask: bool) -> bool:
     if not ask:
         return True
     answers = [answer(peer, _ANSWER_SECONDS) for peer in found]
-    for said, is_wrong in answers:
-        if is_wrong:
-            tell(f"producer agent: {said}")
+    for line, failed in answers:
+        if failed:
+            tell(f"producer agent: {line}")
         else:
-            say(said)
-    return not any(is_wrong for _, is_wrong in answers)
+            say(line)
+    return not any(failed for _, failed in answers)
 
 
 def _convert(args: argparse.Namespace) -> int:
@@ -143,14 +147,14 @@ def _unit(args: argparse.Namespace) -> int:
     print(unit(args.kind, args.config, state, 30.0 if known is None else known.stop_timeout, extras), end="")
     for path in hidden_by(args.kind, args.config, state):
         tell(
-            f"producer agent: {path} lies in a directory of temporary files, of which the service sees an empty one of "
-            "its own (PrivateTmp): move it elsewhere, or take PrivateTmp out of the unit"
+            f"producer agent: {path} is in a directory of temporary files, and the service gets an empty one of "
+            "its own (PrivateTmp): move it elsewhere, or remove PrivateTmp from the unit"
         )
     return _OK
 
 
 def _own_state(config: str, read: AgentConfig) -> str | None:
-    """The state directory that the file names; None if it names none."""
+    """Return the state directory that the file names, or None."""
     return str(Path(config).absolute().parent / read.state) if "state" in read.lines else None
 
 
@@ -160,9 +164,9 @@ def _usage(message: str) -> int:
 
 
 def _path(args: argparse.Namespace) -> Path:
-    """The file.
+    """Return the path of the configuration file.
 
-    :raises AgentConfigError: none or two are given.
+    :raises AgentConfigError: neither ``--config`` nor ``--flume`` is given, or both.
     """
     if bool(args.config) == bool(args.flume):
         message = "--config FILE or --flume FILE is needed" if not args.config else "--config or --flume, not both"
@@ -171,14 +175,14 @@ def _path(args: argparse.Namespace) -> Path:
 
 
 def _load(args: argparse.Namespace) -> AgentConfig:
-    """The configuration, with what the arguments say instead.
+    """Load the configuration, with the values that arguments override.
 
-    :raises AgentConfigError: it cannot be read.
+    :raises AgentConfigError: the file cannot be read.
     """
     path = _path(args)
     unknown = {"ignore_unknown": args.ignore_unknown}
     config = read_toml(path) if args.config else read_properties(path, args.name, **unknown)
-    if not config.state.is_absolute():  # wherever it is started from
+    if not config.state.is_absolute():  # independent of the working directory
         config = dataclasses.replace(config, state=path.absolute().parent / config.state)
     if args.state is not None:
         config = dataclasses.replace(config, state=Path(args.state))
@@ -191,7 +195,7 @@ def _load(args: argparse.Namespace) -> AgentConfig:
 
 def _with_monitoring_checked(config: AgentConfig, line: int | None) -> AgentConfig:
     try:
-        if config.monitoring:  # an empty one is told already
+        if config.monitoring:  # an empty one is reported already
             address_of(config.monitoring)
     except ValueError as error:
         wrong = Problem("agent", "monitoring", str(error), line)

@@ -1,4 +1,4 @@
-"""What ``producer channel`` says of an agent's channel, whose events are batches."""
+"""Report the batches of events in an agent's channel, for ``producer channel``."""
 
 from __future__ import annotations
 
@@ -17,15 +17,14 @@ from .channel_logs import OF_AN_AGENT
 
 @dataclass(slots=True)
 class AgentReport:
-    """What an agent has in a channel.
+    """The contents of an agent's channel.
 
-    :ivar batches: of events.
-    :ivar events: in all of them.
-    :ivar unreadable: by the number of a batch of which nothing can be made, why; it is delivered as it is.
-    :ivar waiting: events by the source that put them, for those that can read again.
-    :ivar positions: up to where the batches that wait were read, by the name of the source, a slash, and the name of
-        the file or partition.
-    :ivar notes: what is wrong with the channel's notes; empty if nothing is.
+    :ivar batches: the number of batches.
+    :ivar events: the number of events in all batches.
+    :ivar unreadable: the error by the number of each batch that cannot be decoded; the agent delivers it unchanged.
+    :ivar waiting: the number of events of each source that keeps read offsets.
+    :ivar positions: the read offset behind the waiting batches, by "source/file" or "source/partition".
+    :ivar notes: the error of the channel's notes; empty if they can be read.
     """
 
     batches: int = 0
@@ -36,13 +35,13 @@ class AgentReport:
     notes: str = ""
 
 
-def look_at_batches(directory: str, events: Iterable[Event]) -> AgentReport | None:
-    """What is in a channel; None if it is not an agent's.
+def inspect_batches(directory: str, events: Iterable[Event]) -> AgentReport | None:
+    """Return a report on a channel, or None if it has no batches of an agent.
 
-    :param events: that are in it.
+    :param events: the channel's events.
     """
     report = AgentReport()
-    report.notes = _trouble_of_notes(Path(directory))
+    report.notes = _error_of_notes(Path(directory))
     for event in events:
         if OF_AN_AGENT not in event.headers:
             continue
@@ -54,30 +53,30 @@ def look_at_batches(directory: str, events: Iterable[Event]) -> AgentReport | No
     return report if report.batches else None
 
 
-def sums(report: AgentReport, of: str = "") -> str:
-    """How much there is of it, in words."""
+def summary(report: AgentReport, of: str = "") -> str:
+    """Return the numbers of batches and events, in words."""
     return f"{counted(report.batches, f'batch{of}', f'batches{of}')} with {counted(report.events, 'event')}"
 
 
-def told(report: AgentReport) -> list[str]:
-    """In lines."""
-    lines = [f"agent       {sums(report)}"]
+def lines_of(report: AgentReport) -> list[str]:
+    """Return the report's lines."""
+    lines = [f"agent       {summary(report)}"]
     for source, count in sorted(report.waiting.items()):
         lines.append(f"  source {source}: {counted(count, 'event waits', 'events wait')}")
     return lines
 
 
 def damage(report: AgentReport) -> list[str]:
-    """What is wrong, in lines."""
+    """Return a line for each unreadable batch, and one if the notes are unreadable."""
     lines = [
-        f"unreadable: event {number} is no batch, though it says so ({why}): an agent delivers it as it is"
+        f"unreadable: event {number} is marked as a batch but is not one ({why}); an agent delivers it unchanged"
         for number, why in report.unreadable.items()
     ]
     return [*lines, f"notes: {report.notes}"] if report.notes else lines
 
 
 def _count(report: AgentReport, event: Event) -> None:
-    from ..agent.events.event_format import (  # all of the agent comes with it
+    from ..agent.events.event_format import (  # imports the whole agent
         UnreadableBatchError,
         count_of,
         position_of,
@@ -98,8 +97,8 @@ def _source_of(name: str) -> str:
     return name.partition("/")[0]
 
 
-def _trouble_of_notes(directory: Path) -> str:
-    """What is wrong with the notes of a channel; empty if nothing is."""
+def _error_of_notes(directory: Path) -> str:
+    """Return the error that a channel's notes cause, or an empty string."""
     if not (directory / NOTES_NAME).exists():
         return ""
     with tempfile.TemporaryDirectory() as place:

@@ -1,8 +1,8 @@
-"""Program: an agent from its start to its end, with signals, changes of its file, and its monitoring.
+"""The process that runs an agent: signals, reloads of its configuration, and its monitoring.
 
-SIGTERM and SIGINT end it in order; a second one, half a second later at least, ends it at once. SIGHUP reads the file
-again, and so does a change of the file: once it looks the same twice, two seconds apart, so that a half written one is
-not taken.
+SIGTERM and SIGINT shut it down gracefully. A second one, at least half a second later, ends it at once. SIGHUP reloads
+the configuration. So does a change of the file, once two polls in a row find the same state: a file that is still
+being written is not read.
 """
 
 from __future__ import annotations
@@ -31,31 +31,31 @@ from ..text.plural import counted
 from .output import tell
 
 _log = get_logger("loghub.agent")
-#: What whoever looks on wants to know of its life; in the log at any level but the highest ones.
+#: The logger of an agent's start, reloads and end. Its INFO lines show at every level up to WARNING.
 STORY = "loghub.agent.program"
 _story = get_logger(STORY)
 
-#: Seconds between two looks at the file.
-LOOK = 0.4
-#: And whether all is delivered, once no source has anything left to do.
-SOON = 0.05
-#: Descriptors, at most: programs of ``exec`` that close all that there may be have not too many.
+#: Seconds between two polls of the configuration file.
+POLL_SECONDS = 0.4
+#: Seconds between two checks for readiness, or for the end of delivery after all sources are done.
+SHORT_POLL_SECONDS = 0.05
+#: The limit of open descriptors. Programs that ``exec`` starts may close every possible one: a million takes long.
 _MOST_FILES = 65_536
 _STOPS = ("SIGTERM", "SIGINT")
 _RELOAD, _CHANGED = "reload", "changed"
 
 
 class StateInUseError(ProducerError):
-    """Another process works with the directory."""
+    """Raised when another process uses the state directory, or when it cannot be used."""
 
 
 class Program:
-    """See the module.
+    """An agent with its signals, reloads and monitoring.
 
-    :param load: reads the configuration.
-    :param path: its file.
-    :param until_done: end when all sources have nothing left to do, and all is delivered.
-    :param watch: whether to look for changes of the file.
+    :param load: the function that loads the configuration.
+    :param path: the configuration file.
+    :param until_done: True to end when all sources are done and all events are delivered.
+    :param watch: True to reload the file when it changes.
     """
 
     def __init__(self, load: Callable[[], AgentConfig], path: Path, *, until_done: bool, watch: bool) -> None:
@@ -64,23 +64,23 @@ class Program:
         self._inbox: deque[str] = deque()  # signal handlers append to it
         self._arrived = Signal()
         self._monitoring: MonitoringServer | None = None
-        self._listens: str | None = None  # where that is, as the configuration says it
-        self._again: Callable[[], bool] | None = None  # whether what was refused is to be tried again now
+        self._listens: str | None = None  # the monitoring address, as configured
+        self._retry: Callable[[], bool] | None = None  # True if a rejected configuration may take effect
 
     def run(self) -> bool:
-        """Until it is told to end, or is done; False if something had not ended in time.
+        """Run until a signal stops it, or it is done. Return False if a component did not stop in time.
 
-        :raises AgentConfigError: something is wrong with the configuration; nothing has begun.
-        :raises ProducerError: a channel cannot be opened, or the monitoring cannot listen; likewise.
+        :raises AgentConfigError: the configuration is invalid; nothing was started.
+        :raises ProducerError: a channel cannot be opened, or the monitoring cannot listen; nothing was started.
         """
         _open_many_files()
         with self._signals():
             return self._run(self._load())
 
     def _run(self, config: AgentConfig) -> bool:
-        agent = Agent(config, changed=lambda: self._tell(_CHANGED))
+        agent = Agent(config, changed=lambda: self._enqueue(_CHANGED))
         if self._until_done:
-            _check_it_ends(agent.blueprint)
+            _check_finite(agent.blueprint)
         with _state_held(config.state) as lock:
             self._monitor(agent)
             try:
@@ -103,9 +103,9 @@ class Program:
         return ended
 
     def _work(self, agent: Agent, lock: DirectoryLock) -> str:
-        """Run until the end; why it is the end.
+        """Work until the end, and return its reason.
 
-        :raises StateInUseError: another process may have the state directory.
+        :raises StateInUseError: another process may use the state directory.
         """
         announced = False
         while True:
@@ -116,7 +116,7 @@ class Program:
             done = self._until_done and agent.finished()
             if done and agent.delivered():
                 return "all is done"
-            message = self._next(SOON if done or not announced else LOOK)
+            message = self._next(SHORT_POLL_SECONDS if done or not announced else POLL_SECONDS)
             if message in _STOPS:
                 return message
             if message == _RELOAD or (message is None and self._is_due()):
@@ -126,37 +126,36 @@ class Program:
                 agent.reloads.failed(f"its file {self._path} is gone")
 
     def _is_due(self) -> bool:
-        """Whether the file is another one, or what it says may take effect now."""
+        """Return True if the file has changed, or a rejected configuration may take effect."""
         changed = self._watched is not None and self._watched.changed()
-        return changed or (self._again is not None and self._again())
+        return changed or (self._retry is not None and self._retry())
 
     def _next(self, timeout: float) -> str | None:
         if not self._inbox:
             self._arrived.wait(timeout)
         return self._inbox.popleft() if self._inbox else None
 
-    def _tell(self, message: str) -> None:
-        """Let :meth:`_next` return a message."""
+    def _enqueue(self, message: str) -> None:
         self._inbox.append(message)
         self._arrived.set()
 
     def _reload(self, agent: Agent) -> None:
-        name, self._again = agent.config.name, None
+        name, self._retry = agent.config.name, None
         if self._watched is not None:
             self._watched.use()
         try:
             changes = agent.reload(self._load())
         except ProducerError as error:
-            _log.error("agent %s goes on as it was: %s", name, " ".join(str(error).split()))  # one line, whatever it is
+            _log.error("agent %s goes on as it was: %s", name, " ".join(str(error).split()))  # always one line
             agent.reloads.failed(words_of(error))
-            self._again = error.is_over if isinstance(error, UndeliveredError) else None
+            self._retry = error.is_over if isinstance(error, UndeliveredError) else None
             return
-        except Exception as error:  # noqa: BLE001  # whatever is wrong with us, the agent goes on
+        except Exception as error:  # noqa: BLE001  # a fault of ours must not end the agent
             _log.exception("agent %s goes on as it was: its new configuration cannot take effect", name)
             agent.reloads.failed(f"{type(error).__name__}: {words_of(error)}")
             return
         _story.info("agent %s: read its configuration again; %s", name, changes)
-        self._say_notes(agent)
+        self._log_notes(agent)
         try:
             if agent.config.monitoring != self._listens:
                 self._monitor(agent)
@@ -169,14 +168,14 @@ class Program:
             _story.info("agent %s: its configuration is valid again, and applied", name)
 
     def _monitor(self, agent: Agent | None) -> None:
-        """Listen where the agent's configuration says, or nowhere.
+        """Listen on the configured monitoring address; None to stop listening.
 
-        :raises MonitoringError: it cannot listen there, and goes on where it did, if it did.
+        :raises MonitoringError: it cannot listen there; it keeps listening on the former address, if any.
         """
         former, self._monitoring = self._monitoring, None
         listened, self._listens = self._listens, None
         if former is not None:
-            former.close()  # the new place may have the same port
+            former.close()  # the new address may have the same port
         if agent is None or agent.config.monitoring is None:
             return
         try:
@@ -190,13 +189,13 @@ class Program:
             raise
 
     @staticmethod
-    def _say_notes(agent: Agent) -> None:
+    def _log_notes(agent: Agent) -> None:
         for note in agent.blueprint.notes:
             _log.warning("agent %s: %s", agent.config.name, note)
 
     def _announce(self, agent: Agent) -> None:
         blueprint = agent.blueprint
-        self._say_notes(agent)
+        self._log_notes(agent)
         counts = {"source": blueprint.sources, "channel": blueprint.channels, "sink": agent.config.sinks}
         parts = ", ".join(f"{len(named)} {word}{'s' * (len(named) > 1)}" for word, named in counts.items())
         where = "" if self._monitoring is None else f"; monitoring on {self._monitoring.url}"
@@ -206,53 +205,53 @@ class Program:
 
     @contextlib.contextmanager
     def _signals(self) -> Iterator[None]:
-        """Put SIGTERM, SIGINT and SIGHUP into the inbox; a second stop signal does what it did before."""
+        """Enqueue SIGTERM, SIGINT and SIGHUP in the inbox; a second stop signal has its former effect."""
         with (
-            handling({signal.SIGHUP: lambda *_: self._tell(_RELOAD)}),
-            on_stop_signal(lambda number: self._tell(signal.Signals(number).name)),
+            handling({signal.SIGHUP: lambda *_: self._enqueue(_RELOAD)}),
+            on_stop_signal(lambda number: self._enqueue(signal.Signals(number).name)),
         ):
             yield
 
 
 class _Watched:
-    """A file that may change."""
+    """A file that is polled for changes."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
-        self._used = self._seen = self._look()
-        self._told = False
+        self._used = self._seen = self._state()
+        self._reported = False
 
     def changed(self) -> bool:
-        """Whether it is another one than that last used, or was gone, and has not changed since the last look."""
-        seen, self._seen = self._seen, self._look()
-        if self._seen is None or self._seen != seen or (self._seen == self._used and not self._told):
+        """Return True if the file differs from the one last used, and the last poll found it the same."""
+        seen, self._seen = self._seen, self._state()
+        if self._seen is None or self._seen != seen or (self._seen == self._used and not self._reported):
             return False
-        self._used, self._told = self._seen, False
+        self._used, self._reported = self._seen, False
         return True
 
     def use(self) -> None:
-        """What is there now is about to be used."""
-        self._used = self._seen = self._look()
-        self._told = self._told and self._used is None
+        """Record the file's state as the one that is used."""
+        self._used = self._seen = self._state()
+        self._reported = self._reported and self._used is None
 
     def vanished(self) -> bool:
-        """Whether there is no file, which is said once."""
-        is_news = self._seen is None and not self._told
-        self._told = self._told or is_news
-        return is_news
+        """Return True once if the file is gone."""
+        newly_gone = self._seen is None and not self._reported
+        self._reported = self._reported or newly_gone
+        return newly_gone
 
-    def _look(self) -> tuple[int, int, int] | None:
+    def _state(self) -> tuple[int, int, int] | None:
         try:
             found = self._path.stat()
         except OSError:
-            return None  # it is being replaced; the next look will see it
+            return None  # it may be in the middle of a replacement: the next poll sees the new file
         return found.st_mtime_ns, found.st_size, found.st_ino
 
 
-def _check_it_ends(blueprint: Blueprint) -> None:
-    """A source that waits for more has never nothing left to do.
+def _check_finite(blueprint: Blueprint) -> None:
+    """Check that every source can be done.
 
-    :raises AgentConfigError: there is one.
+    :raises AgentConfigError: a source always waits for more.
     """
     problems = []
     for name, part in blueprint.sources.items():
@@ -265,22 +264,23 @@ def _check_it_ends(blueprint: Blueprint) -> None:
 
 
 def _check_is_held(lock: DirectoryLock) -> None:
-    """
+    """Check that this process holds the lock.
+
     :raises StateInUseError: the lock was removed or replaced.
     """
     lost = lock.lost()
     if lost is not None:
         raise StateInUseError(
-            f"{lost} was removed or replaced: another agent may work with the state directory; end that one, and start"
+            f"{lost} was removed or replaced, so another agent may use the state directory: stop that agent, and start"
             " this one again"
         )
 
 
 @contextlib.contextmanager
 def _state_held(directory: Path) -> Iterator[DirectoryLock]:
-    """The directory is this process's alone.
+    """Hold the lock of the state directory for the block.
 
-    :raises StateInUseError: it is another one's; or it cannot be used.
+    :raises StateInUseError: another process holds the lock, or the directory cannot be used.
     """
     try:
         directory.mkdir(parents=True, exist_ok=True)
@@ -288,15 +288,14 @@ def _state_held(directory: Path) -> Iterator[DirectoryLock]:
     except BlockingIOError as error:
         holder = owner_of(directory / "lock")
         raise StateInUseError(
-            f"{holder or 'another agent'} works with the state directory {directory.absolute()}: end it first;"
-            " or, for an agent that reads something else, give this one a state directory of its own (agent.state, or"
-            " --state DIR)"
+            f"{holder or 'another agent'} uses the state directory {directory.absolute()}: stop it first, or give this"
+            " agent a state directory of its own (agent.state, or --state DIR)"
         ) from error
     except OSError as error:
         advice = "free some space" if error.errno == errno.ENOSPC else "name another one (agent.state, or --state DIR)"
         raise StateInUseError(f"cannot use the state directory {directory}: {error.strerror}: {advice}") from error
     try:
-        with contextlib.suppress(OSError):  # on a full disk it only helps people; what is in channels is to go out
+        with contextlib.suppress(OSError):  # the owner's name is only for people: a full disk must not stop delivery
             lock.write_owner()
         yield lock
     finally:
@@ -304,16 +303,16 @@ def _state_held(directory: Path) -> Iterator[DirectoryLock]:
 
 
 def _open_many_files() -> None:
-    """Each peer and each file that is followed takes a descriptor: have as many as the system lets us."""
+    """Raise the limit of open descriptors: each peer and each followed file takes one."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     most = _MOST_FILES if hard == resource.RLIM_INFINITY else min(hard, _MOST_FILES)
     if soft != resource.RLIM_INFINITY and soft < most:
-        with contextlib.suppress(ValueError, OSError):  # a system with a limit of its own
+        with contextlib.suppress(ValueError, OSError):  # a system with a lower limit
             resource.setrlimit(resource.RLIMIT_NOFILE, (most, hard))
 
 
 def _notify(message: str) -> None:
-    """Tell systemd, if it has started this and wants to know."""
+    """Notify systemd, if it started this process with a notification socket."""
     address = os.environ.get("NOTIFY_SOCKET")
     if not address:
         return

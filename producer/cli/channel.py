@@ -1,8 +1,7 @@
 """The command ``producer channel inspect|verify|peek|export|repair|drain DIR``, for the directory of a file channel.
 
-Exit codes: 0, all is well; 1, something is damaged, or could not be delivered; 2, it cannot be done; 130, interrupted.
-
-What ``drain`` does is in :mod:`.drain`, and how events are shown in :mod:`.channel_logs`.
+Exit codes: 0, no damage and all delivered; 1, damage or undelivered events; 2, the command cannot run; 130,
+interrupted. :mod:`.drain` implements ``drain``, and :mod:`.channel_logs` decodes events.
 """
 
 from __future__ import annotations
@@ -31,16 +30,16 @@ from .profiles import resolve
 from .progress import Progress
 
 _OK, _FAILED, _USAGE, _INTERRUPTED = 0, 1, 2, 130
-#: Kinds of records whose names say too little; a live record lists the events that wait, none in an empty channel.
+#: Names for kinds of records. A live record lists the waiting events, none in an empty channel.
 _RECORDS = {"live": ("list of waiting events", "lists of waiting events")}
 _AFTER_INTERRUPT = {
-    "drain": "what was not delivered is still in the channel",
-    "repair": "nothing is lost, but not everything may be repaired: run it again",
+    "drain": "undelivered events are still in the channel",
+    "repair": "nothing is lost, but the repair may be incomplete: run it again",
 }
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run ``producer channel``; the exit code."""
+    """Run ``producer channel``, and return the exit code."""
     actions = {
         "inspect": _inspect,
         "verify": _verify,
@@ -74,7 +73,7 @@ def _examine(args: argparse.Namespace) -> DirectoryReport:
 
 
 def _data(args: argparse.Namespace) -> list[str]:
-    """The data directories; one that is another one by another name would be taken for a copy of it."""
+    """Return the data directories without aliases: an alias would count as a copy."""
     places = {os.path.realpath(_directory(args)): ""}
     for path in args.data_directory:
         places.setdefault(os.path.realpath(path), os.path.abspath(path))
@@ -90,7 +89,7 @@ def _inspect(args: argparse.Namespace) -> int:
     if args.output == "json":
         say(_as_json(report, agents))
     else:
-        say(*_told(report, agents))
+        say(*_lines_of(report, agents))
     return _OK
 
 
@@ -100,18 +99,18 @@ def _verify(args: argparse.Namespace) -> int:
     if args.output == "json":
         say(_as_json(report, agents))
     else:
-        batches = f", {agent_batches.sums(agents, ' of an agent')}" if agents else ""
-        say(*(damage or [f"{report.directory}: every record checks out{batches}"]))
+        batches = f", {agent_batches.summary(agents, ' of an agent')}" if agents else ""
+        say(*(damage or [f"{report.directory}: every record is valid{batches}"]))
     if report.damaged or (agents is not None and agents.unreadable):
         return _FAILED
     return _USAGE if report.unchecked else _OK
 
 
 def _agents(args: argparse.Namespace) -> AgentReport | None:
-    """What is there of an agent's; nothing if its events are encrypted, and a key is missing."""
+    """Return the report on an agent's batches, or None if a key of encrypted events is missing."""
     try:
         events = look_at_events(_directory(args), data_directories=_data(args), keys=_keys(args))
-        return agent_batches.look_at_batches(_directory(args), events)
+        return agent_batches.inspect_batches(_directory(args), events)
     except ChannelKeyError:
         return None
 
@@ -120,7 +119,7 @@ def _as_json(report: DirectoryReport, agents: AgentReport | None) -> str:
     return json.dumps({**dataclasses.asdict(report), "agent": None if agents is None else dataclasses.asdict(agents)})
 
 
-def _told(report: DirectoryReport, agents: AgentReport | None) -> list[str]:
+def _lines_of(report: DirectoryReport, agents: AgentReport | None) -> list[str]:
     owner = report.owner
     who = f"process {owner.get('pid')} on {owner.get('host')}" if owner else "unknown"
     events = "unknown: a key is missing (--key-file)" if report.events is None else str(report.events)
@@ -130,7 +129,7 @@ def _told(report: DirectoryReport, agents: AgentReport | None) -> list[str]:
         f"events      {events}, {counted(report.event_bytes, 'byte')}",
     ]
     if agents is not None:
-        lines += agent_batches.told(agents)
+        lines += agent_batches.lines_of(agents)
     if report.oldest is not None:
         lines.append(f"oldest      put {_age(time.time() - report.oldest)} ago")
     checkpoint = "none" if report.checkpoint is None else f"number {report.checkpoint}"
@@ -154,11 +153,9 @@ def _damage(report: DirectoryReport) -> list[str]:
     lossless = "" if any(segment.emptied for segment in report.segments) else ", nothing is lost"
     for segment in report.segments:
         if segment.header_damaged:
-            lines.append(f"damaged: {segment.path}: one copy of its header (the other one serves)")
+            lines.append(f"damaged: {segment.path}: one copy of its header (the other copy is valid)")
         if segment.emptied:
-            lines.append(
-                f"damaged: {segment.path}: it ends at byte {segment.size}, before what the checkpoint knows of"
-            )
+            lines.append(f"damaged: {segment.path}: it ends at byte {segment.size}, before the checkpoint's offset")
         lines += [f"unread: {segment.path}: the disk cannot read bytes {_span(*unread)}" for unread in segment.unread]
         what = "damaged, or torn in a crash" if report.unchecked else "damaged"
         lines += [f"{what}: {segment.path}: bytes {_span(*damage[:2])}" for damage in segment.damages]
@@ -169,12 +166,12 @@ def _damage(report: DirectoryReport) -> list[str]:
     lines += [f"damaged: {path}: no readable header" for path in report.unreadable]
     lines += [f"unknown: {path}: missing when the checkpoint was written" for path in report.unknown]
     if report.bad_checkpoints:
-        serves = "" if _hides_events(report) else " (the log serves)"
+        serves = "" if _hides_events(report) else " (the log is used instead)"
         lines.append(f"damaged: {counted(report.bad_checkpoints, 'copy', 'copies')} of the checkpoint{serves}")
     if report.missing:
         numbers = ", ".join(map(str, report.missing))
         lines.append(
-            f"missing: segments {numbers}; mount their directory (--data-directory), or give them up: "
+            f"missing: segments {numbers}; mount their directory (--data-directory), or abandon them: "
             "repair --give-up-missing"
         )
     if report.unopened:
@@ -209,17 +206,17 @@ def _repair(args: argparse.Namespace) -> int:
     done = repair(directory, data_directories=_data(args), keys=_keys(args), give_up_missing=args.give_up_missing)
     for path, size in done.repaired.items():
         taken = counted(size, "damaged byte was", "damaged bytes were")
-        say(f"repaired {path}: {taken} taken out; the file as it was is {done.copies[path]}")
+        say(f"repaired {path}: {taken} taken out; the original is {done.copies[path]}")
     if done.given_up:
         numbers = ", ".join(map(str, done.given_up))
-        say(f"gave up the missing segments {numbers}; the checkpoints that knew them are in {directory}/quarantine")
+        say(f"abandoned the missing segments {numbers}; the checkpoints that list them are in {directory}/quarantine")
     if done.lost_events:
         say(_lost(done.lost_events))
     for failure in done.failures:
         say(f"failed: {failure}")
     if not done.repaired and not done.failures:
-        say(f"{directory}: no segment had to be repaired")
-    say(*_told(done.after, _agents(args)))
+        say(f"{directory}: no segment needed repair")
+    say(*_lines_of(done.after, _agents(args)))
     failed = bool(done.failures or done.after.damaged)
     if done.repaired or failed:
         say("not everything could be repaired" if failed else "all damaged segments are repaired")
@@ -227,7 +224,7 @@ def _repair(args: argparse.Namespace) -> int:
 
 
 def _show(args: argparse.Namespace) -> int:
-    """The logs in it, decoded, the first ones first; what is damaged, and so cannot be shown, beside them."""
+    """Print the channel's logs, oldest first, and report damage that hides events."""
     events = look_at_events(_directory(args), data_directories=_data(args), keys=_keys(args))
     printed = writer(args.output, FIRST)
     with Progress("logs") as progress:
@@ -242,7 +239,7 @@ def _show(args: argparse.Namespace) -> int:
 
 
 def _hides_events(report: DirectoryReport) -> bool:
-    """Whether events may be in it that nothing shows."""
+    """Return True if damage or a missing key may hide events."""
     missed = report.unreadable or report.missing or report.unopened or report.lost_events
     return bool(missed) or any(segment.damages or segment.unread or segment.emptied for segment in report.segments)
 

@@ -1,4 +1,4 @@
-"""What ``producer channel peek`` and ``export`` show: the logs of a channel's events, decoded."""
+"""Decode a channel's events into logs, for ``producer channel peek`` and ``export``."""
 
 from __future__ import annotations
 
@@ -9,31 +9,32 @@ from ..durable.event_format import StoredRecord, read_event
 from ..model.interfaces import Event
 from ..wire.read_log_group import Fields, read_record
 
-#: The columns that stand first: the event's number and where its logs are to go.
+#: The first columns: the event's number and the target of its logs.
 FIRST = ("__event__", "__project__", "__logstore__", "__time__", "__topic__", "__source__")
-#: A header of the agent's batches (producer/agent/event_format.py).
+#: A header of an agent's batches.
 OF_AN_AGENT = "~count"
-#: Headers of a dead letter that say why.
+#: Headers of a dead letter with the reason.
 _REASONS = ("error_code", "error_message")
 _AT_ONCE = 1000
 
 
 def logs_of(events: Iterable[Event]) -> Iterator[Fields]:
-    """The logs of each event; an agent's are batches of events, with headers and a body, as is any other's."""
+    """Yield the logs of each event. An agent's batch, or an event of another program, yields headers and a body."""
     for event in events:
         number = {"__event__": str(event.sequence)}
         try:
             yield from [number | fields for fields in _decoded(event)]
-        except ValueError:  # an event that holds what its maker alone can read
+        except ValueError:  # an event of another program, in its own format
             yield number | _shown(event.headers, event.body)
 
 
 def _decoded(event: Event) -> Iterator[Fields]:
-    """
-    :raises ValueError: the event is not a producer's, or damaged.
+    """Yield the logs of one event.
+
+    :raises ValueError: the event is damaged, or neither a producer nor an agent wrote it.
     """
     if OF_AN_AGENT in event.headers:
-        from ..agent.events.event_format import read_batch  # all of the agent comes with it
+        from ..agent.events.event_format import read_batch  # imports the whole agent
 
         yield from (_shown(headers, body) for headers, body in read_batch(event).events())
         return
@@ -60,6 +61,6 @@ def _reasons(event: Event) -> Fields:
 
 
 def batched(rows: Iterator[Fields]) -> Iterator[list[Fields]]:
-    """So many at once that a file is written quickly."""
+    """Yield the rows in lists, to write them quickly."""
     while rows_now := list(islice(rows, _AT_ONCE)):
         yield rows_now

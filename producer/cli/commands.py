@@ -1,6 +1,6 @@
-"""The commands: what each is for, and where its arguments and its work are.
+"""The commands, each with its purpose and the modules of its arguments and its work.
 
-Arguments and work are apart where the work takes long to import or needs an extra, so that the help does not.
+Arguments and work are in separate modules where the work imports slowly or needs an extra. The help needs neither.
 """
 
 from __future__ import annotations
@@ -21,11 +21,12 @@ _LEVELS = ("DEBUG", "INFO", "WARNING", "ERROR")
 class Command:
     """One command.
 
-    :ivar help: what it is for, in a few words.
-    :ivar arguments: the module, below this package, whose ``add_arguments`` (or what stands behind a colon) gives its
-        parser what it takes.
-    :ivar work: the module whose ``run`` (likewise) does it; imported when it is to be done.
-    :ivar extra: of the package, without which it may not be importable.
+    :ivar help: its purpose, in a few words.
+    :ivar arguments: the module of its arguments, "module" or "module:function" below this package. The default
+        function is ``add_arguments``.
+    :ivar work: the module of its work, in the same form, imported when the command runs. The default function is
+        ``run``.
+    :ivar extra: the package's extra that its work needs; empty for none.
     """
 
     help: str
@@ -34,14 +35,14 @@ class Command:
     extra: str = ""
 
     def run(self, args: argparse.Namespace) -> int:
-        """Do it; the exit code.
+        """Run the command, and return the exit code.
 
-        :raises ImportError: its extra is not installed.
+        :raises ImportError: the extra is not installed.
         """
         return int(_named(self.work, "run")(args))
 
     def add_arguments(self, parser: argparse.ArgumentParser) -> None:
-        """Give its parser what it takes."""
+        """Add the command's arguments to its parser."""
         _named(self.arguments, "add_arguments")(parser)
 
 
@@ -55,7 +56,9 @@ COMMANDS: dict[str, Command] = {
     "agent": Command("run an agent: sources, channels and sinks, as in Flume", "arguments.agent", "agent"),
     "channel": Command("inspect, repair or drain the directory of a file channel", "arguments.channel", "channel"),
     "serve": Command("run an embedded LogHub for development and tests", "serve", "serve", "server"),
-    "check": Command("ask whether logs would arrive, and say what is wrong", "arguments.places:check", "places:check"),
+    "check": Command(
+        "check that logs would arrive, and report what is wrong", "arguments.places:check", "places:check"
+    ),
     "send": Command("send lines, JSON lines or CSV, and say how many were delivered", "arguments.send", "send"),
     "search": Command("find logs of a time range", "arguments.search:search", "search:search"),
     "count": Command("count the logs that match a query", "arguments.search:count", "search:count"),
@@ -80,11 +83,11 @@ _EXAMPLES = (
 
 
 def build_parser(wanted: Mapping[str, Command]) -> Parser:
-    """The parser of the command line.
+    """Build the parser of the command line.
 
-    :param wanted: the commands whose arguments it is to know; of the others only what they are for.
+    :param wanted: the commands with arguments; the others have only their help.
     """
-    parser = Parser(prog="producer", description="Send logs to LogHub (Aliyun Log Service), and look at them.")
+    parser = Parser(prog="producer", description="Send logs to LogHub (Aliyun Log Service), and read them.")
     parser.add_argument("-V", "--version", action=_Version, help="show program's version number and exit")
     _add_log_level(parser, "WARNING")
     actions = parser.add_subparsers(dest="command", metavar="COMMAND", required=True, title="commands")
@@ -102,13 +105,13 @@ def _sentence(text: str) -> str:
 
 
 class _Version(argparse.Action):
-    """Looks the version up when it is asked for."""
+    """The action of ``--version``, which imports the version only when it is needed."""
 
     def __init__(self, option_strings: Any, dest: str, help: str | None = None) -> None:  # noqa: A002  # argparse's name
         super().__init__(option_strings, dest, nargs=0, help=help)
 
     def __call__(self, parser: argparse.ArgumentParser, *_: object) -> None:
-        from .. import __version__  # it takes longer than all the rest
+        from .. import __version__  # imports more slowly than all the rest
         from ..wire.speed import TWIN
 
         parser._print_message(f"producer {__version__} ({TWIN} encoders)\n", sys.stdout)

@@ -1,7 +1,7 @@
 """The command ``producer completion``: scripts that complete the command line in bash, zsh and fish.
 
-They hold every word that the parsers know, made once: a shell that asked Python at each key would be slow. Where an
-option or an argument takes a value of its own, file names are completed.
+A script holds every word of the parsers, because a call of Python for each completion would be slow. Where an option or
+an argument takes any value, the shell completes file names.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ Words = dict[str, list[str]]
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``producer completion``."""
-    parser.add_argument("shell", choices=SHELLS, help="for which shell")
+    parser.add_argument("shell", choices=SHELLS, help="the shell")
     set_examples(
         parser,
         "producer completion bash > ~/.local/share/bash-completion/completions/producer",
@@ -29,8 +29,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run ``producer completion``; the exit code."""
-    from .commands import COMMANDS, build_parser  # which knows this module
+    """Run ``producer completion``, and return the exit code."""
+    from .commands import COMMANDS, build_parser  # they import this module
 
     words = dict(_words(build_parser(COMMANDS), ""))
     print({"bash": _bash, "zsh": _zsh, "fish": _fish}[args.shell](words), end="", flush=True)
@@ -51,8 +51,8 @@ def _words(parser: argparse.ArgumentParser, path: str) -> Iterator[tuple[str, li
         yield from _words(each, f"{path} {name}".strip())
 
 
-#: Finds the longest sequence of commands on the line, joined by colons, and the words that may follow it. `path` and
-#: `words` mean something to zsh.
+#: Find the longest sequence of commands on the line, joined by colons, and the words that may follow it. The variables
+#: are not `path` and `words`, which zsh reserves.
 _FIND = """\
   local at="" word known=""
   for word in {line}; do
@@ -98,7 +98,7 @@ def _fish(words: Words) -> str:
     lines = ["# fish completion of producer", "function __producer_at", "  set -l path"]
     lines += ["  for word in (commandline -opc)[2..]"]
     known = " ".join(f"'{path}'" for path in words if path)
-    # A word may be an option, and the path empty: neither is an option, or nothing, of what looks at it.
+    # `--` and the quotes: a word may look like an option, and the path may be empty.
     lines += [f'    contains -- (string join -- " " $path $word) {known}; and set path $path $word', "  end"]
     lines += ['  test "$path" = "$argv"', "end"]
     for path, after in words.items():

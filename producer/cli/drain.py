@@ -1,9 +1,10 @@
-"""What ``producer channel drain`` does: delivers what is in the directory of a file channel.
+"""Deliver the events in the directory of a file channel, for ``producer channel drain``.
 
-One wrong character in an access key must not empty a channel. So before anything is taken LogHub is asked for every
-logstore that the events are for, and what somebody can mend, found then or on the way, ends the drain and leaves the
-events where they are. Dead letters are for what is wrong with an event itself. The file is long since what is refused,
-delivered and told is read together.
+One wrong character in an access key must not empty a channel. So the drain first queries LogHub for every logstore of
+the events. An error that an operator can fix, before or during the drain, stops it, and the events stay in the
+channel. Only an event that is rejected for its own content becomes a dead letter.
+
+The file is long because checks, delivery and outcome are read together.
 """
 
 from __future__ import annotations
@@ -46,10 +47,10 @@ from .channel_logs import OF_AN_AGENT
 from .output import say, tell
 from .profiles import Settings
 
-#: Seconds between two lines of progress, and between two looks at whether it has to stop.
-_PROGRESS, _LOOK = 5.0, 0.2
-#: What requests that are under way get when the time is over, seconds: one that is cut off may be stored all the same.
-_GRACE = 5.0
+#: Seconds between two lines of progress, and between two checks whether to stop.
+_PROGRESS_SECONDS, _CHECK_SECONDS = 5.0, 0.2
+#: Seconds for requests in flight after the time limit: LogHub may store a request that is cut off.
+_GRACE_SECONDS = 5.0
 
 _KEY, _PROJECT, _LOGSTORE = (
     "check LOGHUB_ACCESS_KEY_ID and LOGHUB_ACCESS_KEY_SECRET",
@@ -60,7 +61,7 @@ _ADVICE = {
     "InvalidAccessKeyId": _KEY,
     "MissAccessKeyId": _KEY,
     "SignatureNotMatch": _KEY,
-    "Unauthorized": _KEY + ", and that they may write there",
+    "Unauthorized": _KEY + ", and the permission to write there",
     "SecurityTokenExpired": "check LOGHUB_SECURITY_TOKEN",
     "InvalidSecurityToken": "check LOGHUB_SECURITY_TOKEN",
     "ProjectNotExist": _PROJECT,
@@ -75,17 +76,17 @@ _OF_A_PROCESS = re.compile(r"-\d+-[0-9a-f]{8}$")
 
 
 class DrainRefusedError(ProducerError):
-    """Nothing was taken from the channel: LogHub would not have what is in it."""
+    """Raised before anything is taken from the channel, when LogHub would refuse its events."""
 
 
 @dataclasses.dataclass(frozen=True, slots=True)
 class Outcome:
-    """What became of the events of a channel.
+    """The numbers of a channel's events after a drain, by outcome.
 
-    :ivar delivered: to the server.
-    :ivar refused: by the server, for good; they are among the dead letters.
-    :ivar damaged: on the disk, and lost.
-    :ivar left: in the channel.
+    :ivar delivered: events that the server acknowledged.
+    :ivar refused: events that the server rejected permanently, stored as dead letters.
+    :ivar damaged: events that were damaged on the disk, and are lost.
+    :ivar left: events that remain in the channel.
     """
 
     delivered: int
@@ -95,17 +96,17 @@ class Outcome:
 
     @property
     def complete(self) -> bool:
-        """Whether everything was delivered."""
+        """True if every event was delivered."""
         return not (self.refused or self.damaged or self.left)
 
 
 class _DeadLetters:
-    """The channel for what the server refuses, which is opened when it refuses something.
+    """The channel of dead letters, opened at the first rejected event.
 
-    So on a full disk the rest can be delivered all the same, and where nothing is refused nothing is made.
+    So without a rejected event no directory is created, and a full disk does not stop the drain.
 
-    :ivar directory: where it is.
-    :ivar refused: how many events were put into it, known once it is closed.
+    :ivar directory: its directory.
+    :ivar refused: the number of events put into it, known once it is closed.
     """
 
     def __init__(self, directory: str, keys: KeyProvider | None) -> None:
@@ -116,18 +117,16 @@ class _DeadLetters:
 
     @property
     def name(self) -> str:
-        """See :class:`~producer.model.interfaces.Channel`."""
         return self.directory
 
     @property
     def synced_sequence(self) -> int:
-        """See :class:`~producer.model.interfaces.Channel`."""
         return -1 if self._channel is None else self._channel.synced_sequence
 
     def transaction(self) -> Transaction:
-        """See :class:`~producer.model.interfaces.Channel`.
+        """Open the channel if needed, and begin a transaction.
 
-        :raises ChannelError: it cannot be opened; what was refused stays in the channel from which it came.
+        :raises ChannelError: the channel cannot be opened; the rejected event stays in the drained channel.
         """
         if self._channel is None:
             self._channel = FileChannel(self.directory, minimum_free_space=0, encryption=self._keys)
@@ -135,16 +134,14 @@ class _DeadLetters:
         return self._channel.transaction()
 
     def sync(self, timeout: float | None = None) -> None:
-        """See :class:`~producer.model.interfaces.Channel`."""
         if self._channel is not None:
             self._channel.sync(timeout)
 
     def stats(self) -> ChannelStats:
-        """See :class:`~producer.model.interfaces.Channel`."""
         return ChannelStats(name=self.name) if self._channel is None else self._channel.stats()
 
     def close(self) -> None:
-        """See :class:`~producer.model.interfaces.Channel`."""
+        """Close the channel, and count the dead letters of this drain."""
         channel, self._channel = self._channel, None
         if channel is not None:
             with channel:
@@ -163,14 +160,14 @@ class _DeadLetters:
 
 
 def _identity(event: Event) -> bytes | int | None:
-    """Of the event that was refused: one that was cut in two has two dead letters."""
+    """Return the identity of the rejected event: an event that was split has several dead letters."""
     return event.sequence if event.headers.get("error_code") == "UnreadableEvent" else event.body[:IDENT_SIZE]
 
 
 class _Sink(LogHubSink):
-    """Notes what somebody has to mend before any event can be delivered.
+    """A LogHub sink that records the error that an operator must fix before any event can be delivered.
 
-    :ivar stopped: why nothing more is to be tried, in words; empty as long as there is no reason.
+    :ivar stopped: the error that stops the drain, in words; empty if there is none.
     """
 
     def __init__(self, config: ProducerConfig) -> None:
@@ -180,12 +177,11 @@ class _Sink(LogHubSink):
         self._unauthorized = 0
 
     def end_at(self, end: float | None) -> None:
-        """Let no request go on beyond this, monotonic seconds; None says nothing."""
+        """Set the deadline of all requests, monotonic seconds; None to leave it."""
         if end is not None:
             self._transport.hurry(Deadline(end))
 
     def write(self, delivery: Delivery) -> Receipt:
-        """See :class:`~producer.model.interfaces.Sink`."""
         try:
             receipt = super().write(delivery)
         except AttemptError as error:
@@ -197,7 +193,7 @@ class _Sink(LogHubSink):
         return receipt
 
     def _is_unauthorized(self, error: AttemptError) -> bool:
-        """Whether the credentials are refused again and again: those of the environment do not change."""
+        """Return True if the server has refused the credentials too often in a row: they do not change here."""
         if not isinstance(error, UnauthorizedError):
             return False
         with self._lock:
@@ -205,9 +201,9 @@ class _Sink(LogHubSink):
             return self._unauthorized > (error.max_consecutive or 0)
 
     def check(self, destinations: Sequence[tuple[str, str]]) -> None:
-        """Ask for each logstore, as far as its project answers.
+        """Query each logstore, except those of a project that does not answer.
 
-        :raises DrainRefusedError: a refusal that somebody has to mend.
+        :raises DrainRefusedError: LogHub refuses for a reason that an operator must fix.
         """
         silent = set[str]()
         for project, logstore in destinations:
@@ -215,14 +211,17 @@ class _Sink(LogHubSink):
                 silent.add(project)
 
     def _answers(self, project: str, logstore: str) -> bool:
-        """Whether there was an answer; a failure that may pass is told, and no reason not to begin."""
+        """Return True if LogHub answered. A transient failure is only reported.
+
+        :raises DrainRefusedError: LogHub refuses permanently.
+        """
         error = self._failure(project, logstore)
-        if error is None or error.code == "Unauthorized":  # a key that may write need not be allowed to ask
+        if error is None or error.code == "Unauthorized":  # a key may be allowed to write, but not to query
             return True
         words = _words(project, logstore, error)
         if isinstance(error, PermanentError | UnauthorizedError):
             raise DrainRefusedError(f"nothing was taken from the channel: {words}") from error
-        tell(f"could not check the target before the drain, going on: {words}")
+        tell(f"cannot check the target before the drain, draining anyway: {words}")
         return False
 
     def _failure(self, project: str, logstore: str) -> AttemptError | None:
@@ -252,9 +251,9 @@ def _words(project: str, logstore: str, error: AttemptError) -> str:
 
 @contextmanager
 def _sink_for(channel: FileChannel, settings: Settings, config: ProducerConfig, end: float | None) -> Iterator[_Sink]:
-    """A sink that knows the projects in the channel, and has asked LogHub for their logstores.
+    """Yield a sink with the channel's projects, after LogHub was queried for their logstores.
 
-    :param end: when the time is over, monotonic seconds.
+    :param end: the deadline, monotonic seconds; None for no limit.
     """
     of_agent = next((event for event in channel.peek() if OF_AN_AGENT in event.headers), None)
     if of_agent is not None:
@@ -272,11 +271,11 @@ def _sink_for(channel: FileChannel, settings: Settings, config: ProducerConfig, 
         for name in projects:
             sink.put_project(settings.project_config(name))
         size = channel.stats().size
-        of = f", of {', '.join(projects)}" if projects else ""
-        say(f"{counted(size, 'event')} to deliver{of}", flush=True)
+        names = f" to {', '.join(projects)}" if projects else ""
+        say(f"{counted(size, 'event')} to deliver{names}", flush=True)
         sink.end_at(end)
         sink.check(destinations)
-        sink.end_at(None if end is None else end + _GRACE)
+        sink.end_at(None if end is None else end + _GRACE_SECONDS)
         yield sink
     finally:
         sink.close()
@@ -291,22 +290,23 @@ def drain(
     keys: KeyProvider | None = None,
     timeout: float | None = None,
 ) -> Outcome:
-    """Deliver what is in a channel; prints what becomes of it.
+    """Deliver a channel's events, and print the outcome.
 
-    :param settings: the endpoint, and who signs.
-    :param dead_letter: the directory for what the server refuses for good; None is :func:`letters_of` ``directory``.
-    :param timeout: seconds, after which what is left stays, and requests under way have a few more; None for no limit.
+    :param settings: the endpoint and the access key.
+    :param dead_letter: the directory for permanently rejected events; None for :func:`letters_of` ``directory``.
+    :param timeout: the limit in seconds, with a few more for requests in flight; None for no limit. Undelivered events
+        stay in the channel.
     :raises DrainRefusedError: LogHub refuses the credentials, the project or the logstore; nothing was taken.
     :raises UsageError: the endpoint or credentials are missing.
-    :raises ConfigError: the dead letters would go where they come from.
+    :raises ConfigError: the dead letters would go into the channel itself.
     :raises ChannelError: there is no channel, or it cannot be opened.
-    :raises KeyboardInterrupt: after the outcome was told.
+    :raises KeyboardInterrupt: a signal stopped the drain; the outcome is printed first.
     """
     end = None if timeout is None else time.monotonic() + timeout
     letters = dead_letter or letters_of(directory)
     _check(directory, data_directories, letters)
     _check_is_ours(directory, data_directories, keys)
-    for needed in ("endpoint", "access_key_id", "access_key_secret"):  # told now, not when something is sent
+    for needed in ("endpoint", "access_key_id", "access_key_secret"):  # report it before anything is sent
         settings.needed(needed)
     config = settings.producer_config(name="drain", drain_timeout_ms=0)
     with FileChannel(
@@ -332,40 +332,40 @@ def drain(
             except KeyboardInterrupt:
                 interrupted = True
     outcome = _outcome(producer.stats(), dead_letters.refused)
-    _tell_outcome(outcome, directory, letters)
+    _print_outcome(outcome, directory, letters)
     if sink.stopped:
-        tell(f"stopped: {sink.stopped}; what was not delivered is still in the channel")
+        tell(f"stopped: {sink.stopped}; undelivered events are still in the channel")
     if interrupted:
         raise KeyboardInterrupt
     return outcome
 
 
 def letters_of(directory: str) -> str:
-    """The place for what the server refuses: beside the channel, and never below the base of several processes.
+    """Return the directory for dead letters: beside the channel, never below the base of several processes.
 
-    There another process would take it for the directory of one that died, and adopt what is in it.
+    Below the base, orphan recovery would adopt it like the directory of a process that died.
     """
     base, name = os.path.split(directory)
     return f"{base if _OF_A_PROCESS.search(name) else directory}.dead-letter"
 
 
 def _check(directory: str, data: Sequence[str], letters: str) -> None:
-    """Whether there is a channel, and what it refuses can be kept elsewhere; nothing is made.
+    """Check the directories of the channel and of its dead letters; create nothing.
 
-    :raises ChannelError: there is none.
-    :raises ConfigError: the dead letters would go where they come from.
+    :raises ChannelError: one of them is not a channel.
+    :raises ConfigError: the dead letters would go into the channel itself.
     """
     check_is_channel(place_of(Disk(), directory, data))
     if os.path.realpath(letters) in map(os.path.realpath, (directory, *data)):
-        raise ConfigError("--dead-letter", "must be another directory than the one to drain", letters)
+        raise ConfigError("--dead-letter", "must differ from the drained directory", letters)
     if os.path.isdir(letters) and os.listdir(letters):
         check_is_channel(place_of(Disk(), letters, ()))
 
 
 def _check_is_ours(directory: str, data: Sequence[str], keys: KeyProvider | None) -> None:
-    """Look at the first event before the channel is opened, which writes into its directory.
+    """Check the first event, before the channel is opened, which writes into its directory.
 
-    :raises ChannelError: it is an agent's, or cannot be read.
+    :raises ChannelError: the channel belongs to an agent, or cannot be read.
     """
     first = next(look_at_events(directory, data_directories=data, keys=keys), None)
     if first is not None and OF_AN_AGENT in first.headers:
@@ -374,24 +374,26 @@ def _check_is_ours(directory: str, data: Sequence[str], keys: KeyProvider | None
 
 
 def _of_an_agent(name: str, directory: str, event: Event) -> ChannelError:
-    """Build the error that says how events of an agent are delivered: dead letters, once their cause is fixed."""
+    """Build the error that explains how to deliver an agent's events."""
     sink = event.headers.get("dead_letter_sink")
-    rule = "its events are batches of an agent's, whose configuration says where to: run `producer agent`"
+    rule = (
+        "its events are an agent's batches, and only the agent's configuration has their target: run `producer agent`"
+    )
     if sink is not None:
-        reason = event.headers.get("dead_letter_reason") or "no reason is said"
+        reason = event.headers.get("dead_letter_reason") or "no reason is stored"
         rule = (
-            f"its events are dead letters of an agent's sink {sink}, the first one because: {reason}. Fix the cause,"
-            f" then have the agent deliver them: add a copy of [sinks.{sink}] under another name, with channel = "
-            f"{_name_in_agent(directory)}, to its configuration; a running agent takes it up, and it can go once the "
-            "channel is empty. To look at them: `producer channel export DIR`"
+            f"its events are dead letters of an agent's sink {sink}; the reason of the first one: {reason}. Fix the"
+            f" cause. Then add a copy of [sinks.{sink}] under another name, with channel = "
+            f"{_name_in_agent(directory)}, to the agent's configuration: a running agent reloads it and delivers them. "
+            "Remove the copy once the channel is empty. To read the events: `producer channel export DIR`"
         )
     return ChannelError(name, rule)
 
 
 def _name_in_agent(directory: str) -> str:
-    """Return the name that the agent's configuration has for a channel, as TOML, or words for it.
+    """Return a channel's name in the agent's configuration as TOML, or words for it.
 
-    Only the place that the agent itself chooses, ``STATE/channels/NAME/events``, has the name in it.
+    Only the agent's default place, ``STATE/channels/NAME/events``, contains the name.
     """
     parent, last = os.path.split(os.path.abspath(directory))
     above, name = os.path.split(parent)
@@ -402,44 +404,44 @@ def _name_in_agent(directory: str) -> str:
 
 def _outcome(stats: Stats, refused: int) -> Outcome:
     channel = stats.channel
-    settled = 0 if channel is None else channel.take_successes
+    completed = 0 if channel is None else channel.take_successes
     damaged = 0 if channel is None or channel.file is None else channel.file.lost_events
-    return Outcome(max(0, settled - refused), refused, damaged, stats.stored)
+    return Outcome(max(0, completed - refused), refused, damaged, stats.stored)
 
 
-def _tell_outcome(outcome: Outcome, directory: str, letters: str) -> None:
+def _print_outcome(outcome: Outcome, directory: str, letters: str) -> None:
     say(
         f"{counted(outcome.delivered, 'event')} delivered, {outcome.refused} refused permanently, "
         f"{outcome.damaged} damaged, {outcome.left} left in the channel"
     )
     if outcome.refused:
-        say(f"those refused are in {letters}, with the reasons")
+        say(f"the refused events are in {letters}, with the reasons")
     if outcome.damaged:
-        say(f"those damaged are lost; the log says what became of their segments: look into {directory}/quarantine")
+        say(f"the damaged events are lost; the damaged segments are in {directory}/quarantine, see the log")
 
 
 @contextmanager
 def _ended(producer: Producer) -> Iterator[None]:
-    """Close the producer behind a block; requests in flight get :data:`_GRACE`."""
+    """Close the producer after the block; requests in flight get :data:`_GRACE_SECONDS`."""
     try:
         yield
     finally:
         with suppress(CloseTimeoutError):
-            producer.close(timeout=_GRACE)
+            producer.close(timeout=_GRACE_SECONDS)
 
 
 def _wait(producer: Producer, sink: _Sink, end: float | None) -> None:
-    """Wait until the channel is empty, or the time is over, or something has to be mended."""
-    now = told = time.monotonic()
+    """Wait until the channel is empty, the deadline has passed, or an error stops the drain."""
+    now = reported = time.monotonic()
     while not sink.stopped:
         try:
-            producer.flush(_LOOK if end is None else min(_LOOK, max(0.0, end - now)))
+            producer.flush(_CHECK_SECONDS if end is None else min(_CHECK_SECONDS, max(0.0, end - now)))
         except FlushTimeoutError:
             now = time.monotonic()
             if end is not None and now >= end:
                 return
-            if now - told >= _PROGRESS:
-                told = now
+            if now - reported >= _PROGRESS_SECONDS:
+                reported = now
                 say(f"{counted(producer.stats().stored, 'event')} left", flush=True)
         else:
             return

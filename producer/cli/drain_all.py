@@ -1,4 +1,4 @@
-"""What ``producer channel drain --all`` does: drains the directories of many processes, one after the other."""
+"""Drain the directories of many processes, one after the other, for ``producer channel drain --all``."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from ..channels.file.recovery.ownership import LOCK_NAME
 from ..channels.file.store.encryption import KeyProvider
 from ..model.errors import ChannelError, ChannelFormatError, ChannelIOError, ChannelKeyError
 from ..text.plural import counted
-from .agent_batches import look_at_batches
+from .agent_batches import inspect_batches
 from .drain import DrainRefusedError, drain
 from .output import say, tell_error
 from .profiles import Settings
@@ -25,15 +25,15 @@ def drain_all(
     keys: KeyProvider | None = None,
     timeout: float | None = None,
 ) -> bool:
-    """Drain each directory below the base of :class:`~producer.channels.ProcessFileChannel`; prints what becomes of it.
+    """Drain each directory below the base of :class:`~producer.channels.ProcessFileChannel`, and print the outcomes.
 
-    One that a running process has is left to it. One that cannot be drained does not keep the others waiting.
+    A directory that a running process uses, or that cannot be drained, is reported and skipped.
 
-    :param dead_letter: the directory for what the server refuses for good; None is one beside ``base``: below it,
+    :param dead_letter: the directory for permanently rejected events; None for one beside ``base``. Below ``base``,
         another process would adopt it.
-    :param timeout: seconds for all of them together; None for no limit.
-    :returns: whether everything in all of them was delivered.
-    :raises ChannelError: there is none, or they are an agent's.
+    :param timeout: the limit in seconds for all directories together; None for no limit.
+    :returns: True if every event in every directory was delivered.
+    :raises ChannelError: there is no channel below ``base``, or the channels belong to an agent.
     :raises UsageError: the endpoint or credentials are missing.
     """
     directories = _below(base, keys)
@@ -44,7 +44,7 @@ def drain_all(
         say(f"{number} of {len(directories)}: {directory}", flush=True)
         left = None if end is None else end - time.monotonic()
         if left is not None and left <= 0:
-            tell_error("channel", f"{directory} was not begun: the time (--timeout) is over")
+            tell_error("channel", f"{directory} was not drained: the time limit (--timeout) has passed")
             continue
         try:
             outcome = drain(directory, settings=settings, dead_letter=letters, keys=keys, timeout=left)
@@ -57,9 +57,9 @@ def drain_all(
 
 
 def _below(base: str, keys: KeyProvider | None) -> list[str]:
-    """The channels' directories below a base.
+    """Return the channels' directories below a base.
 
-    :raises ChannelError: there is none, or they are an agent's.
+    :raises ChannelError: there is none, or the channels belong to an agent.
     """
     name = os.path.basename(base) or base
     if os.path.exists(f"{base}/{LOCK_NAME}"):
@@ -72,21 +72,24 @@ def _below(base: str, keys: KeyProvider | None) -> list[str]:
     if not found:
         waiting = _agents_channels(Path(base), keys)
         if waiting:
-            rule = "whose configuration says where its events go: `producer agent` delivers them"
+            rule = "and only its configuration has their target: `producer agent` delivers them"
             raise ChannelFormatError(name, f"{base} has the channels of an agent, {rule}; {', '.join(waiting)}")
-        raise ChannelFormatError(name, f"{base} has no directory of a channel below it")
+        raise ChannelFormatError(name, f"{base} has no channel's directory below it")
     return found
 
 
 def _agents_channels(base: Path, keys: KeyProvider | None) -> list[str]:
-    """Of each channel of an agent below its state, or below the ``channels`` in that, what waits there, in words."""
+    """Return a line with the number of waiting events for each channel of an agent.
+
+    :param base: the agent's state directory, or the ``channels`` in it.
+    """
     locks = [*base.glob(f"*/events/{LOCK_NAME}"), *base.glob(f"channels/*/events/{LOCK_NAME}")]
     return [f"{lock.parent.parent.name}: {_waiting(lock.parent, keys)}" for lock in sorted(locks)]
 
 
 def _waiting(directory: Path, keys: KeyProvider | None) -> str:
     try:
-        report = look_at_batches(str(directory), look_at_events(str(directory), keys=keys))
+        report = inspect_batches(str(directory), look_at_events(str(directory), keys=keys))
     except ChannelKeyError:
         return "not counted, a key is missing (--key-file)"
     except ChannelError as error:

@@ -6,7 +6,7 @@ from enum import IntEnum
 
 
 class ExitCode(IntEnum):
-    """How a command ended; what each means for users stands in ``docs/cli/index.md``."""
+    """The exit code of a command."""
 
     OK = 0
     FAILED = 1
@@ -17,11 +17,11 @@ class ExitCode(IntEnum):
     TERMINATED = 143
 
 
-#: What the table in the documents says.
+#: The table in the documents.
 MEANINGS: dict[ExitCode, str] = {
-    ExitCode.OK: "all is done",
-    ExitCode.FAILED: "it was tried, and not all of it could be done: something was not delivered, not found or refused",
-    ExitCode.USAGE: "it cannot be done as asked: an argument, the configuration or an extra; nothing has begun",
+    ExitCode.OK: "success",
+    ExitCode.FAILED: "the command ran, and failed at least in part: an event was not delivered, not found or refused",
+    ExitCode.USAGE: "an argument or the configuration is invalid, or an extra is missing; nothing was started",
     ExitCode.HUNG_UP: "its terminal was closed (SIGHUP)",
     ExitCode.INTERRUPTED: "interrupted by Ctrl-C (SIGINT)",
     ExitCode.BROKEN_PIPE: "the reader of the output has ended, as `head` does",

@@ -1,4 +1,4 @@
-"""What Ctrl-C, SIGTERM and SIGHUP do to a command: each ends it in order; a line and the exit code say which it was."""
+"""End a command in order at Ctrl-C, SIGTERM and SIGHUP, with a line and an exit code for each."""
 
 from __future__ import annotations
 
@@ -10,20 +10,20 @@ from types import FrameType
 from ..runtime.signals import Requests, runs_handlers
 from .output import tell
 
-# What a command says that the signal has ended. A terminal that is closed, or whose connection is lost, sends SIGHUP.
+# The line's words for each signal. A terminal sends SIGHUP when it is closed or loses its connection.
 _WORDS = {"SIGINT": "interrupted", "SIGTERM": "terminated", "SIGHUP": "ended with its terminal (SIGHUP)"}
 
 
 class Interrupt(KeyboardInterrupt):
-    """Ends a command as Ctrl-C does.
+    """Raised in the main thread to end a command.
 
-    A class of its own: CPython ends a process by SIGINT, whatever its exit code, once a ``KeyboardInterrupt`` itself
-    has left an ``exec`` of text, as dataclasses have it.
+    A subclass is needed: once a plain ``KeyboardInterrupt`` has left an ``exec`` of text, as in dataclasses, CPython
+    ends the process by SIGINT, whatever the exit code.
     """
 
 
 class Interrupts:
-    """What has ended a command; see :meth:`raised`."""
+    """The signals that may end a command, and the one that did."""
 
     def __init__(self) -> None:
         self._number: int = signal.SIGINT
@@ -33,7 +33,7 @@ class Interrupts:
     def raised(self) -> Iterator[None]:
         """Have SIGINT, SIGTERM and SIGHUP raise :class:`Interrupt` in the block.
 
-        One that this process was told to ignore, as ``nohup`` does, or has a handler for, stays as it is.
+        A signal that this process ignores, for example under ``nohup``, or that has a handler, keeps its effect.
         """
         known = {number: signal.getsignal(number) for number in signal.Signals if number.name in _WORDS}
         former = {number: it for number, it in known.items() if it in (signal.SIG_DFL, signal.default_int_handler)}
@@ -49,18 +49,18 @@ class Interrupts:
                     signal.signal(number, handler)
 
     def _raise(self, number: int, _frame: FrameType | None) -> None:
-        if self._requests.is_echo(number):  # it would end what cleans up after the first one
+        if self._requests.is_echo(number):  # it would interrupt the cleanup after the first one
             return
         self._number = number
         raise Interrupt
 
     @property
     def exit_code(self) -> int:
-        """As a shell gives it: 130 after SIGINT, 143 after SIGTERM, 129 after SIGHUP."""
+        """The exit code as in a shell: 130 after SIGINT, 143 after SIGTERM, 129 after SIGHUP."""
         return 128 + self._number
 
-    def tell(self, who: str) -> int:
-        """Say what has ended it, in one line; the exit code."""
+    def report(self, command: str) -> int:
+        """Print a line with the signal that ended the command, and return the exit code."""
         with suppress(OSError):  # a terminal that is gone
-            tell(f"{who}: {_WORDS[signal.Signals(self._number).name]}")
+            tell(f"{command}: {_WORDS[signal.Signals(self._number).name]}")
         return self.exit_code

@@ -1,7 +1,7 @@
-"""LogLines: records of the log as lines that no foreign text can forge.
+"""A formatter of log lines that foreign text cannot forge.
 
-A file's name, a peer's words and a server's answer stand in messages. A record is one line, in which line ends and
-what a terminal obeys are shown with backslashes; the lines of a traceback are indented.
+Messages contain names of files and answers of peers and servers. A record becomes one line, with line ends and terminal
+control characters escaped. The lines of a traceback are indented.
 """
 
 from __future__ import annotations
@@ -12,17 +12,16 @@ from typing import TypeAlias
 
 from ..text.printable import shown
 
-#: Of a log on the standard error.
+#: The format of log lines on the standard error.
 FORM = "%(asctime)s %(levelname)s %(name)s: %(message)s"
 
 _Raised: TypeAlias = "tuple[type[BaseException], BaseException, TracebackType | None] | tuple[None, None, None]"
 
 
 class LogLines(logging.Formatter):
-    """Formats records for people and terminals."""
+    """A formatter for people and terminals."""
 
     def formatMessage(self, record: logging.LogRecord) -> str:
-        """See :meth:`logging.Formatter.formatMessage`, as for those that follow."""
         record.message = shown(record.message)
         return super().formatMessage(record)
 

@@ -1,6 +1,6 @@
-"""What the commands ask of LogHub, the service or the embedded one: projects, logstores, logs.
+"""The requests of commands to LogHub, the service or the embedded one: projects, logstores, logs.
 
-Source: LogHub protocol, Reading back / admin; the official SDKs for searches.
+The requests follow the LogHub protocol, and for searches the official SDKs.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from ..sinks.http.transport import Target, target_of
 from ..wire.read_log_group import Fields, read_groups
 from .profiles import Settings
 
-#: Names of one answer of a list, at most.
-_NAMES_AT_ONCE = 500
-#: Attempts after the first one: somebody waits for the answer.
+#: The limit of names in one page of a list.
+_NAMES_PER_PAGE = 500
+#: Attempts after the first one. Few, because the user waits.
 _RETRIES = 2
 
 _NAMES = {
@@ -29,27 +29,27 @@ _NAMES = {
     "endpoint": "--endpoint",
     "access_key_id": "--access-key-id and its secret",
 }
-_IF_NOT_EXISTS = "--if-not-exists makes that no error"
-#: What to do, by the server's code; of the first one, the server says it.
+_IF_NOT_EXISTS = "--if-not-exists accepts that"
+#: Advice by the server's error code. For ParameterInvalid, the server's message has it.
 _ADVICE = {
     "ParameterInvalid": "",
     "ProjectAlreadyExist": _IF_NOT_EXISTS,
     "LogStoreAlreadyExist": _IF_NOT_EXISTS,
     "LogstoreAlreadyExist": _IF_NOT_EXISTS,
 }
-#: … where no answer came from this machine.
-_NOBODY = {"RequestError": "is a LogHub running there? `producer serve` starts one"}
+#: Further advice for an endpoint on this machine.
+_LOCAL_ADVICE = {"RequestError": "is a LogHub running there? `producer serve` starts one"}
 _THIS_MACHINE = ("127.0.0.1", "localhost", "::1")
-#: What cuts text into words.
-_BETWEEN_WORDS = ", '\";=()[]{}?@&<>/:\n\t\r"
+#: The characters that separate words in an index.
+_WORD_SEPARATORS = ", '\";=()[]{}?@&<>/:\n\t\r"
 
 
 class LogHub:
-    """Asks; a context manager.
+    """A client of LogHub for the commands; a context manager.
 
-    :param timeout: seconds that each request may take, with all its attempts.
-    :param needs_project: whether what is asked is asked of a project.
-    :raises UsageError: something of the target was not said.
+    :param timeout: the limit of each request with all its attempts, seconds.
+    :param needs_project: True if the requests are for a project.
+    :raises UsageError: a setting of the target is missing.
     """
 
     def __init__(self, settings: Settings, timeout: float, *, needs_project: bool = True) -> None:
@@ -60,7 +60,7 @@ class LogHub:
         milliseconds = max(1, int(timeout * 1000))
         http = HttpConfig(read_timeout_ms=milliseconds, attempt_timeout_ms=milliseconds)
         config = settings.producer_config(retries=_RETRIES, http=http)
-        advice = _ADVICE | _NOBODY if urlsplit(project.endpoint).hostname in _THIS_MACHINE else _ADVICE
+        advice = _ADVICE | _LOCAL_ADVICE if urlsplit(project.endpoint).hostname in _THIS_MACHINE else _ADVICE
         self._client = SignedClient(
             project,
             target,
@@ -85,41 +85,41 @@ class LogHub:
         return f"/logstores/{self._settings.needed('logstore')}"
 
     def projects(self) -> Iterator[Mapping[str, Any]]:
-        """All projects that the key may see."""
-        return self._listed("ListProject", "/", "projects")
+        """Yield all projects that the key may see."""
+        return self._pages("ListProject", "/", "projects")
 
     def logstores(self) -> Iterator[str]:
-        """The names of the project's logstores."""
-        return self._listed("ListLogstores", "/logstores", "logstores")
+        """Yield the names of the project's logstores."""
+        return self._pages("ListLogstores", "/logstores", "logstores")
 
     def logstore(self, name: str) -> Mapping[str, Any]:
-        """Its settings."""
+        """Return a logstore's settings."""
         return self._client.json("GetLogstore", Question(f"/logstores/{name}"), dict)
 
     def create_project(self, description: str) -> None:
-        """Make the project."""
+        """Create the project."""
         self._post("CreateProject", "/", {"projectName": self._settings.needed("project"), "description": description})
 
     def create_logstore(self, shards: int, days: int) -> None:
-        """Make the logstore.
+        """Create the logstore.
 
-        :param days: that it keeps logs.
+        :param days: the days for which it keeps logs.
         """
         wanted = {"logstoreName": self._settings.needed("logstore"), "shardCount": shards, "ttl": days}
         self._post("CreateLogstore", "/logstores", wanted)
 
     def create_index(self) -> None:
-        """Have the logstore find logs by each of their words."""
-        every_word = {"token": list(_BETWEEN_WORDS), "caseSensitive": False, "chn": False}
+        """Create an index of every word."""
+        every_word = {"token": list(_WORD_SEPARATORS), "caseSensitive": False, "chn": False}
         self._post("CreateIndex", f"{self._logstore}/index", {"line": every_word})
 
     @property
     def searching(self) -> LogstoreSearch:
-        """What finds logs of the logstore."""
+        """The search of the logstore."""
         return LogstoreSearch(self._client, self._settings.needed("logstore"))
 
     def context(self, pack_id: str, pack_meta: str, before: int, after: int) -> list[Fields]:
-        """The log that both name, and those that its sender sent before and after it."""
+        """Return a log, and the logs that its sender sent before and after it."""
         asked = {
             "type": "context_log",
             "pack_id": pack_id,
@@ -131,27 +131,27 @@ class LogHub:
 
     @property
     def reader(self) -> LogstoreReader:
-        """What the logstore holds, shard by shard."""
+        """The reader of the logstore's shards."""
         return LogstoreReader(self._client, self._settings.needed("logstore"))
 
     def pull(self, shard: str, cursor: str, end: str | None = None) -> Page[list[Fields]]:
-        """Logs from ``cursor`` on, as :meth:`~.LogstoreReader.pull`."""
+        """Pull the decoded logs of a shard from ``cursor`` on."""
         return self.reader.pull(shard, cursor, _logs_of, end=end)
 
-    def _listed(self, what: str, path: str, name: str) -> Iterator[Any]:
+    def _pages(self, operation: str, path: str, name: str) -> Iterator[Any]:
         offset = 0
         while True:
-            asked = {"offset": str(offset), "size": str(_NAMES_AT_ONCE)}
+            asked = {"offset": str(offset), "size": str(_NAMES_PER_PAGE)}
             page, total = self._client.json(
-                what, Question(path, asked), lambda answer: (list(answer[name]), int(answer["total"]))
+                operation, Question(path, asked), lambda answer: (list(answer[name]), int(answer["total"]))
             )
             yield from page
             offset += len(page)
             if not page or offset >= total:
                 return
 
-    def _post(self, what: str, path: str, content: Mapping[str, Any]) -> None:
-        self._client.ask(what, Question.of_json(path, content), lambda *_: None)
+    def _post(self, operation: str, path: str, content: Mapping[str, Any]) -> None:
+        self._client.ask(operation, Question.of_json(path, content), lambda *_: None)
 
 
 def _without_project(project: ProjectConfig) -> Target:

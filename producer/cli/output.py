@@ -1,7 +1,7 @@
-"""What commands print: rows as a table, JSON, JSON lines or CSV.
+"""The output of commands: rows as a table, JSON, JSON lines or CSV.
 
-A log may hold anything, and so may what a server says: what a terminal would obey is shown with backslashes. Programs
-get it as it is; in JSON control characters are always escaped, which changes nothing for who reads it.
+Logs and server messages may contain anything, so terminal control characters are shown with backslashes. Programs get
+the values unchanged: in JSON, control characters are escaped, which does not change the value.
 """
 
 from __future__ import annotations
@@ -19,9 +19,9 @@ from ..text.printable import message, one_line, shown
 from .times import is_part_of_a_second
 from .times import shown as time_shown
 
-#: Characters of a value in a table at most.
+#: The limit of a value's characters in a table.
 _WIDEST = 100
-#: What a terminal obeys of that which JSON may hold as it is: controls above ASCII, and what turns text round.
+#: Terminal controls that JSON need not escape: those above ASCII, and changes of text direction.
 _OBEYED = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
 #: The nanoseconds of a log within the second of its time.
 _PART = "__time_ns_part__"
@@ -31,20 +31,21 @@ Row = Mapping[str, Any]
 
 
 class Writer(Protocol):
-    """Prints rows as they come, and the rest at the end."""
+    """A printer of rows."""
 
     def write(self, rows: Iterable[Row]) -> None:
-        """Print these, or keep them."""
+        """Print the rows, or keep them for the end."""
 
     def close(self) -> None:
-        """Print what was kept."""
+        """Print the kept rows."""
 
 
 def writer(kind: str | None, columns: Sequence[str] = (), *, stream: bool = False) -> Writer:
-    """
-    :param kind: of :data:`~.arguments.target.FORMATS`; None is a table on a terminal, and JSON lines elsewhere.
-    :param columns: those that stand first; all others follow.
-    :param stream: rows come for a long time: none is kept.
+    """Return a writer to the standard output.
+
+    :param kind: one of :data:`~.arguments.target.FORMATS`; None for a table on a terminal, and JSON lines elsewhere.
+    :param columns: the first columns; all others follow.
+    :param stream: True if rows arrive for a long time: none is kept.
     """
     out, kind = sys.stdout, form_of(kind)
     if kind == "table":
@@ -54,48 +55,48 @@ def writer(kind: str | None, columns: Sequence[str] = (), *, stream: bool = Fals
 
 
 def form_of(kind: str | None) -> str:
-    """The form that was asked for, or else that of the standard output."""
+    """Return the given format, or the default of the standard output."""
     return kind or ("table" if sys.stdout.isatty() else "jsonl")
 
 
 def has_colours(stream: IO[str]) -> bool:
-    """Whether colours may be written: to a terminal, unless ``NO_COLOR`` is set (no-color.org)."""
+    """Return True for a terminal, unless ``NO_COLOR`` is set (no-color.org)."""
     return stream.isatty() and not os.environ.get("NO_COLOR") and os.environ.get("TERM") != "dumb"
 
 
 def styled(text: str, style: str, stream: IO[str]) -> str:
-    """The text, with a style where colours may be written."""
+    """Return the text, with a style where the stream has colours."""
     return f"{style}{text}{_PLAIN}" if has_colours(stream) else text
 
 
 def say(*lines: str, flush: bool = False) -> None:
-    """Print lines on the standard output, each as one, whatever names and foreign words are in it."""
+    """Print lines on the standard output, with line ends inside them escaped."""
     for line in lines:
         print(shown(line), flush=flush)
 
 
 def tell(text: object) -> None:
-    """Print something beside the rows, on the standard error."""
+    """Print a message on the standard error."""
     print(message(str(text)), file=sys.stderr, flush=True)
 
 
-def tell_error(who: str, error: object) -> None:
-    """Print what is wrong on the standard error; on a terminal it is red."""
-    print(f"producer {who}: {styled(message(str(error)), _RED, sys.stderr)}", file=sys.stderr)
+def tell_error(command: str, error: object) -> None:
+    """Print an error on the standard error, in red on a terminal."""
+    print(f"producer {command}: {styled(message(str(error)), _RED, sys.stderr)}", file=sys.stderr)
 
 
 def plain(value: object) -> str:
-    """A value in one line, with nothing in it that a terminal obeys."""
+    """Return a value in one line, with terminal control characters escaped."""
     return one_line(value if isinstance(value, str) else json.dumps(value, ensure_ascii=False))
 
 
 def _json_of(row: Row, out: IO[str]) -> str:
-    """In ASCII where the output has not all letters: a backslash of Python's, such as ``\\xfc``, is none of JSON's."""
-    text = json.dumps(row, ensure_ascii=not _has_all_letters(out))
+    """Return a row as JSON, in ASCII unless the output is UTF-8: Python would write ``\\xfc``, which is not JSON."""
+    text = json.dumps(row, ensure_ascii=not _is_utf8(out))
     return _OBEYED.sub(lambda sign: f"\\u{ord(sign[0]):04x}", text)
 
 
-def _has_all_letters(out: IO[str]) -> bool:
+def _is_utf8(out: IO[str]) -> bool:
     encoding = getattr(out, "encoding", None)
     return encoding is None or codecs.lookup(encoding).name == "utf-8"
 
@@ -106,7 +107,7 @@ def _cell(value: object) -> str:
 
 
 def _with_time(row: Row) -> Row:
-    """The row as people read it: one time, with its part of a second."""
+    """Return the row with a readable time that includes its fraction of a second."""
     if "__time__" not in row:
         return row
     part = str(row.get(_PART, ""))
@@ -115,7 +116,7 @@ def _with_time(row: Row) -> Row:
 
 
 def _names(rows: Iterable[Row], first: Sequence[str]) -> list[str]:
-    """All columns: those that stand first, those of the rows, and at the end what the service adds."""
+    """Return all columns: the given ones, then the rows' own, then those that the service adds."""
     found = dict.fromkeys(name for row in rows for name in row)
     own = [name for name in found if not name.startswith("__") and name not in first]
     added = [name for name in found if name.startswith("__") and name not in first]
@@ -147,7 +148,7 @@ class _Table:
 
 
 class _Lines:
-    """A line for each log: its time, then its fields."""
+    """A writer of one line for each log, with its time and its fields."""
 
     def __init__(self, out: IO[str]) -> None:
         self._out = out
@@ -192,7 +193,7 @@ class _JsonLines:
 
 
 class _Csv:
-    """The columns are those of the rows that come first; what other columns come later is told."""
+    """A writer of CSV with the columns of the first rows; later columns are left out and reported."""
 
     def __init__(self, out: IO[str], columns: Sequence[str]) -> None:
         self._out, self._columns = out, columns
@@ -214,5 +215,5 @@ class _Csv:
     def close(self) -> None:
         if self._left_out:
             names = ", ".join(map(plain, sorted(self._left_out)))
-            tell(f"warning: columns that came later and are not among the output: {names}; --output jsonl has them")
+            tell(f"warning: left out columns that are not in the first rows: {names}; --output jsonl includes them")
         self._out.flush()

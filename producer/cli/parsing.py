@@ -1,6 +1,6 @@
-"""What all commands have of their parser: examples in the help, and the nearest name for one that does not exist.
+"""The parser of all commands: examples in the help, and a suggestion for an unknown name.
 
-Nothing here may take long to import: the help and the completion of every command wait for it.
+This module must import quickly: every command's help and completion wait for it.
 """
 
 from __future__ import annotations
@@ -14,18 +14,18 @@ from typing import Any, NoReturn
 
 from ..text.printable import described
 
-Actions = argparse._SubParsersAction  # its only name
+Actions = argparse._SubParsersAction  # argparse exports no public name
 
 
-#: What begins with a dash and is a value: a number, or a time ago, also one whose unit is none.
+#: A value that begins with a dash: a number, or a time ago, also with an unknown unit.
 _NEGATIVE = re.compile(r"-\d+(\.\d*)?[a-zA-Z]*$|-\.\d+$")
 
-#: The longest time that a command takes, seconds.
+#: The limit of an argument in seconds.
 _YEAR = 365 * 86_400
-#: Of an integer, at most: any number of them fits into 64 bits.
+#: The limit of an integer's digits: every such number fits into 64 bits.
 _DIGITS = 18
 
-#: Flags that people know from other programs, or expect, and what they are called where there is such a flag.
+#: Flags of other programs, and their names here.
 _ELSEWHERE = {
     "--address": "--endpoint",
     "--format": "--parser",
@@ -43,29 +43,29 @@ _ELSEWHERE = {
 
 
 class Parser(argparse.ArgumentParser):
-    """An argument parser that says which option or word was meant, and takes ``-1h`` for a value."""
+    """An argument parser that suggests the option or word that was meant, and reads ``-1h`` as a value."""
 
     def __init__(self, *args: Any, **keywords: Any) -> None:
-        # A part of a flag is none: `send --time 5` would be --timeout.
+        # No abbreviated flags: `send --time 5` would mean --timeout.
         keywords["allow_abbrev"] = False
         super().__init__(*args, **keywords)
         self._negative_number_matcher = _NEGATIVE
 
     def parse_known_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """As the base class does, after unknown options were looked for: they matter more than missing ones."""
+        """Parse, and report unknown options before missing ones."""
         self._check_options([] if args is None else list(args))
         return super().parse_known_args(args, namespace)
 
     def parse_args(self, args: Any = None, namespace: Any = None) -> Any:
-        """As the base class does; what is left over is told by the command that it was given to."""
+        """Parse, and report superfluous arguments in the name of their command."""
         found, rest = self.parse_known_args(args, namespace)
         if rest:
             parser = self._of(found)
-            parser.error(f"{rest[0]!r} is one argument too many{parser._as_a_file(rest[0])}")
+            parser.error(f"superfluous argument {rest[0]!r}{parser._file_hint(rest[0])}")
         return found
 
     def _of(self, found: argparse.Namespace) -> Parser:
-        """The parser of the command, or action, that was asked for."""
+        """Return the parser of the given command or action."""
         parser = self
         for word in ("command", "action"):
             below = subparsers_of(parser).get(str(getattr(found, word, None)))
@@ -75,7 +75,7 @@ class Parser(argparse.ArgumentParser):
     def _check_options(self, arguments: Sequence[str]) -> None:
         words = subparsers_of(self)
         for argument in arguments:
-            if argument == "--" or argument in words:  # what follows is not this parser's
+            if argument == "--" or argument in words:  # the rest belongs to another parser
                 return
             name = argument.partition("=")[0]
             if name.startswith("--") and " " not in argument and not self._known(name):
@@ -93,21 +93,21 @@ class Parser(argparse.ArgumentParser):
     def _check_value(self, action: argparse.Action, value: Any) -> None:
         if action.choices is None or value in action.choices:
             return
-        what = "no such command" if isinstance(action, argparse._SubParsersAction) else "no such choice"
+        fault = "no such command" if isinstance(action, argparse._SubParsersAction) else "no such choice"
         known = [str(choice) for choice in action.choices]
-        hint = did_you_mean(str(value), known) or self._as_a_file(str(value)) or f"; choose from {', '.join(known)}"
+        hint = did_you_mean(str(value), known) or self._file_hint(str(value)) or f"; choose from {', '.join(known)}"
         if value in ("run", "start") and "--config" in self._option_string_actions:
-            hint = f"; without one it runs: {self.prog} --config FILE"
-        raise argparse.ArgumentError(action if action.option_strings else None, f"{what} {value!r}{hint}")
+            hint = f"; to run it, give none: {self.prog} --config FILE"
+        raise argparse.ArgumentError(action if action.option_strings else None, f"{fault} {value!r}{hint}")
 
-    def _as_a_file(self, value: str) -> str:
-        """Of an agent's file that was given by its place: how it is given."""
+    def _file_hint(self, value: str) -> str:
+        """Return a hint if a configuration file was given without its flag, else an empty string."""
         flag = {".toml": "--config", ".properties": "--flume"}.get(value[value.rfind(".") :])
         known = flag in self._option_string_actions
-        return f"; a file is given by {flag} {value}" if known else ""
+        return f"; give a file as {flag} {value}" if known else ""
 
     def _print_message(self, message: str, file: Any = None) -> None:
-        """Write a help; the base class ignores a standard output that takes nothing.
+        """Write a help. The base class would ignore a standard output that cannot be written.
 
         :raises OSError: the standard output cannot be written.
         """
@@ -117,7 +117,7 @@ class Parser(argparse.ArgumentParser):
             super()._print_message(message, file)
 
     def error(self, message: str) -> NoReturn:
-        """Say what is wrong, in one line, and where the help is; the exit code is 2."""
+        """Print the error and where the help is, in one line, and exit with 2."""
         missing = message.removeprefix("the following arguments are required: ")
         choices = next((action.choices for action in self._actions if missing in (action.dest, action.metavar)), None)
         if missing != message and " " not in missing and choices:
@@ -127,15 +127,15 @@ class Parser(argparse.ArgumentParser):
 
 
 def did_you_mean(name: str, known: Sequence[str]) -> str:
-    """``: did you mean X?``, or nothing where no name is near."""
-    from difflib import get_close_matches  # only what is wrong needs it
+    """Return ``: did you mean X?``, or an empty string if no known name is close."""
+    from difflib import get_close_matches  # only errors need it
 
     near = get_close_matches(name, known, n=1, cutoff=0.6)
     return f": did you mean {near[0]}?" if near else ""
 
 
 def subparsers_of(parser: argparse.ArgumentParser) -> dict[str, argparse.ArgumentParser]:
-    """The parsers of its commands or actions, by their names."""
+    """Return the parsers of the commands or actions by name."""
     for action in parser._actions:
         if isinstance(action, argparse._SubParsersAction):
             return dict(action.choices)
@@ -143,18 +143,18 @@ def subparsers_of(parser: argparse.ArgumentParser) -> dict[str, argparse.Argumen
 
 
 def add_action(actions: Any, name: str, text: str) -> argparse.ArgumentParser:
-    """A parser for one action of a command.
+    """Add an action to a command, and return its parser.
 
-    :param actions: of ``add_subparsers``.
+    :param actions: the result of ``add_subparsers``.
     """
     action: argparse.ArgumentParser = actions.add_parser(name, help=text, description=f"{text[0].upper()}{text[1:]}.")
     return action
 
 
 def set_examples(parser: argparse.ArgumentParser, *examples: str, more: str = "") -> None:
-    """Have the help end with examples.
+    """Set the examples at the end of the help.
 
-    :param more: a paragraph before them.
+    :param more: a paragraph before them; empty for none.
     """
     parser.formatter_class = argparse.RawDescriptionHelpFormatter
     lines = "\n".join(f"  {example}" for example in examples)
@@ -162,17 +162,17 @@ def set_examples(parser: argparse.ArgumentParser, *examples: str, more: str = ""
 
 
 def seconds(text: str) -> float:
-    """A number of seconds, from 0 to a year.
+    """Parse a number of seconds, from 0 to a year.
 
-    :raises ArgumentTypeError: it is none.
+    :raises ArgumentTypeError: the text is not such a number.
     """
     return _seconds(text, 0.0, f"from 0 to {_YEAR}")
 
 
 def positive_seconds(text: str) -> float:
-    """A number of seconds above 0, a year at most.
+    """Parse a number of seconds above 0, a year at most.
 
-    :raises ArgumentTypeError: it is none.
+    :raises ArgumentTypeError: the text is not such a number.
     """
     return _seconds(text, math.nextafter(0.0, 1.0), f"above 0, at most {_YEAR}")
 
@@ -188,17 +188,17 @@ def _seconds(text: str, least: float, bounds: str) -> float:
 
 
 def positive_integer(text: str) -> int:
-    """An integer from 1.
+    """Parse an integer, at least 1.
 
-    :raises ArgumentTypeError: it is none.
+    :raises ArgumentTypeError: the text is not such an integer.
     """
     return _integer(text, 1)
 
 
 def whole_number(text: str) -> int:
-    """An integer from 0.
+    """Parse an integer, at least 0.
 
-    :raises ArgumentTypeError: it is none.
+    :raises ArgumentTypeError: the text is not such an integer.
     """
     return _integer(text, 0)
 

@@ -17,12 +17,12 @@ from .profiles import UsageError, resolve
 
 _OF_A_PROJECT = ("projectName", "region", "status", "description", "createTime")
 _OF_A_LOGSTORE = ("logstoreName", "shardCount", "ttl", "createTime")
-#: How the service writes that something exists already.
+#: The service's error codes for a project or logstore that exists.
 _EXISTS = ("ProjectAlreadyExist", "LogStoreAlreadyExist", "LogstoreAlreadyExist")
 
 
 def projects(args: argparse.Namespace) -> int:
-    """List the projects; the exit code."""
+    """List the projects, and return the exit code."""
     with LogHub(resolve(args, os.environ), args.timeout, needs_project=False) as loghub:
         printed = writer(args.output, _OF_A_PROJECT)
         printed.write(_facts(project, _OF_A_PROJECT) for project in loghub.projects())
@@ -31,7 +31,7 @@ def projects(args: argparse.Namespace) -> int:
 
 
 def logstores(args: argparse.Namespace) -> int:
-    """List the logstores of a project; the exit code."""
+    """List the logstores of a project, and return the exit code."""
     with LogHub(resolve(args, os.environ), args.timeout) as loghub:
         printed = writer(args.output, _OF_A_LOGSTORE)
         names = loghub.logstores()
@@ -44,11 +44,11 @@ def logstores(args: argparse.Namespace) -> int:
 
 
 def create(args: argparse.Namespace) -> int:
-    """Create a project or a logstore; the exit code."""
+    """Create a project or a logstore, and return the exit code."""
     _take_name(args)
     settings = resolve(args, os.environ)
     name = settings.needed("project") if args.what == "project" else settings.needed("logstore")
-    if args.what == "logstore" and not is_logstore_name(name):  # some servers make what no log could be sent to
+    if args.what == "logstore" and not is_logstore_name(name):  # some servers create logstores that accept no log
         raise UsageError(f"--logstore {LOGSTORE_RULE}, got {name!r}")
     with LogHub(settings, args.timeout) as loghub:
         try:
@@ -68,21 +68,21 @@ def create(args: argparse.Namespace) -> int:
 
 
 def _take_name(args: argparse.Namespace) -> None:
-    """What is made may be named as an argument, or by its flag.
+    """Set the flag of the name from the positional argument.
 
-    :raises UsageError: by both, as two.
+    :raises UsageError: the flag has another name.
     """
     flagged = getattr(args, args.what)
     if args.name is None:
         return
     if flagged not in (None, args.name):
-        raise UsageError(f"two names of one {args.what}: {args.name} and --{args.what} {flagged}")
+        raise UsageError(f"two names for one {args.what}: {args.name} and --{args.what} {flagged}; give one")
     setattr(args, args.what, args.name)
 
 
 def check(args: argparse.Namespace) -> int:
-    """Ask whether logs would arrive; the exit code."""
-    from ..client.producer import Producer  # nothing else here needs it
+    """Check that logs would arrive, and return the exit code."""
+    from ..client.producer import Producer  # the other commands do not need it
 
     settings = resolve(args, os.environ)
     project = settings.project_config()
@@ -93,6 +93,6 @@ def check(args: argparse.Namespace) -> int:
 
 def _facts(found: Mapping[str, Any], names: tuple[str, ...]) -> dict[str, Any]:
     facts = {name: found[name] for name in names if name in found}
-    if str(facts.get("createTime", "")).isdigit():  # else the service has written it out
+    if str(facts.get("createTime", "")).isdigit():  # otherwise the service formatted it
         facts["createTime"] = datetime.fromtimestamp(int(facts["createTime"]), UTC).isoformat().replace("+00:00", "Z")
     return facts

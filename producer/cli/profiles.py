@@ -1,8 +1,8 @@
-"""Where a command goes to, and who signs: from its flags, else the environment, else a profile of the file.
+"""Resolve the target and access key of a command from its flags, the environment and a profile, in this order.
 
-One resolver for all commands. The file is ``loghub-producer/config.toml`` below ``$XDG_CONFIG_HOME`` (``~/.config``)::
+Profiles are in the file ``loghub-producer/config.toml`` below ``$XDG_CONFIG_HOME`` (``~/.config``)::
 
-    profile = "prod"                # used where --profile and LOGHUB_PROFILE name none; optional
+    profile = "prod"                # the default of --profile and LOGHUB_PROFILE; optional
 
     [profiles.prod]
     endpoint = "https://cn-hangzhou.log.aliyuncs.com"
@@ -10,8 +10,8 @@ One resolver for all commands. The file is ``loghub-producer/config.toml`` below
     access_key_id = "..."
     access_key_secret = "..."
 
-The profile ``local`` is there without a table: what ``producer serve`` listens on by default, with the key that is its
-default (:mod:`.local_key`).
+The profile ``local`` needs no table: it is the default address of ``producer serve`` with its default key
+(:mod:`.local_key`).
 """
 
 from __future__ import annotations
@@ -31,25 +31,25 @@ from .output import tell
 from .parsing import did_you_mean
 
 _LOCAL = {"endpoint": "http://127.0.0.1:9170"}
-#: Of no use without the key id beside them.
+#: Settings that count only beside their key id.
 _OF_THE_KEY = ("access_key_secret", "security_token")
 
 
 class UsageError(ProducerError):
-    """The command cannot be done as asked; says what to give."""
+    """Raised when a command cannot run as asked; the message says what to give."""
 
 
-@dataclass(frozen=True, slots=True, repr=False)  # secrets are among them
+@dataclass(frozen=True, slots=True, repr=False)  # it holds secrets
 class Settings:
-    """What was said about the target; None for what was not.
+    """The target and the access key; None for a missing value.
 
     :ivar endpoint: such as ``https://cn-hangzhou.log.aliyuncs.com``.
     :ivar project: the project.
     :ivar logstore: the logstore.
-    :ivar access_key_id: who signs.
-    :ivar access_key_secret: likewise.
-    :ivar security_token: of temporary credentials.
-    :ivar region: of signature version 4.
+    :ivar access_key_id: the access key id.
+    :ivar access_key_secret: its secret.
+    :ivar security_token: the token of temporary credentials.
+    :ivar region: the region for signature version 4.
     :ivar sign_version: ``v1`` or ``v4``.
     """
 
@@ -63,30 +63,30 @@ class Settings:
     sign_version: str | None = None
 
     def needed(self, name: str) -> str:
-        """One that the command cannot do without.
+        """Return a required value.
 
-        :raises UsageError: it was not said; tells the ways to say it.
+        :raises UsageError: it is missing; the message says how to give it.
         """
         value: str | None = getattr(self, name)
         if value:
             return value
-        raise UsageError(_how_to_say(name))
+        raise UsageError(_how_to_give(name))
 
-    def check_there(self, *names: str) -> None:
-        """Several that the command cannot do without, told together.
+    def check_given(self, *names: str) -> None:
+        """Check that required values are given.
 
-        :raises UsageError: one was not said.
+        :raises UsageError: values are missing; the message lists them all.
         """
         missing = [name for name in names if not getattr(self, name)]
         if missing:
-            raise UsageError("; ".join(map(_how_to_say, missing)))
+            raise UsageError("; ".join(map(_how_to_give, missing)))
 
     def project_config(self, project: str | None = None) -> ProjectConfig:
-        """The project, its endpoint, and who signs.
+        """Return the configuration of a project.
 
-        :param project: another one than that of the settings.
-        :raises UsageError: something is missing.
-        :raises ConfigError: something is wrong.
+        :param project: the project; None for that of the settings.
+        :raises UsageError: a value is missing.
+        :raises ConfigError: a value is invalid.
         """
         return ProjectConfig(
             project or self.needed("project"),
@@ -97,15 +97,15 @@ class Settings:
         )
 
     def producer_options(self) -> dict[str, Any]:
-        """The options of a producer that belong to the target."""
+        """Return the producer's options that depend on the target."""
         options = {"region": self.region, "sign_version": self.sign_version or ("v4" if self.region else None)}
         return {name: value for name, value in options.items() if value}
 
     def producer_config(self, **more: Any) -> ProducerConfig:
-        """A producer's configuration.
+        """Return a producer's configuration.
 
         :param more: further options.
-        :raises ConfigError: something is wrong.
+        :raises ConfigError: an option is invalid.
         """
         return ProducerConfig(**self.producer_options(), **more)
 
@@ -114,16 +114,17 @@ NAMES = tuple(field.name for field in fields(Settings))
 
 
 def resolve(args: argparse.Namespace, environ: Mapping[str, str]) -> Settings:
-    """Flags over the environment over the profile; a secret or token counts only beside the key id of its place, or
-    above it.
+    """Resolve the settings: flags override the environment, which overrides the profile.
 
-    :param args: with ``profile`` and such of :data:`NAMES` as the command has.
+    A profile's secret and token are ignored if the key id comes from a flag or the environment.
+
+    :param args: the parsed arguments, with ``profile`` and those of :data:`NAMES` that the command has.
     :raises UsageError: there is no such profile, or the file cannot be used.
-    :raises LocalKeyError: likewise, of the profile ``local``.
+    :raises LocalKeyError: the key of the profile ``local`` cannot be used.
     """
     flags = {name: getattr(args, name, None) for name in NAMES}
     for name in NAMES:
-        if flags[name] == "":  # such as that of a shell's variable that is not set
+        if flags[name] == "":  # for example an unset variable of a shell
             raise UsageError(f"--{name.replace('_', '-')} is empty: leave it out, or give a value")
     variables = {name: environ.get(_variable(name)) or None for name in NAMES}
     profile = _profile(getattr(args, "profile", None) or environ.get("LOGHUB_PROFILE"), config_path(environ))
@@ -137,8 +138,8 @@ def _variable(name: str) -> str:
 
 
 def config_path(environ: Mapping[str, str]) -> Path | None:
-    """The file with the profiles, whether it exists or not; None where there is no home."""
-    # The specification has relative paths ignored.
+    """Return the path of the profiles' file, which may not exist; None if there is no home directory."""
+    # The XDG specification ignores relative paths.
     base = environ.get("XDG_CONFIG_HOME", "")
     if not base.startswith("/"):
         home = environ.get("HOME")
@@ -149,9 +150,9 @@ def config_path(environ: Mapping[str, str]) -> Path | None:
 
 
 def _profile(name: str | None, path: Path | None) -> dict[str, str]:
-    """What the profile says; nothing where none is named and there is no default.
+    """Return the profile's settings; none if no profile is named and there is no default.
 
-    :raises UsageError: see :func:`resolve`.
+    :raises UsageError: there is no such profile, or the file cannot be used.
     """
     content = {} if path is None else _read(path)
     profiles = {"local": _LOCAL, **content.get("profiles", {})}
@@ -164,8 +165,8 @@ def _profile(name: str | None, path: Path | None) -> dict[str, str]:
             did_you_mean(name, list(profiles))
             or f"; there {'are' if len(profiles) > 1 else 'is only'} {', '.join(profiles)}"
         )
-        said = f"--profile {name}: {path}" if asked else f'{path}: profile = "{own}"'
-        raise UsageError(f"{said}: there is no such profile{hint}")
+        place = f"--profile {name}: {path}" if asked else f'{path}: profile = "{own}"'
+        raise UsageError(f"{place}: there is no such profile{hint}")
     profile = _checked(profiles[name], f"{path}: profile {name}")
     return profile | local_key(path and path.parent) if profiles[name] is _LOCAL else profile
 
@@ -179,9 +180,9 @@ def _read(path: Path) -> dict[str, Any]:
         return {}
     except OSError as error:
         raise UsageError(f"{path} cannot be read: {error.strerror}") from error
-    except (ValueError, RecursionError) as error:  # of the library's own, of a number's length or a text's encoding
-        # Not the line itself, which may hold a secret.
-        raise UsageError(f"{path} is no TOML: {str(error).partition(':')[0]}") from error
+    except (ValueError, RecursionError) as error:  # invalid TOML, a number that is too long, or invalid UTF-8
+        # The rest of the message may hold a secret.
+        raise UsageError(f"{path} is not valid TOML: {str(error).partition(':')[0]}") from error
     _check_shape(content, path)
     if others and any(set(_OF_THE_KEY) & each.keys() for each in content.get("profiles", {}).values()):
         tell(f"warning: others can read the secrets in {path}: chmod 600 {path}")
@@ -192,7 +193,7 @@ def _check_shape(content: Mapping[str, Any], path: Path) -> None:
     for name in content:
         if name not in ("profile", "profiles"):
             hint = did_you_mean(name, ("profile", "profiles")) or f": a profile is a table [profiles.{name}]"
-            raise UsageError(f"{path}: {name} means nothing here{hint}")
+            raise UsageError(f"{path}: unknown name {name}{hint}")
     profiles = content.get("profiles", {})
     tables = isinstance(profiles, dict) and all(isinstance(each, dict) for each in profiles.values())
     if not tables or not isinstance(content.get("profile", ""), str):
@@ -203,13 +204,13 @@ def _checked(profile: Mapping[str, Any], where: str) -> dict[str, str]:
     for name, value in profile.items():
         if name not in NAMES:
             hint = did_you_mean(name, NAMES) or f"; settings are {', '.join(NAMES)}"
-            raise UsageError(f"{where}: {name} is no setting{hint}")
+            raise UsageError(f"{where}: unknown setting {name}{hint}")
         if not isinstance(value, str):
             raise UsageError(f"{where}: {name} must be text in quotes")
     return dict(profile)
 
 
-def _how_to_say(name: str) -> str:
-    what = "no credentials" if name.startswith("access_key") else f"no {name}"
+def _how_to_give(name: str) -> str:
+    missing = "no credentials" if name.startswith("access_key") else f"no {name}"
     flag = f"--{name.replace('_', '-')}"
-    return f"{what}: set {_variable(name)} or give {flag}, or name a --profile that has {name}"
+    return f"{missing}: set {_variable(name)} or give {flag}, or name a --profile that has {name}"

@@ -1,4 +1,4 @@
-"""Progress of long work: one line of a terminal, rewritten; nothing elsewhere."""
+"""Show the progress of long work in one line of a terminal, and nothing elsewhere."""
 
 from __future__ import annotations
 
@@ -8,25 +8,28 @@ from types import TracebackType
 from typing import Self
 
 #: Seconds between two lines.
-_OFTEN = 0.2
+_INTERVAL_SECONDS = 0.2
 
 
 class Progress:
-    """A context manager; the line is gone at its end.
+    """A line of progress; a context manager that clears the line at its end.
 
-    :param unit: what is counted.
-    :param rows: whether rows are printed meanwhile, into which the line would run on one terminal.
+    :param unit: the unit of the count, such as "logs".
+    :param rows: True if rows are printed meanwhile: then no line is shown on the terminal that they go to.
     """
 
     def __init__(self, unit: str, *, rows: bool = True) -> None:
-        self._unit, self._count, self._told = unit, 0, 0.0
+        self._unit, self._count, self._shown_at = unit, 0, 0.0
         self._shown = sys.stderr.isatty() and not (rows and sys.stdout.isatty())
 
     def add(self, count: int, where: str = "") -> None:
-        """So many more; where the work is."""
+        """Add to the count.
+
+        :param where: the place of the work, such as "shard 0".
+        """
         self._count += count
-        if self._shown and time.monotonic() - self._told >= _OFTEN:
-            self._told = time.monotonic()
+        if self._shown and time.monotonic() - self._shown_at >= _INTERVAL_SECONDS:
+            self._shown_at = time.monotonic()
             self._write(f"{self._count:,} {self._unit}{f', {where}' if where else ''}")
 
     def _write(self, text: str) -> None:
@@ -39,5 +42,5 @@ class Progress:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        if self._told:
+        if self._shown_at:
             self._write("")

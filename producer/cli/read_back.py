@@ -1,12 +1,12 @@
-"""Logs as the commands print them in JSON, to be sent again: time, topic, source and tags are beside the fields.
+"""Read the JSON that commands print back into logs, with time, topic, source and tags.
 
-Example::
+For example, this row::
 
     {"__time__": "1700000000", "__time_ns_part__": "5", "__topic__": "web", "__source__": "10.0.0.1",
      "__tag__:pod": "a", "level": "INFO"}
 
-is the log ``{"level": "INFO"}`` of that moment, for the stream with that topic and source and the tag ``pod``. A tag
-that the producer or LogHub gives each LogGroup anew is left out.
+becomes the log ``{"level": "INFO"}`` with that time, for the stream with that topic and source and the tag ``pod``.
+Tags that the producer or LogHub adds to each LogGroup are left out.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ from ..client.stream import Stream
 from ..model.records import LogItem
 from ..wire.reserved import RESERVED_NAMES, TAG_PREFIX
 
-#: Tags of one LogGroup, such as of its place among those of a producer.
-_OF_THE_GROUP = frozenset({"__pack_id__", "__receive_time__", "__client_ip__"})
-#: Streams that are kept; another one of the same topic, source and tags costs little.
+#: Tags that the producer or LogHub adds to each LogGroup.
+_GROUP_TAGS = frozenset({"__pack_id__", "__receive_time__", "__client_ip__"})
+#: The limit of cached streams. Creating one again costs little.
 _MOST_STREAMS = 1000
-#: The characters of a number of seconds or nanoseconds.
+#: The limit of digits of seconds and nanoseconds.
 _DIGITS = 10
 
 
 @dataclass(frozen=True, slots=True)
 class ReadBack:
-    """One log and the stream it is for.
+    """One log, and its stream.
 
     :ivar item: the log.
     :ivar topic: the stream's topic; None if the log has none.
-    :ivar source: likewise.
-    :ivar tags: the tags of the stream.
+    :ivar source: the stream's source; None if the log has none.
+    :ivar tags: the stream's tags.
     """
 
     item: LogItem
@@ -45,15 +45,15 @@ class ReadBack:
 
 
 def read_back(row: Mapping[str, object]) -> ReadBack | dict[str, object]:
-    """Take time, topic, source and tags out of a row; a row without any of them is a log as it is.
+    """Split a row into a log and its stream. A row without time, topic, source and tags is returned as the log.
 
-    :raises ValueError: one of them cannot be that.
+    :raises ValueError: one of these values is invalid.
     """
     if not any(map(_is_reserved, row)):
         return dict(row)
     fields = {name: value for name, value in row.items() if not _is_reserved(name)}
     tags = {name.removeprefix(TAG_PREFIX): _text(row, name) for name in row if name.startswith(TAG_PREFIX)}
-    kept = tuple((name, text) for name, text in tags.items() if name not in _OF_THE_GROUP)
+    kept = tuple((name, text) for name, text in tags.items() if name not in _GROUP_TAGS)
     time, nanos = _number(row, "__time__"), _number(row, "__time_ns_part__")
     item = LogItem(fields, time=time, time_ns=nanos if time is not None else None)
     topic, source = (_text(row, name) if name in row else None for name in ("__topic__", "__source__"))
@@ -67,7 +67,7 @@ def _is_reserved(name: str) -> bool:
 def _text(row: Mapping[str, object], name: str) -> str:
     value = row[name]
     if not isinstance(value, str):
-        raise ValueError(f"{name} must be text")  # of the text
+        raise ValueError(f"{name} must be text")  # its value is invalid, whatever its type
     return value
 
 
@@ -76,15 +76,15 @@ def _number(row: Mapping[str, object], name: str) -> int | None:
         return None
     text = str(row[name])
     if not (text.isascii() and text.isdigit() and len(text) <= _DIGITS):
-        raise ValueError(f"{name} is {text[:64]!r}: it must be a whole number, as the commands print it")
+        raise ValueError(f"{name} is {text[:64]!r}: it must be a whole number of at most {_DIGITS} digits")
     return int(text)
 
 
 class Streams:
-    """The streams of logs that were read back; those used last are kept.
+    """A cache of the streams of logs that were read back.
 
-    :param topic: of all logs, in place of their own; empty for their own.
-    :param source: likewise; None for their own.
+    :param topic: the topic of all logs; empty to keep their own.
+    :param source: the source of all logs; None to keep their own.
     """
 
     def __init__(self, producer: Producer, place: tuple[str, str], topic: str, source: str | None) -> None:

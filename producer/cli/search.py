@@ -17,15 +17,15 @@ from .output import Writer, form_of, tell, writer
 from .profiles import UsageError, resolve
 from .times import shown, time_of
 
-#: The columns that stand first in a table of logs.
+#: The first columns of a table of logs.
 FIRST = ("__time__", "__source__", "__topic__")
 _SQL = re.compile(r"[\s(]*(?:SELECT|WITH)\b", re.IGNORECASE)
 
 
 def search(args: argparse.Namespace) -> int:
-    """Logs that match, in order of time; the exit code."""
-    if not is_paged(args.query):  # nor has it an order of time
-        raise UsageError("what follows | is SQL: use `producer sql`; put a text with a | in quotation marks")
+    """Print the logs that match, in order of time, and return the exit code."""
+    if not is_paged(args.query):  # a result of SQL has no order of time
+        raise UsageError("the query has SQL after |: use `producer sql`, or quote a text that contains |")
     query = f"{args.query}|with_pack_meta" if args.pack_meta else args.query
     with LogHub(resolve(args, os.environ), args.timeout) as loghub:
         wanted = _search(args, query)
@@ -37,7 +37,7 @@ def search(args: argparse.Namespace) -> int:
 
 
 def _write(printed: Writer, pages: Iterator[list[Fields]], *, newest_first: bool) -> int:
-    """Write the logs in order of time; how many they are. What came before a page that fails is written, too."""
+    """Write the logs in order of time, and return their number. If a page fails, those before it are written."""
     found, kept = 0, list[Fields]()
     failure: BaseException | None = None
     while page := _next(pages):
@@ -61,15 +61,15 @@ def _write(printed: Writer, pages: Iterator[list[Fields]], *, newest_first: bool
 
 
 def _next(pages: Iterator[list[Fields]]) -> list[Fields] | BaseException | None:
-    """A page, or why there is none; what fails while a page is printed, such as a pipe that is closed, is not it."""
+    """Return the next page, the error of reading it, or None at the end. Errors of printing are not caught here."""
     try:
         return next(pages, None)
-    except BaseException as error:  # noqa: BLE001  # an interrupt, too: what was found until then is printed
+    except BaseException as error:  # noqa: BLE001  # also an interrupt: the logs found so far are printed
         return error
 
 
 def _pages(searching: LogstoreSearch, wanted: Search, limit: int, *, newest_first: bool) -> Iterator[list[Fields]]:
-    """Up to ``limit`` logs, a page at a time; tells if there are more."""
+    """Yield up to ``limit`` logs in pages, and report if there are more."""
     offset = 0
     while offset < limit:
         page = searching.logs(wanted, newest_first=newest_first, offset=offset, line=min(PAGE, limit - offset))
@@ -82,7 +82,7 @@ def _pages(searching: LogstoreSearch, wanted: Search, limit: int, *, newest_firs
 
 
 def count(args: argparse.Namespace) -> int:
-    """How many logs match; the exit code."""
+    """Print the number of logs that match, and return the exit code."""
     with LogHub(resolve(args, os.environ), args.timeout) as loghub:
         parts = loghub.searching.histogram(_search(args, args.query))
     if args.histogram:
@@ -103,25 +103,25 @@ def count(args: argparse.Namespace) -> int:
 
 
 def sql(args: argparse.Namespace) -> int:
-    """Rows that SQL makes of logs; the exit code."""
+    """Print the rows of an SQL statement, and return the exit code."""
     statement = f"* | {args.statement}" if _is_alone(args.statement) else args.statement
     with LogHub(resolve(args, os.environ), args.timeout) as loghub:
         rows = loghub.searching.logs(_search(args, statement))
     printed = writer(args.output)
-    # What the service adds to every row.
+    # The service adds time and source to every row.
     printed.write({name: value for name, value in row.items() if name not in FIRST[:2]} for row in rows)
     printed.close()
     return ExitCode.OK
 
 
 def _is_alone(statement: str) -> bool:
-    """Whether no query stands before the SQL, which may have a ``|`` itself: in a text, or to join two."""
+    """Return True if no query precedes the SQL. The SQL itself may contain ``|``, in a text or as ``||``."""
     command = command_of(statement)
     return not command or bool(_SQL.match(statement) and not _SQL.match(command))
 
 
 def context(args: argparse.Namespace) -> int:
-    """What the sender of a log sent before and after it; the exit code."""
+    """Print the logs that the sender of a log sent before and after it, and return the exit code."""
     with LogHub(resolve(args, os.environ), args.timeout) as loghub:
         logs = loghub.context(args.pack_id, args.pack_meta, args.before, args.after)
     printed = writer(args.output, ("__index_number__", *FIRST))
@@ -136,9 +136,9 @@ def _search(args: argparse.Namespace, query: str) -> Search:
 
 
 def range_of(args: argparse.Namespace) -> tuple[int, int]:
-    """Unix seconds; what came in this second is before ``now``.
+    """Return the range of time in Unix seconds. ``now`` as the end includes the current second.
 
-    :raises UsageError: it is none, or empty.
+    :raises UsageError: a time is invalid, or the range is empty.
     """
     now = time.time()
     found = []

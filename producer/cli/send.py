@@ -1,4 +1,4 @@
-"""The command ``producer send``: lines, JSON lines or CSV into a logstore, and how many were delivered."""
+"""The command ``producer send``: send lines, JSON lines or CSV to a logstore, and report how many were delivered."""
 
 from __future__ import annotations
 
@@ -22,29 +22,28 @@ from .profiles import Settings, UsageError, resolve
 from .progress import Progress
 from .read_back import ReadBack, Streams, read_back
 
-#: Milliseconds.
-_MOST_OF_AN_ATTEMPT = 70_000
-#: Lines that could not be sent, and reasons of failures, that are told one by one.
-_TOLD = 5
+_MAX_ATTEMPT_MS = 70_000
+#: The limit of lines that cannot be sent, and of reasons of failures, that are printed one by one.
+_MOST_PRINTED = 5
 
 Log = dict[str, object]
 
 
 class _Tally:
-    """What became of the logs.
+    """The numbers of logs by outcome.
 
-    :ivar delivered: acknowledged.
-    :ivar failed: not acknowledged, by reason.
-    :ivar wrong: lines that are no logs.
+    :ivar delivered: the number of acknowledged logs.
+    :ivar failed: the number of failed logs by reason.
+    :ivar invalid: the number of lines that are not logs.
     """
 
     def __init__(self) -> None:
-        self.delivered = self.wrong = 0
+        self.delivered = self.invalid = 0
         self.failed = Counter[str]()
         self._lock = threading.Lock()  # guards delivered and failed
 
-    def settled(self, result: Result) -> None:
-        """Count one log in; called on the producer's threads."""
+    def completed(self, result: Result) -> None:
+        """Count a completed log. The producer's threads call it."""
         with self._lock:
             if result.successful:
                 self.delivered += 1
@@ -52,24 +51,24 @@ class _Tally:
                 self.failed[f"{result.error_code}: {result.error_message}"] += 1
 
     def refuse(self, number: int, reason: object) -> None:
-        """Count in a line that is no log."""
-        self.wrong += 1
-        if self.wrong <= _TOLD:
+        """Count and report a line that is not a log."""
+        self.invalid += 1
+        if self.invalid <= _MOST_PRINTED:
             tell(f"line {number}: {reason}")
 
     def outcome(self) -> ExitCode:
-        """Tell; the exit code."""
+        """Print the numbers, and return the exit code."""
         lost = sum(self.failed.values())
         parts = [f"{self.delivered} delivered"]
-        parts += [f"{lost} not delivered"] * (lost > 0) + [f"{self.wrong} not sent"] * (self.wrong > 0)
+        parts += [f"{lost} not delivered"] * (lost > 0) + [f"{self.invalid} not sent"] * (self.invalid > 0)
         tell(", ".join(parts))
-        for reason, count in self.failed.most_common(_TOLD):
+        for reason, count in self.failed.most_common(_MOST_PRINTED):
             tell(f"{count} failed: {reason}")
-        return ExitCode.FAILED if lost or self.wrong else ExitCode.OK
+        return ExitCode.FAILED if lost or self.invalid else ExitCode.OK
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run ``producer send``; the exit code."""
+    """Run ``producer send``, and return the exit code."""
     settings = resolve(args, os.environ)
     tally = _Tally()
     try:
@@ -81,7 +80,9 @@ def run(args: argparse.Namespace) -> int:
                 producer.flush()
             except KeyboardInterrupt:
                 if producer.stats().pending:
-                    tell(f"waiting up to {producer.config.drain_timeout_ms / 1000:g} s for the accepted logs to arrive")
+                    tell(
+                        f"waiting up to {producer.config.drain_timeout_ms / 1000:g} s for accepted logs to be delivered"
+                    )
                 raise
     except KeyboardInterrupt:
         tally.outcome()
@@ -90,17 +91,17 @@ def run(args: argparse.Namespace) -> int:
 
 
 def _producer(settings: Settings, timeout: float) -> Producer:
-    settings.check_there("project", "logstore")
+    settings.check_given("project", "logstore")
     milliseconds = max(1, int(timeout * 1000))  # 0 would be no limit
     config = settings.producer_config(
         name="send",
         linger_ms=200,
         retries=1_000_000,
         delivery_timeout_ms=milliseconds,
-        # A server that says nothing takes no longer than that either.
-        http=HttpConfig(attempt_timeout_ms=min(milliseconds, _MOST_OF_AN_ATTEMPT)),
+        # The limit also holds for a server that never answers.
+        http=HttpConfig(attempt_timeout_ms=min(milliseconds, _MAX_ATTEMPT_MS)),
         max_block_ms=-1,
-        # Of an interruption: without one, everything is waited for before.
+        # The wait after an interrupt; otherwise `flush` has waited for everything.
         drain_timeout_ms=1000,
     )
     producer = Producer(settings.project_config(), config=config)
@@ -113,16 +114,16 @@ def _send(streams: Streams, logs: Iterable[tuple[int, Log | ReadBack]], tally: _
         for number, log in logs:
             try:
                 if isinstance(log, ReadBack):
-                    streams.of(log).send(log.item, callback=tally.settled)
+                    streams.of(log).send(log.item, callback=tally.completed)
                 else:
-                    streams.plain.send(log, callback=tally.settled)
+                    streams.plain.send(log, callback=tally.completed)
             except InvalidArgumentError as error:
                 tally.refuse(number, error)
             progress.add(1)
 
 
 def _logs(args: argparse.Namespace, tally: _Tally) -> Iterator[tuple[int, Log | ReadBack]]:
-    """The number of each line, from 1, and its log."""
+    """Yield each log with the number of its line, from 1."""
     named = args.line if args.line != ["-"] else []
     lines: Iterable[str] = named or _standard_input(newline="" if args.format == "csv" else "\n")
     if args.format == "csv":
@@ -152,20 +153,25 @@ def _line(text: str) -> Log:
 
 
 def _json(text: str) -> Log | ReadBack | None:
-    """An object a line; None for a line that has only a bracket of the array that ``--output json`` writes."""
+    """Parse one object; None for a line with only a bracket of the array that ``--output json`` prints."""
     if text in ("[", "]", "[]"):
         return None
     try:
         log = json.loads(text.removesuffix(","))
     except RecursionError as error:
-        raise ValueError("it is nested too deeply") from error
+        raise ValueError("the JSON is nested too deeply") from error
     if not isinstance(log, dict):
-        raise ValueError(f"no object of JSON, but {type(log).__name__}")  # of the text
+        raise ValueError(
+            f"must be a JSON object, got {type(log).__name__}"
+        )  # an error of the line, as those of json.loads
     return read_back(log)
 
 
 def _csv(lines: Iterable[str], tally: _Tally) -> Iterator[tuple[int, Log]]:
-    """:raises UsageError: the first line names no fields."""
+    """Yield each row's log with the number of its line.
+
+    :raises UsageError: the first line names no fields.
+    """
     csv.field_size_limit(MAX_BATCH_SIZE_IN_BYTES)
     reader = csv.reader(lines)
     try:
@@ -189,16 +195,18 @@ def _csv(lines: Iterable[str], tally: _Tally) -> Iterator[tuple[int, Log]]:
 
 
 def _standard_input(*, newline: str) -> TextIO:
-    """
-    :param newline: what ends a line; nothing leaves that to the reader of CSV.
+    """Return the standard input as UTF-8.
+
+    :param newline: the line end; empty to leave line ends to the reader of CSV.
+    :raises UsageError: there is no standard input.
     """
     if sys.stdin is None:
         raise UsageError("there is no standard input: give LINE")
     if sys.stdin.isatty():
-        tell("reading the terminal: a log a line, Ctrl-D ends")
+        tell("reading the terminal: one log a line, end with Ctrl-D")
     stdin = sys.stdin
     reconfigure = getattr(stdin, "reconfigure", None)
     if reconfigure is not None:
-        # Bytes that are no text arrive with backslashes, as by send_lines; the byte order mark does not.
+        # As in send_lines, invalid bytes become backslash escapes, and the byte order mark is dropped.
         reconfigure(encoding="utf-8-sig", errors="backslashreplace", newline=newline)
     return stdin

@@ -1,4 +1,4 @@
-"""``producer serve``: the embedded LogHub as a process of its own."""
+"""The command ``producer serve``: run the embedded LogHub as a process of its own."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ if TYPE_CHECKING:
     from ..server.loghub_server import LogHubServer
 
 DEFAULT_PORT = 9170
-#: Requests remembered, for the console; a long run must not grow.
+#: The limit of requests kept for the console, so that memory stays bounded.
 _KEEP_REQUESTS = 1000
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Give ``parser`` the options of ``producer serve``."""
+    """Add the arguments of ``producer serve``."""
     parser.add_argument("--host", default="127.0.0.1", help="address to listen on (default: %(default)s)")
     parser.add_argument(
         "--port", type=whole_number, default=DEFAULT_PORT, help="port, 0 for a free one (default: %(default)s)"
@@ -40,7 +40,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     parser.add_argument(
         "--access-key-id",
         metavar="ID",
-        help="the access key id that clients sign with (default: this user's own key, that of --profile local)",
+        help="the access key id of clients (default: this user's own key, that of --profile local)",
     )
     parser.add_argument(
         "--access-key-secret",
@@ -73,10 +73,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def run(args: argparse.Namespace) -> int:
-    """Serve until SIGTERM or SIGINT; the result is the exit status.
-
-    :param args: what a parser with :func:`add_arguments` made.
-    """
+    """Serve until SIGTERM or SIGINT, and return the exit code."""
     problem = _problem(args)
     if problem is not None:
         return _fail(problem)
@@ -118,7 +115,7 @@ def _local_key() -> dict[str, str]:
 
 
 def _problem(args: argparse.Namespace) -> str | None:
-    """What is wrong with the options, or None."""
+    """Return the first error of the options, or None."""
     if not 0 <= args.port <= 65535:
         return f"--port is {args.port}: it must be from 0 to 65535"
     if not 1 <= args.shards <= 256:
@@ -154,7 +151,7 @@ def _announce(server: LogHubServer, args: argparse.Namespace) -> None:
     is_local = not args.access_key_id
     signs = "--profile local" if is_local and server.port == DEFAULT_PORT else f"access key id {server.access_key_id}"
     kept = f"in {args.data}" if args.data else "in memory, gone at the end"
-    # The key is for the eyes of the user in front of a terminal, not for a file or a journal.
+    # Show the key only on a terminal, not in a file or a journal.
     key = {"key": server.access_key_id, "secret": server.access_key_secret}
     opened = f"#{urlencode(key)}" if is_local and sys.stdout.isatty() else ""
     say(
@@ -165,7 +162,7 @@ def _announce(server: LogHubServer, args: argparse.Namespace) -> None:
 
 
 def _open_access_log(path: str) -> logging.Handler:
-    import logging  # the help needs none of it
+    import logging  # the help does not need it
 
     from .log_lines import LogLines
 
@@ -176,7 +173,7 @@ def _open_access_log(path: str) -> logging.Handler:
 
 @contextmanager
 def _access_log(handler: logging.Handler | None) -> Iterator[None]:
-    """Inside the block the access log is written there."""
+    """Write the access log to a handler inside the block."""
     if handler is None:
         yield
         return
@@ -198,4 +195,4 @@ def _access_log(handler: logging.Handler | None) -> Iterator[None]:
 
 def _fail(message: str) -> int:
     tell_error("serve", message)
-    return ExitCode.USAGE  # it has not begun
+    return ExitCode.USAGE  # nothing was started

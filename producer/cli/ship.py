@@ -1,7 +1,7 @@
-"""The command ``producer ship``: its arguments, and what it does with them.
+"""The command ``producer ship``: build a job from the arguments, and run it.
 
-Exit codes: 0, every record was acknowledged; 1, one was not; 2, something is wrong with what was asked for, and nothing
-was sent; 130, it was interrupted.
+Exit codes: 0, every record was acknowledged; 1, a record was not, or a file could not be read; 2, an argument is
+invalid, and nothing was sent; 130, interrupted.
 """
 
 from __future__ import annotations
@@ -45,16 +45,16 @@ _OK, _FAILED, _USAGE, _INTERRUPTED = 0, 1, 2, 130
 
 class _Console(Console):
     def print(self, *objects: Any, **options: Any) -> None:
-        """Print as rich does; names and foreign words in texts forge no lines."""
+        """Print texts with control characters escaped: a file's name must not forge a line."""
         super().print(*(message(each) if isinstance(each, str) else each for each in objects), **options)
 
     def on_broken_pipe(self) -> None:
-        """Leave it to the command line, whose exit code tells it apart; rich would end the process with 1."""
+        """Raise the error, for the command line's own exit code; rich would exit with 1."""
         raise BrokenPipeError
 
 
 def run(args: argparse.Namespace) -> int:
-    """Run ``producer ship``; the exit code."""
+    """Run ``producer ship``, and return the exit code."""
     console = _Console()
     errors = _Console(stderr=True, soft_wrap=True)
     try:
@@ -68,40 +68,40 @@ def run(args: argparse.Namespace) -> int:
         errors.print(f"error: {error}", style="red", markup=False, highlight=False)
         return _USAGE
     console.print(summary(shipment))
-    for line in [*outcomes(shipment), *_of_another_start(args, shipment)]:
+    for line in [*outcomes(shipment), *_next_run(args, shipment)]:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
-    # The same sentence may be both.
+    # The same sentence may be among the losses and the failure.
     unread = [] if args.allow_unread else [f"{path}: {reason}" for path, reason in shipment.unread]
     reasons = dict.fromkeys([*shipment.figures.lost, *filter(None, [shipment.failure]), *unread])
     for reason in reasons:
         errors.print(f"error: {reason}", style="red", markup=False, highlight=False)
     if unread:
-        advice = "Fix that, leave it out with --exclude, or let it be with --allow-unread"
+        advice = "Fix the cause, leave them out with --exclude, or accept that with --allow-unread"
         errors.print(f"{counted(len(unread), 'path')} could not be read. {advice}", highlight=False)
     return _FAILED if reasons else _OK
 
 
-def _of_another_start(args: argparse.Namespace, shipment: Shipment) -> Iterator[str]:
-    """What the same command does, or has just done, when it is started again."""
+def _next_run(args: argparse.Namespace, shipment: Shipment) -> Iterator[str]:
+    """Yield what this run shipped of known files, and what the same command would ship next time."""
     if shipment.failure is not None:
-        return  # that is told with what became of the files
-    # A line that goes on in a known file is new, too.
+        return  # the outcome of each file says it
+    # A new line may be in a known file.
     shipped = shipment.figures.files or shipment.figures.lines
     if shipped and not shipment.figures.lines:
-        yield "nothing was sent: what was read has no line"
+        yield "nothing was sent: the files have no lines"
     if args.checkpoint and not shipped:
-        yield f"nothing new: all that is there was shipped before, says the checkpoint {args.checkpoint}"
+        yield f"nothing new: according to the checkpoint {args.checkpoint}, everything was shipped before"
     if shipment.figures.lines and not args.checkpoint and STANDARD_INPUT not in args.paths:
         followed = all(scheme_of(path) is None for path in args.paths)
-        how = "--follow --once --checkpoint DIR a run sends only what those before it have not"
-        other = "--exclude it leaves out what you name"
-        yield f"Run again, this command sends all of this again; with {how if followed else other}"
+        how = "use --follow --once --checkpoint DIR to send only new lines"
+        other = "use --exclude to leave files out"
+        yield f"The same command sends all of this again; {how if followed else other}"
 
 
 def _after_interrupt(checkpoint: str | None) -> str:
     if checkpoint:
-        return f"started again with --checkpoint {checkpoint}, it goes on behind what the checkpoint has"
-    return "what is not in the table of a finished run may or may not have arrived"
+        return f"run it again with --checkpoint {checkpoint} to continue after the last checkpoint"
+    return "an unknown part of the records has arrived"
 
 
 def _dry_run(args: argparse.Namespace, console: Console) -> bool:
@@ -135,15 +135,15 @@ def _ship(args: argparse.Namespace, console: Console) -> Shipment:
 
 
 def job_of(args: argparse.Namespace, environ: Mapping[str, str]) -> ShipJob:
-    """The job that the arguments describe.
+    """Build the job that the arguments describe.
 
-    :param args: of a parser with :func:`add_arguments`.
+    :param args: the parsed arguments.
     :param environ: the environment, for credentials that are not among the arguments.
-    :raises ProducerError: something is missing or wrong; says what.
+    :raises ProducerError: an argument is missing or invalid.
     """
     make_parser(args.parser, args.pattern)
     if STANDARD_INPUT in args.paths and sys.stdin is None:
-        raise InputError("there is no standard input: name a PATH, or give one, such as with a pipe")
+        raise InputError("there is no standard input: name a PATH, or use a pipe")
     settings, project, logstore = _target(args, environ)
     if not is_logstore_name(logstore):
         raise InputError(f"--logstore {LOGSTORE_RULE}, got {logstore!r}")
@@ -166,14 +166,14 @@ def job_of(args: argparse.Namespace, environ: Mapping[str, str]) -> ShipJob:
         producer=settings.producer_options() | _options(args.producer_option),
         ack_timeout=args.ack_timeout,
     )
-    job.config  # noqa: B018  (it is checked)
+    job.config  # noqa: B018  (the property checks the options)
     check_text("--topic", args.topic)
     check_text("--source", args.source or "")
     return job
 
 
 def _target(args: argparse.Namespace, environ: Mapping[str, str]) -> tuple[Settings, ProjectConfig, str]:
-    """Where to, and who signs."""
+    """Return the settings, the project and the logstore."""
     try:
         settings = resolve(args, environ)
         return settings, settings.project_config(), settings.needed("logstore")
@@ -182,11 +182,11 @@ def _target(args: argparse.Namespace, environ: Mapping[str, str]) -> tuple[Setti
 
 
 def _delimited(args: argparse.Namespace) -> tuple[str, tuple[str, ...] | None]:
-    """The delimiter and the columns that were given for the parser ``delimited``."""
+    """Return the delimiter and the columns for the parser ``delimited``."""
     if args.parser != "delimited":
         for name in ("delimiter", "columns"):
             if getattr(args, name) is not None:
-                raise InputError(f"--{name} belongs to --parser delimited, and the parser is {args.parser}")
+                raise InputError(f"--{name} needs --parser delimited, and the parser is {args.parser}")
         return ",", None
     delimiter = "," if args.delimiter is None else checked_delimiter(args.delimiter)
     if args.columns is None:
@@ -198,23 +198,23 @@ def _delimited(args: argparse.Namespace) -> tuple[str, tuple[str, ...] | None]:
 
 
 def _encoding(args: argparse.Namespace) -> str:
-    """The encoding that files are converted from; empty if they are UTF-8."""
+    """Return the encoding to convert from; empty for UTF-8."""
     try:
         if is_utf8(args.encoding):
             return ""
     except LookupError as error:
-        raise InputError(f"--encoding {args.encoding!r} is no encoding of text that Python knows") from error
+        raise InputError(f"--encoding {args.encoding!r}: Python has no such text encoding") from error
     if args.follow or args.exactly_once:
         raise InputError(
-            "--encoding is for files that are shipped once, and for standard input: leave out --follow and "
-            "--exactly-once; the agent's source taildir follows such files (encoding), and so does "
+            "--encoding does not work with --follow or --exactly-once: leave them out. To follow such files, use the "
+            "agent's source taildir with its option encoding, or "
             f"tail -c +1 -F FILE | producer ship - --encoding {args.encoding}"
         )
     return str(args.encoding)
 
 
 def _line_times(args: argparse.Namespace) -> LineTimes | None:
-    """How lines tell their time; each of the options asks for it."""
+    """Return the format of lines' times, or None if no option of it is given."""
     times = LineTimes(args.line_time_zone, args.line_time_format)
     times.check()
     return times if args.line_time or times != LineTimes() else None
@@ -225,7 +225,9 @@ def _multiline_start(args: argparse.Namespace) -> str | None:
     if pattern is not None:
         start_pattern(pattern)
         if args.parser == "delimited" and args.columns is None:
-            raise InputError("--multiline-start with --parser delimited needs --columns: a header is no log")
+            raise InputError(
+                "--multiline-start with --parser delimited needs --columns, since a header line is not a log"
+            )
     return pattern
 
 
@@ -241,14 +243,14 @@ def _options(pairs: Iterable[str]) -> dict[str, str]:
 
 def _follow_options(args: argparse.Namespace) -> FollowOptions | None:
     if args.once and not args.follow:
-        raise InputError("--once belongs to --follow")
+        raise InputError("--once needs --follow")
     if not args.follow and not args.exactly_once:
         if args.checkpoint:
-            raise InputError("--checkpoint belongs to --follow or --exactly-once")
+            raise InputError("--checkpoint needs --follow or --exactly-once")
         return None
     if not args.checkpoint:
-        what = "--follow" if args.follow else "--exactly-once"
-        raise InputError(f"{what} needs --checkpoint DIR, a directory to remember how far each file was shipped")
+        option = "--follow" if args.follow else "--exactly-once"
+        raise InputError(f"{option} needs --checkpoint DIR, a directory for the offsets of shipped files")
     paths = [_lasting_path(path, args) for path in args.paths]
     return FollowOptions(
         paths=paths,
@@ -265,17 +267,20 @@ def _follow_options(args: argparse.Namespace) -> FollowOptions | None:
 
 
 def _lasting_path(path: str, args: argparse.Namespace) -> str:
-    """A path that means the same wherever the command is started again, and may be kept in a checkpoint."""
+    """Return a path for the checkpoint: independent of the working directory, and without secrets.
+
+    :raises InputError: an address cannot be followed, or has a secret.
+    """
     if scheme_of(path) is None:
-        return os.path.abspath(local_path(path))  # a glob is not a path yet
+        return os.path.abspath(local_path(path))  # not Path.resolve: it may be a glob
     if args.follow:
         raise InputError(
-            f"{shown(path)}: --follow is for files of a file system, which grow and keep their inodes; ship "
-            "remote files when they are complete, without --follow"
+            f"{shown(path)}: --follow works only for files of a file system; ship remote files when they are complete, "
+            "without --follow"
         )
     if has_secret(path):
         raise InputError(
-            f"{shown(path)}: --exactly-once would have to keep what is secret in this address (a password, a query) in "
-            "its checkpoint; use ~/.netrc, or an address without a query"
+            f"{shown(path)}: --exactly-once would store the secret of this address (a password or a query) in its "
+            "checkpoint; use ~/.netrc, or an address without a query"
         )
     return path

@@ -1,4 +1,4 @@
-"""The commands ``producer tail`` and ``pull``: logs in the order in which they came, by the cursors of shards."""
+"""The commands ``producer tail`` and ``pull``: print logs in the order of receipt, by the cursors of shards."""
 
 from __future__ import annotations
 
@@ -22,26 +22,26 @@ from .progress import Progress
 from .search import FIRST
 from .times import time_of
 
-#: Seconds: how far back the newest logs are looked for.
-_BACK = 3600
-#: Looks after which new shards are looked for.
-_LOOKS = 10
-#: Of seconds as LogHub counts them, at most.
+#: The range of the search for the newest logs, seconds.
+_SEARCHED_SECONDS = 3600
+#: The number of polls between two searches for new shards.
+_POLLS_PER_SHARD_LIST = 10
+#: The limit of digits of LogHub's Unix seconds.
 _DIGITS = 10
 
 
 def tail(args: argparse.Namespace) -> int:
-    """The newest logs, and those that come; the exit code."""
+    """Print the newest logs, follow new ones if asked, and return the exit code."""
     left = _Left(args.limit)
     wanted = _pattern(args.grep)
     with LogHub(resolve(args, os.environ), args.timeout) as loghub:
         printed = writer(args.output, FIRST, stream=True)
-        # Before the newest are looked for: nothing falls between the two, though a log may be shown twice.
+        # Take the cursors first: no log is missed between the two, though one may be shown twice.
         following = _following(loghub, args.interval) if args.follow else None
         if following is None or not following.is_new:
             _print(printed, reversed(_newest(loghub, args.lines, wanted)), left)
         while following is not None and not left.none:
-            logs = _looked(following)
+            logs = _polled(following)
             _print(printed, (log for log in logs if _fits(log, wanted)), left)
             if following.at_end and not left.none:
                 time.sleep(args.interval)
@@ -50,9 +50,9 @@ def tail(args: argparse.Namespace) -> int:
 
 
 def _following(loghub: LogHub, interval: float) -> _Following:
-    """The cursors of a logstore, which is waited for where the first write makes it: then all in it is new.
+    """Return the cursors of a logstore. Wait for a logstore that its first write will create.
 
-    :raises LogHubReadError: it is not there, and nothing makes it.
+    :raises LogHubReadError: the logstore does not exist, and no write creates it.
     """
     start = "end"
     while True:
@@ -62,16 +62,16 @@ def _following(loghub: LogHub, interval: float) -> _Following:
             if CREATED_BY_A_WRITE not in str(error):
                 raise
             if start == "end":
-                tell(f"{error.__cause__ or error}; following begins with it")
+                tell(f"{error.__cause__ or error}; waiting for its first write")
             start = "begin"
         time.sleep(interval)
 
 
 def _newest(loghub: LogHub, count: int, wanted: Pattern[str] | None) -> list[Fields]:
-    """The newest logs that fit, the newest first."""
+    """Return the newest logs that match, newest first."""
     found: list[Fields] = []
     now = int(time.time())
-    search = Search(now - _BACK, now + 1)
+    search = Search(now - _SEARCHED_SECONDS, now + 1)
     for offset in itertools.count(0, PAGE):
         if len(found) >= count:
             break
@@ -82,18 +82,18 @@ def _newest(loghub: LogHub, count: int, wanted: Pattern[str] | None) -> list[Fie
     return found[:count]
 
 
-def _looked(following: _Following) -> list[Fields]:
-    """What has come; nothing in an outage, which is told once.
+def _polled(following: _Following) -> list[Fields]:
+    """Return the new logs; none in an outage, which is reported once.
 
-    :raises LogHubReadError: something that does not pass.
+    :raises LogHubReadError: a permanent error.
     """
     try:
-        logs = following.look()
+        logs = following.poll()
     except LogHubReadError as error:
         if not (isinstance(error.__cause__, AttemptError) and error.__cause__.retriable):
             raise
         if not following.at_outage:
-            tell(f"{error}; following goes on")
+            tell(f"{error}; still following")
         following.at_end = following.at_outage = True
         return []
     following.at_outage = False
@@ -103,27 +103,27 @@ def _looked(following: _Following) -> list[Fields]:
 class _Following:
     """The cursors of all shards.
 
-    :param start: ``end``, or ``begin`` for a logstore that was not there a moment ago.
-    :ivar is_new: whether it was not.
-    :ivar at_end: the last look found nothing.
-    :ivar at_outage: it got no answer.
+    :param start: ``end``, or ``begin`` for a logstore that was just created.
+    :ivar is_new: True if the logstore was just created.
+    :ivar at_end: True if the last poll found nothing.
+    :ivar at_outage: True if the last poll got no answer.
     """
 
     def __init__(self, loghub: LogHub, start: str = "end") -> None:
         self._loghub, self.is_new = loghub, start == "begin"
         self._cursors = {shard: loghub.reader.cursor(shard, start) for shard in loghub.reader.shards()}
-        self._looks = 0
+        self._polls = 0
         self.at_end = self.at_outage = False
 
-    def look(self) -> list[Fields]:
-        """What has come since the last look, by time."""
-        self._looks += 1
-        if self._looks % _LOOKS == 0:
+    def poll(self) -> list[Fields]:
+        """Return the logs received since the last poll, in order of time."""
+        self._polls += 1
+        if self._polls % _POLLS_PER_SHARD_LIST == 0:
             for shard in self._loghub.reader.shards():
-                if shard not in self._cursors:  # of a split: all in it is new
+                if shard not in self._cursors:  # a split made the shard: all in it is new
                     self._cursors[shard] = self._loghub.reader.cursor(shard, "begin")
         pulled = {shard: self._loghub.pull(shard, cursor) for shard, cursor in self._cursors.items()}
-        # Only now: what a look has got before another shard failed is got again.
+        # Advance only after all shards answered: logs pulled before a failure are pulled again.
         self._cursors |= {shard: each.cursor for shard, each in pulled.items()}
         logs = [log for each in pulled.values() for log in each.content]
         self.at_end = not logs
@@ -131,13 +131,13 @@ class _Following:
 
 
 def _second(log: Fields) -> int:
-    """When it was; 0 for a log with a field of its own of that name, which is no time."""
+    """Return the log's time in Unix seconds; 0 if a field of that name holds no time."""
     text = log["__time__"]
     return int(text) if text.isascii() and text.isdigit() and len(text) <= _DIGITS else 0
 
 
 def pull(args: argparse.Namespace) -> int:
-    """All logs of shards; the exit code."""
+    """Print all logs of shards, and return the exit code."""
     left, starts = _Left(args.limit), (_start("--from", args.begin), _start("--to", args.end))
     with LogHub(resolve(args, os.environ), args.timeout) as loghub, Progress("logs") as progress:
         printed = writer(args.output, FIRST, stream=args.output != "table")
@@ -154,19 +154,21 @@ def pull(args: argparse.Namespace) -> int:
 
 
 def _shards(loghub: LogHub, wanted: list[str] | None) -> list[str]:
+    """Return the wanted shards; None for all.
+
+    :raises UsageError: a shard does not exist.
     """
-    :raises UsageError: there is no such shard.
-    """
-    there = loghub.reader.shards()
+    existing = loghub.reader.shards()
     for shard in wanted or ():
-        if shard not in there:
-            raise UsageError(f"--shard {shard}: there is none; the shards are {', '.join(there)}")
-    return wanted or there
+        if shard not in existing:
+            raise UsageError(f"--shard {shard}: there is no such shard; the shards are {', '.join(existing)}")
+    return wanted or existing
 
 
 def _start(flag: str, text: str) -> str | int:
-    """
-    :raises UsageError: it is no time.
+    """Return ``begin``, ``end``, or a time in Unix seconds.
+
+    :raises UsageError: the text is not a time.
     """
     if text in ("begin", "end"):
         return text
@@ -185,7 +187,7 @@ def _all_of(loghub: LogHub, shard: str, cursor: str, end: str) -> Iterator[Itera
 
 
 class _Left:
-    """How many logs may still be printed; None for any number."""
+    """The number of logs that may still be printed; None for no limit."""
 
     def __init__(self, limit: int | None) -> None:
         self.count = limit
@@ -196,7 +198,7 @@ class _Left:
 
 
 def _print(printed: Writer, logs: Iterable[Fields], left: _Left) -> int:
-    """Print as many as may be; how many these were."""
+    """Print logs up to the limit, and return their number."""
     taken = list(itertools.islice(logs, left.count))
     if left.count is not None:
         left.count -= len(taken)
@@ -205,8 +207,9 @@ def _print(printed: Writer, logs: Iterable[Fields], left: _Left) -> int:
 
 
 def _pattern(text: str | None) -> Pattern[str] | None:
-    """
-    :raises UsageError: it is no regular expression.
+    """Compile the pattern of ``--grep``; None if there is none.
+
+    :raises UsageError: the text is not a regular expression.
     """
     try:
         return None if text is None else Pattern(text, option="--grep", outcome="the log is shown")

@@ -1,4 +1,4 @@
-"""Times as people write them on a command line, and as they read them."""
+"""Parse times of a command line, and format times for people."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ from ..text.printable import described
 
 _AGO = re.compile(r"-?(\d{1,15})\s*([smhdw])")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
-#: Digits of Unix seconds of 32 bits.
+#: The limit of digits of Unix seconds in 32 bits.
 _DIGITS = 10
-#: Digits of the nanoseconds of a second.
+#: The limit of digits of nanoseconds within a second.
 _NANO_DIGITS = 9
 _RULE = "must be now, a time ago such as -15m, -1h or -7d, Unix seconds, or ISO 8601 such as 2026-01-31T12:00:00Z"
 
 
 def time_of(text: str, now: float) -> int:
-    """Unix seconds.
+    """Parse a time into Unix seconds.
 
-    :param now: Unix seconds.
-    :raises ArgumentTypeError: it is no time.
+    :param now: the current time, Unix seconds.
+    :raises ArgumentTypeError: the text is not a time.
     """
     ago = _AGO.fullmatch(text)
     if text == "now":
@@ -31,7 +31,7 @@ def time_of(text: str, now: float) -> int:
     if text.isascii() and text.isdigit():
         return _seconds(text)
     try:
-        # One without a zone is of this machine's.
+        # A time without a zone is in this machine's zone.
         return int(datetime.fromisoformat(text).astimezone(UTC).timestamp())
     except (ValueError, OverflowError) as error:
         raise argparse.ArgumentTypeError(f"{_RULE}, got {described(text)}") from error
@@ -46,9 +46,9 @@ def _seconds(text: str) -> int:
 
 
 def shown(seconds: str | int, nanoseconds: str = "") -> str:
-    """Unix seconds, in this machine's zone; anything else as it is.
+    """Format Unix seconds in this machine's zone. Any other text is returned unchanged.
 
-    :param nanoseconds: of that second, shown to the microsecond; empty, or anything else than digits, is left out.
+    :param nanoseconds: the nanoseconds within the second, shown to the microsecond; empty to leave them out.
     """
     try:
         whole = datetime.fromtimestamp(int(seconds), UTC).astimezone().strftime("%Y-%m-%d %H:%M:%S")
@@ -58,5 +58,5 @@ def shown(seconds: str | int, nanoseconds: str = "") -> str:
 
 
 def is_part_of_a_second(text: str) -> bool:
-    """Whether this is a number of nanoseconds below a second."""
+    """Return True if the text is a number of nanoseconds below a second."""
     return text.isascii() and text.isdigit() and len(text) <= _NANO_DIGITS

@@ -1,6 +1,6 @@
-"""At home where logs are made: each module fits one library, and is imported only by who uses that.
+"""Integrations with logging and metrics libraries, one module for each library.
 
 ``logging`` has a handler, ``structlog`` a processor and a logger factory, ``loguru`` a sink, ``opentelemetry``
-exporters and instruments, ``prometheus`` a collector. What they share: ``outlet`` (a stream, and what becomes of a log
-that finds no memory), ``values`` (text of what has none), ``severity``.
+exporters and instruments, ``prometheus`` a collector. They share ``outlet`` (a stream, and the handling of logs that
+cannot be enqueued), ``values`` (the text of arbitrary objects) and ``severity``.
 """

@@ -1,11 +1,11 @@
-"""ASGI: deliver what was logged before a server's process ends, as the last step of its lifespan.
+"""Deliver all logs as the last step of an ASGI server's lifespan.
 
 ::
 
     app = FastAPI()
     app.add_middleware(FlushAtShutdown)
 
-or around any application, Django's included: ``application = FlushAtShutdown(get_asgi_application())``.
+or around any application, such as Django's: ``application = FlushAtShutdown(get_asgi_application())``.
 """
 
 from __future__ import annotations
@@ -32,15 +32,15 @@ App = Callable[[MutableMapping[str, Any], Receive, Send], Awaitable[None]]
 
 
 class FlushAtShutdown:
-    """Middleware that flushes when the application has shut down, before the server hears of it.
+    """Middleware that flushes after the application has shut down, before the server is notified.
 
-    Every handler, sink, processor and exporter of ``loghub.integrations`` in the process is flushed, and the producers
-    that are given. What takes longer than ``timeout`` is logged, and the server goes on.
+    It flushes every handler, sink, processor and exporter of ``loghub.integrations`` in the process, and the given
+    producers. A flush that exceeds ``timeout`` is logged, and the server continues.
 
-    :param app: the application; one that knows no lifespan gets one.
-    :param producers: producers that the application sends with itself.
-    :param timeout: seconds for all of it.
-    :raises ConfigError: what is given is not a producer.
+    :param app: the application, which need not support the lifespan protocol.
+    :param producers: the producers that the application uses itself.
+    :param timeout: the limit of all flushes together, seconds.
+    :raises ConfigError: an argument is not a producer.
     """
 
     def __init__(self, app: App, *producers: Producer, timeout: float = 10.0) -> None:
@@ -81,7 +81,7 @@ class FlushAtShutdown:
 
     @staticmethod
     async def _live_without_app(received: list[Message], receive: Receive, answer: Send) -> None:
-        """Answer the server in place of an application that does not, so that the end is heard of."""
+        """Answer the server in place of an application that does not, to be notified of the shutdown."""
         if not received:
             await receive()
         await answer({"type": "lifespan.startup.complete"})

@@ -1,4 +1,4 @@
-"""The fields of an exception, the same from every integration, in the names of OpenTelemetry."""
+"""The fields of an exception for all integrations, with OpenTelemetry's names."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from typing import Any
 
 from .values import message_of
 
-#: As ``sys.exc_info()`` returns it.
+#: The result of ``sys.exc_info()``.
 ExcInfo = tuple[type[BaseException] | None, BaseException | None, TracebackType | None]
 
 
 def exception_fields(given: object, stacktrace: str | None = None) -> dict[str, Any]:
     """Return ``exception.type``, ``exception.message`` and ``exception.stacktrace``; nothing if there is no exception.
 
-    :param given: what loggers take as ``exc_info``: an exception, a tuple of three, or True for the one being handled.
-    :param stacktrace: None to format it.
+    :param given: a logger's ``exc_info``: an exception, a tuple of three, or True for the exception being handled.
+    :param stacktrace: the formatted traceback; None to format it here.
     """
     kind, error, trace = _exc_info(given)
     if kind is None or error is None:
@@ -30,7 +30,7 @@ def exception_fields(given: object, stacktrace: str | None = None) -> dict[str, 
 
 
 def type_name(kind: type[BaseException]) -> str:
-    """Return the full name of an exception's type; that of a builtin one has no module."""
+    """Return the full name of an exception's type, without a module for a builtin type."""
     return f"{kind.__module__}.{kind.__qualname__}".removeprefix("builtins.")
 
 

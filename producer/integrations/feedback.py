@@ -1,4 +1,4 @@
-"""Tell the log records that a producer's work has caused from the application's own, for every integration."""
+"""Detect log records that a producer's work causes, for all integrations."""
 
 from __future__ import annotations
 
@@ -10,9 +10,9 @@ _OWN_MODULES = "producer."
 
 
 def feeds_back(name: object, thread: int | None) -> bool:
-    """Return True if a producer's work has caused the record: sending it would cause the next one.
+    """Return True if a producer's work caused the record: sending it would cause the next one.
 
-    :param name: the name of its logger; None or another object for no name.
-    :param thread: the identifier of the thread that logged it.
+    :param name: the name of its logger; anything but text counts as no name.
+    :param thread: the identifier of the thread that logged it; None if unknown.
     """
     return (isinstance(name, str) and name.startswith((OWN, _OWN_MODULES))) or logs_its_work(thread)

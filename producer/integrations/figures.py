@@ -1,7 +1,4 @@
-"""What a producer tells of itself to systems that collect figures: names, units, and where they stand in ``stats()``.
-
-Both OpenTelemetry and Prometheus are given this one table, each in its own spelling.
-"""
+"""The metrics of a producer for OpenTelemetry and Prometheus: names, units, and their values in ``stats()``."""
 
 from __future__ import annotations
 
@@ -14,19 +11,19 @@ from ..model.errors import ConfigError
 from ..model.interfaces import ChannelStats
 from ..model.metrics import Stats
 
-#: Labels, and the figure for them.
+#: Labels and their value.
 Sample = tuple[Mapping[str, str], float]
 
 
 @dataclass(frozen=True, slots=True)
 class Figure:
-    """One figure.
+    """One metric.
 
-    :ivar name: parts with dots between them, such as ``logs.accepted``.
-    :ivar unit: as OpenTelemetry writes units: ``By``, ``s``, or what is counted, in braces.
-    :ivar grows: whether it only grows, until the producer is made anew.
-    :ivar help: what it is.
-    :ivar read: its samples.
+    :ivar name: the name with dots, such as ``logs.accepted``.
+    :ivar unit: the unit in OpenTelemetry's notation: ``By``, ``s``, or the counted thing in braces.
+    :ivar grows: True for a counter, False for a gauge.
+    :ivar help: the description.
+    :ivar read: the function that reads its samples.
     """
 
     name: str
@@ -58,55 +55,63 @@ def _held(stats: Stats) -> Mapping[str, float]:
 
 
 FIGURES = (
-    Figure("logs.accepted", "{log}", True, "Logs that send took.", _one(lambda s: s.accepted)),
+    Figure("logs.accepted", "{log}", True, "Logs that send accepted.", _one(lambda s: s.accepted)),
     Figure("logs.delivered", "{log}", True, "Logs that LogHub acknowledged.", _one(lambda s: s.delivered)),
     Figure("logs.failed", "{log}", True, "Logs that failed permanently.", _one(lambda s: s.failed)),
-    Figure("logs.failed_by_code", "{log}", True, "The same by error code.", _each("code", lambda s: s.failed_by_code)),
+    Figure(
+        "logs.failed_by_code",
+        "{log}",
+        True,
+        "Logs that failed permanently, by error code.",
+        _each("code", lambda s: s.failed_by_code),
+    ),
     Figure("logs.dropped", "{log}", True, "Logs that integrations dropped.", _each("reason", lambda s: s.dropped)),
     Figure("logs.retried", "{log}", True, "Logs that were scheduled for another attempt.", _one(lambda s: s.retried)),
     Figure("requests", "{request}", True, "Requests made, by batches.", _one(lambda s: s.attempts)),
     Figure("logs.pending", "{log}", False, "Logs neither delivered nor failed.", _one(lambda s: s.pending)),
-    Figure("batches", "{batch}", False, "Batches not settled, by state.", _each("state", lambda s: s.batches)),
-    Figure("memory.used", "By", False, "Memory taken, by stage.", _each("stage", lambda s: s.memory_by_stage)),
+    Figure("batches", "{batch}", False, "Batches not completed, by state.", _each("state", lambda s: s.batches)),
+    Figure("memory.used", "By", False, "Memory used, by stage.", _each("stage", lambda s: s.memory_by_stage)),
     Figure("memory.limit", "By", False, "total_size_in_bytes.", _one(lambda s: s.memory_limit)),
     Figure("memory.wait", "s", True, "Time that senders waited for memory.", _one(lambda s: s.memory_wait_seconds)),
     Figure("waiting_senders", "{thread}", False, "Threads that wait for memory.", _one(lambda s: s.waiting_senders)),
     Figure("oldest.record.age", "s", False, "Age of the oldest record.", _one(lambda s: s.oldest_record_age)),
-    Figure("callbacks.pending", "{batch}", False, "Settled, not told yet.", _one(lambda s: s.callbacks_pending)),
+    Figure(
+        "callbacks.pending", "{batch}", False, "Completed, callbacks not run yet.", _one(lambda s: s.callbacks_pending)
+    ),
     Figure(
         "destination.requests.in_flight",
         "{request}",
         False,
-        "Requests under way.",
+        "Requests in flight.",
         _each("destination", lambda s: {one.name: one.in_flight for one in s.destinations}),
     ),
     Figure(
         "destination.requests.limit",
         "{request}",
         False,
-        "Requests that may be under way, as learned.",
+        "Limit of requests in flight, as learned.",
         _each("destination", lambda s: {one.name: one.limit for one in s.destinations}),
     ),
-    Figure("destination.held", "{destination}", False, "1 while nothing is sent to it.", _each("destination", _held)),
+    Figure("destination.held", "{destination}", False, "1 while sending to it is paused.", _each("destination", _held)),
     Figure("channel.events", "{event}", False, "Events in the channel.", _of_channel(lambda s, _: s.stored)),
-    Figure("channel.used", "By", False, "Bytes in it.", _of_channel(lambda _, c: c.bytes)),
-    Figure("channel.fill", "1", False, "Part of its capacity.", _of_channel(lambda _, c: c.fill)),
+    Figure("channel.used", "By", False, "Bytes in the channel.", _of_channel(lambda _, c: c.bytes)),
+    Figure("channel.fill", "1", False, "Used part of the channel's capacity.", _of_channel(lambda _, c: c.fill)),
     Figure("dead_lettered", "{event}", True, "Moved to the dead letters.", _of_channel(lambda s, _: s.dead_lettered)),
 )
 
 
 def check_producer(producer: object) -> None:
-    """Whether this is a producer, or None.
+    """Check that the argument is a producer or None.
 
-    :raises ConfigError: it is something else, such as the project, which comes after it.
+    :raises ConfigError: it is something else, such as the project, which is the next argument.
     """
     if producer is not None and not callable(getattr(producer, "stream", None)):
-        words = "must be a Producer; where there is none, all else is given by name: project=, logstore=, endpoint="
+        words = "must be a Producer; without one, give all other arguments by name: project=, logstore=, endpoint="
         raise ConfigError("producer", words, type(producer).__name__ if not isinstance(producer, str) else producer)
 
 
 class Watched:
-    """Producers whose figures are read, by name; none is kept alive for it, and one that is gone has none."""
+    """Weak references to the producers whose metrics are read."""
 
     def __init__(self, producers: Iterable[Producer]) -> None:
         for producer in producers:
@@ -114,7 +119,7 @@ class Watched:
         self._producers = [weakref.ref(producer) for producer in producers]
 
     def stats(self) -> Iterator[tuple[str, Stats]]:
-        """Each producer's name, and what it tells now."""
+        """Yield the name and the stats of each producer that still exists."""
         for alive in self._producers:
             producer = alive()
             if producer is not None:

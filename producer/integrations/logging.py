@@ -11,9 +11,9 @@ or in ``logging.config.dictConfig``, where the handler makes and closes a produc
         "endpoint": "https://cn-hangzhou.log.aliyuncs.com", "project": "my-project", "logstore": "app-log",
     }}
 
-A record becomes a log with its own time, in nanoseconds, and the fields of :class:`LogHubHandler`. What a producer
-itself logs, and what is logged on its threads, is left to other handlers: it would feed itself. Where there are none,
-the handler of last resort has its warnings.
+A record becomes a log with its own time in nanoseconds and the fields of :class:`LogHubHandler`. Records of a producer
+and of its threads are not sent, because each would cause the next one. They are left to other handlers. If there are
+none, the handler of last resort gets the producer's warnings.
 """
 
 from __future__ import annotations
@@ -41,51 +41,54 @@ __all__ = ["LogHubHandler"]
 
 _log = get_logger("loghub.integrations")
 
-#: What every record has; whatever else it has came with ``extra`` or a filter.
+#: The attributes of every record; others come from ``extra`` or a filter.
 _USUAL = frozenset(logging.makeLogRecord({}).__dict__) | {"message", "asctime", "taskName"}
 _USUAL_COUNT = len(logging.makeLogRecord({}).__dict__)
 _NUMBERS = {level: severity_number(level) for level in range(0, 60, 10)}
 _TRACES = logging.Formatter()
 
-#: Fields that every log gets, by name: a function of no arguments, or a ``ContextVar``, left out where it has no value.
+#: Fields of every log: a function that returns them, or a function or ``ContextVar`` for each name. Unset ones are left
+#: out.
 Context = Mapping[str, ContextVar[Any] | Callable[[], Any]] | Callable[[], Mapping[str, Any]]
 
 
 class LogHubHandler(HasOutlet, logging.Handler):
-    """Sends records, without a thread or a queue of its own: a producer's ``send`` does not block.
+    """A handler that sends records. It has no thread and no queue, because a producer's ``send`` does not block.
 
     ==========================  ==============================================================
-    ``message``                 what the record says; what the formatter makes of it, if one is set
+    ``message``                 the message, or the formatter's result if one is set
     ``severity_text``           the level's name, in upper case
-    ``severity_number``         its number as OpenTelemetry counts: see :mod:`producer.integrations.severity`
+    ``severity_number``         OpenTelemetry's number: :mod:`producer.integrations.severity`
     ``logger``                  the logger's name
-    ``code.file.path``          where it was logged, as are ``code.function.name`` and ``code.line.number``
-    ``process.pid``             the process, as is ``thread.name``
-    ``exception.type``          of ``exc_info``, as are ``exception.message`` and ``exception.stacktrace``
-    ``code.stacktrace``         of ``stack_info``
-    each name in ``extra``      its value; under ``extra.NAME`` where a field above has that name
-    each name of ``context``    its value at this moment; likewise
+    ``code.file.path``          the place in the code, with ``code.function.name`` and ``code.line.number``
+    ``process.pid``             the process, with ``thread.name``
+    ``exception.type``          from ``exc_info``: with ``exception.message`` and ``exception.stacktrace``
+    ``code.stacktrace``         from ``stack_info``
+    each name in ``extra``      its value; as ``extra.NAME`` if a field above has the name
+    each name of ``context``    its current value; as ``extra.NAME`` if a field above has the name
     ==========================  ==============================================================
 
-    A message that is a ``dict``, logged without arguments and formatter, becomes fields itself. What cannot be sent as
-    it is, is sent as its ``repr``.
+    A message that is a ``dict``, logged without arguments and formatter, becomes fields. A value that cannot be sent is
+    sent as its ``repr``.
 
-    Closed, a handler with a producer of its own opens again at the next record, as ``FileHandler`` does: every
+    A closed handler with a producer of its own opens again at the next record, like ``FileHandler``:
     ``logging.config.dictConfig`` closes all handlers, and some stay attached.
 
-    :param producer: the producer to send with; its owner closes it. None makes one of ``endpoint`` and a key, which is
-        closed with the handler.
-    :param project: where logs go; likewise ``logstore``, ``topic``, ``source`` and ``tags``.
-    :param level: of records that are sent, a number or a name.
-    :param on_full: ``drop`` drops a record at once when memory is full, and counts it; ``wait`` waits as long as the
-        producer's ``max_block_ms`` says, and drops it then.
-    :param fallback: a handler, or the name of one, that gets what is dropped.
-    :param fallback_on: ``drop``; or ``failure``, and it also gets what was accepted and then could not be delivered, on
-        a thread of the producer.
-    :param context: fields of every log, asked when it is made.
-    :param options: ``endpoint``, ``access_key_id``, ``access_key_secret``, ``security_token``, ``credentials``,
-        ``config``, ``flush_timeout`` and ``drain_on_sigterm``: see :class:`~producer.integrations.outlet.Outlet`.
-    :raises ConfigError: both a producer and what one is made of; a wrong option.
+    :param producer: the producer to send with; its owner closes it. None to make one from ``endpoint`` and a key, which
+        the handler closes.
+    :param project: the project to send to.
+    :param logstore: the logstore to send to.
+    :param level: the lowest level to send, a number or a name.
+    :param on_full: ``drop`` drops a record at once when the buffer is full, and counts it; ``wait`` first waits up to
+        the producer's ``max_block_ms``.
+    :param fallback: a handler, or its name, that gets dropped records; None for none.
+    :param fallback_on: ``drop``, or ``failure`` so that the fallback also gets accepted records that failed, on a
+        thread of the producer.
+    :param context: the fields of every log, read when the log is made; None for none.
+    :param options: ``topic``, ``source``, ``tags``, ``endpoint``, ``access_key_id``, ``access_key_secret``,
+        ``security_token``, ``credentials``, ``config``, ``flush_timeout`` and ``drain_on_sigterm``, as in
+        :class:`~producer.integrations.outlet.Outlet`.
+    :raises ConfigError: an option is invalid, or both a producer and the options to make one are given.
     """
 
     def __init__(
@@ -106,24 +109,24 @@ class LogHubHandler(HasOutlet, logging.Handler):
             _check_options(fallback, fallback_on, context)
             self._outlet = self._open_outlet(producer, project, logstore, on_full=on_full, **options)
         except ProducerError as error:
-            if configuring and sys.stderr:  # it says that a handler could not be made, and gunicorn not even why
+            if configuring and sys.stderr:  # dictConfig reports no reason, gunicorn not even the error
                 sys.stderr.write(f"{type(self).__qualname__}: {error}\n")
             raise
         self._fallback, self._context = fallback, context
         self._falls_back_on_failure = fallback is not None and fallback_on == "failure"
-        # By its name the fallback may be made after this one; and what configures `logging` silences, after it has made
-        # its handlers, the loggers that were there: by default also those that say why nothing arrives.
+        # A fallback given by name may be made after this handler. And dictConfig disables existing loggers after it has
+        # made the handlers, including the producer's, which report failed deliveries.
         self._silent = _silent() if configuring else None
         self._begun = not configuring and not isinstance(fallback, str)
         super().__init__(level)
 
     def createLock(self) -> None:
-        """None: any number of threads may send, and who waits for memory holds up nobody."""
+        """Use no lock: many threads may send, and one that waits for memory must not block the others."""
         self.lock = None
 
     def handle(self, record: logging.LogRecord) -> Any:
-        """Send the record, if the filters let it."""
-        passed: Any = self.filter(record) if self.filters else True  # since 3.12 perhaps another record
+        """Send the record if it passes the filters."""
+        passed: Any = self.filter(record) if self.filters else True  # Python 3.12 may return another record
         if passed:
             self.emit(passed if isinstance(passed, logging.LogRecord) else record)
         return passed
@@ -135,11 +138,11 @@ class LogHubHandler(HasOutlet, logging.Handler):
                 self._report(record)
             else:
                 self._send(record)
-        except Exception:  # noqa: BLE001  # as every handler of logging
+        except Exception:  # noqa: BLE001  # as in every handler of logging
             self.handleError(record)
 
     def handleError(self, record: logging.LogRecord) -> None:
-        """Report it as ``logging`` does, which raises where the arguments are nested too deeply to be printed."""
+        """Report the error as ``logging`` does, but ignore arguments that are nested too deeply to be printed."""
         with suppress(RecursionError):
             super().handleError(record)
 
@@ -182,33 +185,33 @@ class LogHubHandler(HasOutlet, logging.Handler):
             return dict(record.msg)
         try:
             return {"message": record.getMessage() if self.formatter is None else self.format(record)}
-        except Exception:  # noqa: BLE001  # the record is sent all the same
+        except Exception:  # noqa: BLE001  # the record is still sent
             self.handleError(record)
-            return {"message": _unfit(record)}
+            return {"message": _raw_message(record)}
 
     def _values_of(self, record: logging.LogRecord, context: Context) -> dict[str, Any]:
-        """What the context has at this moment, without what raises: that is said, and the record is sent."""
-        # One by one: what logging.config gives converts a value when it is asked for.
+        """Return the current values of the context; an error is reported, and its value left out."""
+        # One by one: the mapping from logging.config converts a value when it is read.
         sources = [context] if callable(context) else [partial(_value_of, name, context) for name in context]
         values: dict[str, Any] = {}
         for source in sources:
             try:
                 values |= source()
-            except Exception:  # noqa: BLE001  # whatever a user's code raises
+            except Exception:  # noqa: BLE001  # a user's code
                 self.handleError(record)
         return values
 
     def _begin(self) -> None:
-        """At the first record: give the producer its voice back, and look for the fallback."""
+        """Enable the producer's loggers again at the first record, and check the fallback's name."""
         self._begun = True
         if self._silent is not None:
             for logger in _silent() - self._silent:
                 logger.disabled = False
         if isinstance(self._fallback, str) and self._fallback not in logging._handlers:  # type: ignore[attr-defined]  # see _fall_back
-            _log.warning("fallback: there is no handler with the name %r: what is dropped is lost", self._fallback)
+            _log.warning("fallback: there is no handler named %r: dropped records are lost", self._fallback)
 
     def _report(self, record: logging.LogRecord) -> None:
-        """Let the handler of last resort have what a producer reports, where nobody but handlers of this class does."""
+        """Pass a producer's record to the handler of last resort, if only handlers of this class would get it."""
         last = logging.lastResort
         if last is None or record.levelno < last.level or not record.name.startswith(OWN):
             return
@@ -228,27 +231,28 @@ class LogHubHandler(HasOutlet, logging.Handler):
             self._fall_back(record)
 
     def setFormatter(self, fmt: logging.Formatter | None) -> None:
-        """Let it make the message. The one that ``logging.basicConfig`` gives to who has none makes none: what it would
-        add has fields of its own.
-        """
+        """Set the formatter of the message, except that of ``logging.basicConfig``, whose parts are fields already."""
         basic = fmt is not None and getattr(fmt, "_fmt", None) == logging.BASIC_FORMAT
         super().setFormatter(None if basic else fmt)
 
     def flush(self, timeout: float | None = None) -> None:
-        """Wait until what was logged is delivered or has failed, at most ``flush_timeout``; more than that is logged.
+        """Wait until all records are delivered or have failed. A timeout is logged.
 
-        :param timeout: seconds, in place of ``flush_timeout``.
+        :param timeout: the limit in seconds; None for ``flush_timeout``.
         """
         self._outlet.flush(0.0 if _is_configuring() else timeout)
 
     def close(self) -> None:
-        """Close the producer, if it is the handler's own. May be called again; the next record opens it again."""
+        """Close the handler's own producer, if any. The next record opens it again. May be called repeatedly."""
         self._outlet.close(wait=not _is_configuring())
         super().close()
 
 
 def _check_options(fallback: object, fallback_on: object, context: object) -> None:
-    """:raises ConfigError: one of them is wrong."""
+    """Check the handler's own options.
+
+    :raises ConfigError: an option is invalid.
+    """
     if not (fallback is None or isinstance(fallback, logging.Handler | str)):
         raise ConfigError("fallback", "must be a handler, or the name of one", fallback)
     if fallback_on not in ("drop", "failure"):
@@ -258,24 +262,25 @@ def _check_options(fallback: object, fallback_on: object, context: object) -> No
 
 
 def _handlers_of(name: str) -> Iterator[logging.Handler]:
-    """All handlers that a record of that logger comes to."""
-    logger: logging.Logger | None = logging.getLogger(name)  # noqa: TID251  # another one's
+    """Yield all handlers that get a logger's records."""
+    logger: logging.Logger | None = logging.getLogger(name)  # noqa: TID251  # not to log with
     while logger is not None:
         yield from logger.handlers
         logger = logger.parent if logger.propagate else None
 
 
 def _silent() -> set[logging.Logger]:
-    """The producers' loggers that are disabled."""
+    """Return the producer's loggers that are disabled."""
     loggers = list(logging.root.manager.loggerDict.items())
-    return {each for name, each in loggers if name.startswith(OWN) and getattr(each, "disabled", False)}  # type: ignore[misc]  # placeholders are no loggers
+    return {each for name, each in loggers if name.startswith(OWN) and getattr(each, "disabled", False)}  # type: ignore[misc]  # placeholders are not loggers
 
 
 def _is_configuring() -> bool:
-    """Whether the caller holds the lock of ``logging``, as ``logging.config`` does when it ends the handlers of before:
-    the threads that deliver may need it, too, and whoever waited for them would wait for himself.
+    """Return True if the caller holds the lock of ``logging``, as ``logging.config`` does while it closes handlers.
+
+    Delivery threads may need the lock, so a wait for them would deadlock.
     """
-    return bool(logging._lock._is_owned())  # type: ignore[attr-defined]  # as threading.Condition asks
+    return bool(logging._lock._is_owned())  # type: ignore[attr-defined]  # as in threading.Condition
 
 
 def _add(fields: dict[str, Any], more: Mapping[str, Any]) -> None:
@@ -285,7 +290,7 @@ def _add(fields: dict[str, Any], more: Mapping[str, Any]) -> None:
 
 def _exception_of(record: logging.LogRecord) -> dict[str, Any]:
     if record.exc_info and not record.exc_text and record.exc_info[0] is not None:
-        record.exc_text = _TRACES.formatException(record.exc_info)  # other handlers need it, too
+        record.exc_text = _TRACES.formatException(record.exc_info)  # cached for other handlers
     known = exception_fields(record.exc_info, record.exc_text)
     return known or ({"exception.stacktrace": record.exc_text} if record.exc_text else {})
 
@@ -295,7 +300,7 @@ def _value_of(name: str, context: Mapping[str, ContextVar[Any] | Callable[[], An
     return {name: one.get(None) if isinstance(one, ContextVar) else one()}
 
 
-def _unfit(record: logging.LogRecord) -> str:
-    """The message of a record of which none can be made."""
+def _raw_message(record: logging.LogRecord) -> str:
+    """Return the message of a record that cannot be formatted."""
     text = text_or_repr(record.msg)
-    return f"{text} (arguments that do not fit: {repr_of(record.args)})" if record.args else text
+    return f"{text} (invalid arguments: {repr_of(record.args)})" if record.args else text

@@ -1,12 +1,12 @@
-"""loguru: a sink that sends messages to LogHub.
+"""A sink of loguru that sends messages to LogHub.
 
 ::
 
     sink = LogHubSink(producer, "my-project", "app-log")
     loguru.logger.add(sink, format="{message}")
 
-loguru hands each message to it with its record; ``enqueue=True`` is not needed, since sending does not block. A sink
-has no ``flush``, which loguru would call after each message: ``sink.producer.flush()`` waits for delivery.
+``enqueue=True`` is not needed, because sending does not block. The sink has no ``flush``, because loguru would call it
+after each message; ``sink.producer.flush()`` waits for delivery.
 """
 
 from __future__ import annotations
@@ -24,12 +24,14 @@ __all__ = ["LogHubSink"]
 
 
 class LogHubSink(HasOutlet):
-    """Sends each message with the time and the fields of its record: ``message``, ``severity_text``,
-    ``severity_number``, ``logger``, the place in the code, thread and process, the exception, and what ``bind``,
-    ``contextualize`` and keyword arguments have added (under ``extra.NAME`` where a field has that name).
+    """A sink that sends each message with the time and the fields of its record.
 
-    :param producer: as of :class:`~producer.integrations.outlet.Outlet`, as are the others.
-    :raises ConfigError: a wrong option.
+    The fields are ``message``, ``severity_text``, ``severity_number``, ``logger``, the place in the code, thread and
+    process, the exception, and the values from ``bind``, ``contextualize`` and keyword arguments. Such a value is
+    named ``extra.NAME`` if a field has its name. The parameters are those of
+    :class:`~producer.integrations.outlet.Outlet`.
+
+    :raises ConfigError: an option is invalid.
     """
 
     def __init__(
@@ -42,23 +44,24 @@ class LogHubSink(HasOutlet):
         **options: Unpack[OutletOptions],
     ) -> None:
         self._outlet = self._open_outlet(producer, project, logstore, on_full=on_full, **options)
-        self._outlet.says_aside = True
+        self._outlet.logs_on_thread = True
 
     def write(self, message: Any) -> None:
-        """Send a message of loguru's, which is text with an attribute ``record``."""
+        """Send a message of loguru: text with an attribute ``record``."""
         record = message.record
-        if feeds_back(str(record["name"]), record["thread"].id):  # records of ``logging`` are brought here, too
+        if feeds_back(str(record["name"]), record["thread"].id):  # records of ``logging`` may be forwarded here
             return
         try:
             log = _log_of(record)
         except Exception as error:
             self._outlet.drop(error)
-            raise  # loguru shows it
+            raise  # loguru reports it
         self._outlet.send(log)
 
     def stop(self) -> None:
-        """Close the producer, if it was made here; loguru calls it when the sink is removed, and at the exit. A sink
-        that is added again opens again.
+        """Close the sink's own producer, if any. loguru calls it when the sink is removed, and at exit.
+
+        A sink that is added again opens again.
         """
         self._outlet.close()
 

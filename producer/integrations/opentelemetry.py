@@ -1,4 +1,4 @@
-"""OpenTelemetry: exporters of log records and of spans, and the figures of a producer as instruments.
+"""Exporters of OpenTelemetry's log records and spans, and instruments for a producer's metrics.
 
 ::
 
@@ -7,10 +7,9 @@
     logger_provider.add_log_record_processor(BatchLogRecordProcessor(LogHubLogExporter(producer, "my-project", "logs")))
     observe(producer)
 
-An exporter hands over what it is given: a success means that the producer has it, which delivers it with its own
-retries; ``force_flush`` waits for that. Spans have the fields of LogHub's traces.
-
-Source: Simple Log Service, Trace data formats; OpenTelemetry, Logs Data Model.
+An export succeeds once the producer has enqueued the logs, which it then delivers with retries. ``force_flush`` waits
+for delivery. Spans have the fields of "Trace data formats" of Simple Log Service, and log records those of
+OpenTelemetry's "Logs Data Model".
 """
 
 from __future__ import annotations
@@ -44,12 +43,12 @@ from .values import repr_of
 
 __all__ = ["LogHubLogExporter", "LogHubSpanExporter", "observe", "trace_context"]
 
-#: Of a resource, what has a field of its own.
+#: The attributes of a resource that have a field of their own.
 _PLACES = {"host.name": "host", "service.name": "service"}
 
 
 class _Exporter(HasOutlet):
-    """What both exporters are: an outlet, and its end."""
+    """Base of the exporters."""
 
     def __init__(
         self,
@@ -64,15 +63,16 @@ class _Exporter(HasOutlet):
         self._ended = False
 
     def force_flush(self, timeout_millis: int = 30_000) -> bool:
-        """Wait until everything exported is delivered or has failed; whether that took no longer.
+        """Wait until everything exported is delivered or has failed. Return False after a timeout.
 
-        :param timeout_millis: milliseconds.
+        :param timeout_millis: the limit, milliseconds.
         """
         return self._outlet.flush(timeout_millis / 1000)
 
     def shutdown(self) -> None:
-        """Wait for delivery, and close the producer if it was made here. May be called again. What is exported later
-        is refused, as OpenTelemetry specifies, and counted as dropped.
+        """Wait for delivery, and close the exporter's own producer, if any. May be called repeatedly.
+
+        A later export fails, as OpenTelemetry specifies, and its logs count as dropped.
         """
         if not self._ended:
             self._ended = True
@@ -80,7 +80,7 @@ class _Exporter(HasOutlet):
             self._outlet.close()
 
     def _send(self, items: Iterable[Any], log_of: Callable[[Any], LogItem]) -> bool:
-        """Send a log of each item; whether the producer took all of them."""
+        """Send a log of each item. Return True if the producer accepted all."""
         before = self._outlet.dropped
         for item in items:
             if self._ended:
@@ -88,49 +88,51 @@ class _Exporter(HasOutlet):
                 continue
             try:
                 self._outlet.send(log_of(item))
-            except Exception as error:  # noqa: BLE001  # one that cannot be told costs no other
+            except Exception as error:  # noqa: BLE001  # one invalid item must not stop the others
                 self._outlet.drop(error)
         return self._outlet.dropped == before
 
 
 class LogHubLogExporter(_Exporter, LogRecordExporter):
-    """Sends log records. Fields: ``message`` (the body), ``severity_text``, ``severity_number``, ``event_name``,
-    ``traceID``, ``spanID``, each attribute by its name (``attribute.NAME`` where a field has that), ``host``,
-    ``service``, ``resource`` (the others of its attributes, JSON), ``otlp.name`` and ``otlp.version`` (the scope).
+    """An exporter of log records.
 
-    :param producer: as of :class:`~producer.integrations.outlet.Outlet`, as are the others.
-    :raises ConfigError: a wrong option.
+    The fields are ``message`` (the body), ``severity_text``, ``severity_number``, ``event_name``, ``traceID``,
+    ``spanID``, each attribute by its name (``attribute.NAME`` if a field has the name), ``host``, ``service``,
+    ``resource`` (its other attributes as JSON), ``otlp.name`` and ``otlp.version`` (the scope). The parameters are
+    those of :class:`~producer.integrations.outlet.Outlet`.
+
+    :raises ConfigError: an option is invalid.
     """
 
     def export(self, batch: Sequence[ReadableLogRecord]) -> LogRecordExportResult:
-        """Hand these to the producer."""
         taken = self._send((one for one in batch if not _feeds_back(one)), _log_of_record)
         return LogRecordExportResult.SUCCESS if taken else LogRecordExportResult.FAILURE
 
 
 class LogHubSpanExporter(_Exporter, SpanExporter):
-    """Sends spans in the schema of LogHub's traces: ``host``, ``service``, ``resource``, ``otlp.name``,
-    ``otlp.version``, ``name``, ``kind``, ``traceID``, ``spanID``, ``parentSpanID``, ``traceState``, ``links``, ``logs``
-    (the events), ``attribute``, ``start``, ``end`` and ``duration`` (microseconds), ``statusCode``, ``statusMessage``.
+    """An exporter of spans in the schema of LogHub's traces.
 
-    :param producer: as of :class:`~producer.integrations.outlet.Outlet`, as are the others.
-    :raises ConfigError: a wrong option.
+    The fields are ``host``, ``service``, ``resource``, ``otlp.name``, ``otlp.version``, ``name``, ``kind``,
+    ``traceID``, ``spanID``, ``parentSpanID``, ``traceState``, ``links``, ``logs`` (the events), ``attribute``,
+    ``start``, ``end`` and ``duration`` (microseconds), ``statusCode`` and ``statusMessage``. The parameters are those
+    of :class:`~producer.integrations.outlet.Outlet`.
+
+    :raises ConfigError: an option is invalid.
     """
 
     def export(self, spans: Sequence[ReadableSpan]) -> SpanExportResult:
-        """Hand these to the producer."""
-        taken = self._send((span for span in spans if not _is_of_work(span)), _log_of_span)
+        taken = self._send((span for span in spans if not _span_feeds_back(span)), _log_of_span)
         return SpanExportResult.SUCCESS if taken else SpanExportResult.FAILURE
 
 
 def _feeds_back(readable: ReadableLogRecord) -> bool:
-    """Whether a producer's work has caused the record, which comes on a thread of the SDK's."""
+    """Return True if a producer's work caused the record, which arrives on a thread of the SDK."""
     scope = readable.instrumentation_scope
     return readable.log_record.trace_id == TRACE_ID or feeds_back("" if scope is None else scope.name, None)
 
 
-def _is_of_work(span: ReadableSpan) -> bool:
-    """Whether a producer's work has caused the span."""
+def _span_feeds_back(span: ReadableSpan) -> bool:
+    """Return True if a producer's work caused the span."""
     context = span.get_span_context()
     return context is not None and context.trace_id == TRACE_ID
 
@@ -186,7 +188,7 @@ def _event(name: str, moment: int, attributes: Mapping[str, Any] | None) -> Mapp
 
 
 def _origin(resource: Resource | None, scope: Any) -> dict[str, Any]:
-    """Where something was made: fields of its resource and of its scope."""
+    """Return the fields of a resource and a scope."""
     attributes = dict(resource.attributes) if resource is not None else {}
     origin: dict[str, Any] = {field: attributes.pop(name, "") for name, field in _PLACES.items()}
     origin["resource"] = _json(attributes)
@@ -212,7 +214,7 @@ def _span_id(number: int | None) -> str | None:
 
 
 def trace_context() -> dict[str, str]:
-    """``traceID`` and ``spanID`` of the span that is current; nothing if there is none.
+    """Return ``traceID`` and ``spanID`` of the current span; an empty dictionary if there is none.
 
     For ``LogHubHandler(..., context=trace_context)``.
     """
@@ -223,10 +225,13 @@ def trace_context() -> dict[str, str]:
 
 
 def observe(*producers: Producer, meter: metrics.Meter | None = None) -> None:
-    """Let OpenTelemetry ask producers for their figures, as observable counters and gauges named
-    ``loghub.producer.…``, with the attribute ``producer``. Keeps none of them alive.
+    """Make observable instruments for the metrics of producers.
 
-    :param meter: what makes the instruments; None is that of the global provider.
+    Their names begin with ``loghub.producer.``, and their attribute ``producer`` is the producer's name. They keep no
+    producer alive.
+
+    :param producers: the producers to observe.
+    :param meter: the meter of the instruments; None for that of the global provider.
     """
     own = metrics.get_meter("loghub") if meter is None else meter
     watched = Watched(producers)

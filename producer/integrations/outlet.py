@@ -1,7 +1,7 @@
-"""Outlet: where the logs of an integration go: a stream, and what becomes of a log that finds no place in it.
+"""The outlet of an integration: its stream, and the handling of logs that cannot be enqueued.
 
-Code that logs is not stopped for what becomes of the log. So nothing is raised here: a log that cannot be enqueued is
-counted by reason, reported in sums and at the end, and given to a fallback if there is one.
+Logging must not raise into the application. So a log that cannot be enqueued is counted by reason, reported in totals
+and at the end, and passed to a fallback if there is one.
 """
 
 from __future__ import annotations
@@ -36,19 +36,19 @@ from .values import message_of, sendable
 
 _log = get_logger("loghub.integrations")
 
-#: Between two lines about logs that were dropped, seconds.
-_INTERVAL = 60.0
+#: The shortest time between two log lines about dropped logs, seconds.
+_REPORT_SECONDS = 60.0
 
 OnFull = Literal["drop", "wait"]
-#: What takes the log that was not sent.
+#: The function that takes a log that was not enqueued.
 Fallback = Callable[[], object]
 
-#: Every outlet of the process; see :func:`flush_all`.
+#: Every outlet of the process, for :func:`flush_all`.
 _outlets: weakref.WeakSet[Outlet] = weakref.WeakSet()
 
 
 class OutletOptions(TypedDict, total=False):
-    """Options that every integration takes by name, as :class:`Outlet` describes them."""
+    """The options that every integration takes by name, as in :class:`Outlet`."""
 
     topic: str
     source: str | None
@@ -64,26 +64,32 @@ class OutletOptions(TypedDict, total=False):
 
 
 class Outlet:
-    """The stream that an integration sends to, with a producer that is given or the outlet's own.
+    """The stream that an integration sends to, with a given producer or the outlet's own.
 
-    :param producer: the producer to send with; its owner closes it. None makes one of ``endpoint`` and a key, which
-        :meth:`close` closes; a log after that makes another one, unless the interpreter is exiting.
-    :param project: where logs go; likewise ``logstore``, ``topic``, ``source`` and ``tags``.
-    :param on_full: ``drop`` drops a log at once when memory is full; ``wait`` waits as long as the producer's
-        ``max_block_ms`` says, and drops it then.
+    :param producer: the producer to send with; its owner closes it. None to make one from ``endpoint`` and a key, which
+        :meth:`close` closes. The next log makes another one, unless the interpreter is exiting.
+    :param project: the project to send to.
+    :param logstore: the logstore to send to.
+    :param topic: the topic of all logs.
+    :param source: the source of all logs; None for the producer's.
+    :param tags: the tags of all logs; None for none.
+    :param on_full: ``drop`` drops a log at once when the buffer is full; ``wait`` first waits up to the producer's
+        ``max_block_ms``.
     :param endpoint: such as ``https://cn-hangzhou.log.aliyuncs.com``.
-    :param access_key_id: the key; without it, and without ``credentials``, it is read from ``LOGHUB_ACCESS_KEY_ID`` and
-        ``LOGHUB_ACCESS_KEY_SECRET`` in the environment.
-    :param credentials: a credentials provider.
-    :param config: options of the producer that is made, or a mapping of them (whose values may be text).
-    :param flush_timeout: seconds that :meth:`flush`, and likewise :meth:`close`, may take; None is no limit.
-    :param drain_on_sigterm: True delivers what was logged before SIGTERM ends the process, where that can be done:
-        see :func:`producer.client.at_exit.drain_at_sigterm`.
-    :raises ConfigError: both a producer and what one is made of; a wrong option.
-    :ivar says_aside: True to log on another thread: a sink of loguru may not log while it is called.
+    :param access_key_id: the access key id; without it and ``credentials``, ``LOGHUB_ACCESS_KEY_ID`` and
+        ``LOGHUB_ACCESS_KEY_SECRET`` of the environment are used.
+    :param access_key_secret: its secret.
+    :param security_token: the token of temporary credentials.
+    :param credentials: a credentials provider, in place of a key.
+    :param config: the options of the own producer, or a mapping of them (whose values may be text).
+    :param flush_timeout: the limit of :meth:`flush` and of :meth:`close`, seconds; None for no limit.
+    :param drain_on_sigterm: True to deliver all logs before SIGTERM ends the process, where
+        :func:`producer.client.at_exit.drain_at_sigterm` can do that.
+    :raises ConfigError: an option is invalid, or both a producer and the options to make one are given.
+    :ivar logs_on_thread: True to log on another thread: a sink of loguru must not log while it is called.
     """
 
-    says_aside = False
+    logs_on_thread = False
 
     def __init__(
         self,
@@ -114,16 +120,18 @@ class Outlet:
         }
         self._make = None if producer is not None else _maker(project, endpoint, key, config)
         if producer is not None and (endpoint is not None or config is not None or any(key.values())):
-            raise ConfigError("producer", "must be None where an endpoint, a key or a config is given", producer.name)
+            raise ConfigError("producer", "must be None if an endpoint, a key or a config is given", producer.name)
         self._options = {"topic": topic, "source": source, "tags": tags, "max_block_ms": _max_block[on_full]}
         self._place = str(project), str(logstore)
         self.flush_timeout = flush_timeout
         self._closed = False
-        #: Logs that came when a call of the producer was interrupted to make them.
+        #: Logs from a finalizer or handler that interrupted a call of the producer.
         self._deferred: deque[tuple[LogItem, Fallback | None, Callback | None]] = deque()
-        self._counting = threading.RLock()  # guards the next ones; a finalizer that logs may interrupt its owner
-        self._dropped = self._told = 0
-        self._told_at = float("-inf")
+        self._counting = (
+            threading.RLock()
+        )  # guards the next ones; reentrant, because a finalizer that logs may interrupt its owner
+        self._dropped = self._reported = 0
+        self._reported_at = float("-inf")
         self._attach(self._make() if self._make is not None else producer)
         watch_fork(self, Stage.SINKS)
         _outlets.add(self)
@@ -136,15 +144,15 @@ class Outlet:
 
     @property
     def dropped(self) -> int:
-        """Logs that could not be enqueued; those that a fallback took are among them."""
+        """The number of logs that could not be enqueued, including those that a fallback got."""
         return self._dropped
 
     def send(self, log: LogItem, fallback: Fallback | None = None, callback: Callback | None = None) -> None:
-        """Send a log; never raises what the producer raises.
+        """Send a log. Errors of the producer are not raised.
 
-        :param log: its values may be anything.
-        :param fallback: called if it cannot be enqueued.
-        :param callback: as that of :meth:`Producer.send`.
+        :param log: the log, with values of any type.
+        :param fallback: the function to call if the log cannot be enqueued; None for none.
+        :param callback: the callback of :meth:`Producer.send`; None for none.
         """
         stream = self.stream
         try:
@@ -159,7 +167,7 @@ class Outlet:
             self._send_as_text(stream, log, fallback, callback)
         elif isinstance(error, ProducerClosedError) and self._reopen(stream):
             self.send(log, fallback, callback)
-        elif type(error) is ProducerError:  # on this thread a call of the producer was interrupted: not now
+        elif type(error) is ProducerError:  # this call interrupts another one of the producer: send later
             self._defer(log, fallback, callback)
         else:
             self.drop(error, fallback)
@@ -174,10 +182,10 @@ class Outlet:
             self._refused(stream, text, error, fallback, callback)
 
     def _reopen(self, refusing: Stream) -> bool:
-        """Replace the outlet's own producer, which was closed; return True if there is another one.
+        """Replace the outlet's own producer, which was closed. Return True if there is a new one.
 
-        :meth:`close` has closed it, as every ``dictConfig`` closes the handlers of the one before; or the interpreter's
-        exit or a signal did, and the program logs on. A log that comes after both is dropped.
+        Either :meth:`close` closed it, for example from ``dictConfig``, or the interpreter's exit or a signal did.
+        After both, logs are dropped.
         """
         if self._make is None or (self._closed and at_exit.exited()):
             return False
@@ -188,7 +196,7 @@ class Outlet:
         return True
 
     def _defer(self, log: LogItem, fallback: Fallback | None, callback: Callback | None) -> None:
-        """Let another thread send it. A bare one: starting a ``threading.Thread`` takes locks."""
+        """Send a log on another thread. Not a ``threading.Thread``, whose start takes locks."""
         self._deferred.append((log, fallback, callback))
         try:
             _thread.start_new_thread(self._send_deferred, ())
@@ -203,9 +211,10 @@ class Outlet:
                 return
 
     def drop(self, error: Exception, fallback: Fallback | None = None) -> None:
-        """Count a log that could not be made or enqueued, and report such logs once in :data:`_INTERVAL`.
+        """Count a log that could not be made or enqueued, and report such logs once in :data:`_REPORT_SECONDS`.
 
-        :param error: the reason; one that is not a producer's is a bug, of this package or of a value in the log.
+        :param error: the reason; other errors than a producer's are bugs, of this package or of a value in the log.
+        :param fallback: the function to call; None for none.
         """
         if not isinstance(error, ProducerError):
             error = ProducerError(f"{type(error).__name__}: {message_of(error)}")
@@ -213,29 +222,29 @@ class Outlet:
         with self._counting:
             self._dropped += 1
             now = time.monotonic()
-            due = now - self._told_at >= _INTERVAL
+            due = now - self._reported_at >= _REPORT_SECONDS
             if due:
-                logs, self._told, self._told_at = self._dropped - self._told, self._dropped, now
+                logs, self._reported, self._reported_at = self._dropped - self._reported, self._dropped, now
         if due:
-            self._say(f"{counted(logs, 'log')} could not be enqueued: {error}")
+            self._warn(f"{counted(logs, 'log')} could not be enqueued: {error}")
         if fallback is not None:
             fallback()
 
-    def _say(self, text: str) -> None:
-        if not self.says_aside:
+    def _warn(self, text: str) -> None:
+        if not self.logs_on_thread:
             _log.warning("%s/%s: %s", *self._place, text)
             return
         with suppress(RuntimeError):  # the interpreter is exiting
-            _thread.start_new_thread(self._say_aside, (text,))
+            _thread.start_new_thread(self._warn_on_thread, (text,))
 
-    def _say_aside(self, text: str) -> None:
+    def _warn_on_thread(self, text: str) -> None:
         with at_work():
             _log.warning("%s/%s: %s", *self._place, text)
 
     def flush(self, timeout: float | None = None) -> bool:
-        """Wait until everything sent before is delivered or has failed; whether it was in time. If not, it is said.
+        """Wait until everything sent is delivered or has failed. After a timeout, log it and return False.
 
-        :param timeout: seconds; None is ``flush_timeout``; 0 only makes sure that all of it is on its way.
+        :param timeout: the limit in seconds; None for ``flush_timeout``; 0 to send open batches without waiting.
         """
         self._send_deferred()
         seconds = self.flush_timeout if timeout is None else timeout
@@ -248,9 +257,9 @@ class Outlet:
         return True
 
     def close(self, *, wait: bool = True) -> None:
-        """Close the outlet's own producer, and report what was dropped. May be called again.
+        """Close the outlet's own producer, and report dropped logs. May be called repeatedly.
 
-        :param wait: True to wait until it is closed; else another thread closes it.
+        :param wait: True to wait until it is closed; False to close it on another thread.
         """
         self._send_deferred()
         self._closed = True
@@ -266,17 +275,20 @@ class Outlet:
                 producer.close(self.flush_timeout)
         except ProducerError as error:
             _log.warning("%s/%s: %s", *self._place, error)
-        if producer.closed or at_exit.exited():  # else its own end reports them
+        if producer.closed or at_exit.exited():  # otherwise its own close reports them
             producer._report_losses()
 
     def _renew_in_child(self) -> None:
-        """A thread of the parent may hold the lock, and what it has deferred is the parent's to send."""
+        """Replace the lock, which a thread of the parent may hold, and leave deferred logs to the parent."""
         self._counting = threading.RLock()
         self._deferred = deque()
 
 
 def _check_options(project: object, logstore: object, on_full: object, flush_timeout: object) -> None:
-    """:raises ConfigError: one of them is wrong."""
+    """Check the options that are not the producer's.
+
+    :raises ConfigError: an option is invalid.
+    """
     for name, value in (("project", project), ("logstore", logstore)):
         if not isinstance(value, str) or not value:
             raise ConfigError(name, "must be text that is not empty", value)
@@ -287,9 +299,9 @@ def _check_options(project: object, logstore: object, on_full: object, flush_tim
 
 
 def flush_all(timeout: float) -> bool:
-    """Flush every outlet of the process; return True if all was delivered, or has failed, in time.
+    """Flush every outlet of the process. Return False after a timeout.
 
-    :param timeout: seconds, for all of them together.
+    :param timeout: the limit for all outlets together, seconds.
     """
     end = time.monotonic() + timeout
     in_time = [outlet.flush(max(0.001, end - time.monotonic())) for outlet in list(_outlets)]
@@ -302,26 +314,26 @@ _max_block: dict[OnFull, int | None] = {"drop": 0, "wait": None}
 def _maker(
     project: str | None, endpoint: str | None, key: Mapping[str, Any], config: ProducerConfig | Mapping[str, Any] | None
 ) -> Callable[[], Producer]:
-    """What makes a producer of these.
+    """Return the function that makes the outlet's own producer.
 
-    :raises ConfigError: they make none.
+    :raises ConfigError: an option is missing or invalid.
     """
     if endpoint is None:
-        raise ConfigError("endpoint", "must be given where no producer is", endpoint)
+        raise ConfigError("endpoint", "must be given if no producer is", endpoint)
     given = {name: value for name, value in key.items() if value is not None}
-    where = ProjectConfig(str(project), endpoint=endpoint, **(given or {"credentials": _of_the_environment()}))
+    where = ProjectConfig(str(project), endpoint=endpoint, **(given or {"credentials": _environment_credentials()}))
     if not (config is None or isinstance(config, ProducerConfig | Mapping)):
         raise ConfigError("config", "must be a ProducerConfig, or a mapping of its options", config)
     if isinstance(config, Mapping):
-        # One by one: what logging.config gives converts a value when it is asked for.
+        # One by one: the mapping from logging.config converts a value when it is read.
         config = ProducerConfig.from_mapping({name: config[name] for name in config})
     return lambda: Producer(where, config=config)
 
 
-def _of_the_environment() -> EnvironmentCredentials:
-    """What reads the key from the environment.
+def _environment_credentials() -> EnvironmentCredentials:
+    """Return the credentials of the environment.
 
-    :raises ConfigError: there is none: it would be missed only when the first log is to be sent.
+    :raises ConfigError: the environment has none; otherwise only the first request would fail.
     """
     credentials = EnvironmentCredentials()
     try:
@@ -338,14 +350,14 @@ def _is_timeout(value: object) -> bool:
 
 
 def _possible(log: LogItem) -> tuple[Any, Any]:
-    """Its time, if that can be sent."""
+    """Return the log's time if it is valid, else (None, None)."""
     second: Any = log.time
     nanos = log.time_ns
     return (second, nanos) if isinstance(second, int) and 0 <= second < 2**32 else (None, None)
 
 
 class HasOutlet:
-    """An integration that sends through an outlet."""
+    """Base of the integrations, which send through an outlet."""
 
     _outlet: Outlet
 
@@ -354,7 +366,7 @@ class HasOutlet:
     ) -> Outlet:
         """Make the outlet.
 
-        :raises ConfigError: a wrong option, or an unknown one.
+        :raises ConfigError: an option is unknown or invalid.
         """
         known = options_of(type(self))
         for name in options:
@@ -364,17 +376,17 @@ class HasOutlet:
 
     @property
     def producer(self) -> Producer:
-        """The producer that sends; another one after :meth:`close`, if the integration makes its own."""
+        """The producer. An integration with its own producer has another one after :meth:`close`."""
         return self._outlet.producer
 
     @property
     def dropped(self) -> int:
-        """How many logs could not be enqueued, those that a fallback got among them."""
+        """The number of logs that could not be enqueued, including those that a fallback got."""
         return self._outlet.dropped
 
 
 def options_of(integration: type) -> list[str]:
-    """The names of all arguments that an integration takes."""
+    """Return the names of an integration's arguments."""
     makers = [vars(each)["__init__"] for each in integration.__mro__ if "__init__" in vars(each) and each is not object]
     names: dict[str, None] = {}
     for maker in (*makers, Outlet.__init__):

@@ -1,11 +1,11 @@
-"""Prometheus: a collector of ``prometheus_client`` for the figures of producers.
+"""A collector of ``prometheus_client`` for the metrics of producers.
 
 ::
 
     prometheus_client.REGISTRY.register(LogHubCollector(producer))
 
-In the multiprocess mode of ``prometheus_client`` (``PROMETHEUS_MULTIPROC_DIR``) no collector of anybody is asked: see
-``docs/application/frameworks.md`` for what to do there.
+The multiprocess mode of ``prometheus_client`` (``PROMETHEUS_MULTIPROC_DIR``) ignores all collectors. The page on
+frameworks in the documentation has a way for it.
 """
 
 from __future__ import annotations
@@ -29,23 +29,23 @@ _SUFFIXES = {"By": "_bytes", "s": "_seconds", "1": "_ratio"}
 
 
 class LogHubCollector(Collector):
-    """Asks producers for their figures each time that it is asked; keeps none of them alive.
+    """A collector that reads the metrics of producers at each scrape, and keeps no producer alive.
 
-    Names begin with ``loghub_producer_``, and end with their unit, counters with ``_total``. The label ``producer`` is
-    the producer's name (``ProducerConfig.name``).
+    Names begin with ``loghub_producer_`` and end with the unit, those of counters with ``_total``. The label
+    ``producer`` is the producer's name (``ProducerConfig.name``).
 
-    :param producers: whose figures these are.
+    :param producers: the producers to observe.
     """
 
     def __init__(self, *producers: Producer) -> None:
         self._watched = Watched(producers)
 
     def describe(self) -> Iterator[Metric]:
-        """The metrics without figures: to register the collector asks nobody."""
+        """Yield the metrics without values, so that registration does not read producers."""
         return iter([_family(figure, ()) for figure in FIGURES])
 
     def collect(self) -> Iterator[Metric]:
-        """The metrics of this moment."""
+        """Yield the metrics with their current values."""
         known = list(self._watched.stats())
         for figure in FIGURES:
             samples = [({"producer": name, **labels}, value) for name, s in known for labels, value in figure.read(s)]

@@ -1,4 +1,4 @@
-"""structlog: a final processor, and a logger factory, that send events to LogHub.
+"""A final processor and a logger factory for structlog, which send events to LogHub.
 
 ::
 
@@ -6,8 +6,8 @@
     processors = [structlog.contextvars.merge_contextvars, structlog.processors.add_log_level, sender]
     structlog.configure(processors=processors, logger_factory=sender.logger_factory())
 
-An event's keys become fields as they are; ``event`` becomes ``message``; levels and exceptions have the fields that all
-integrations give them.
+An event's keys become fields, and ``event`` becomes ``message``. Levels and exceptions have the fields of all
+integrations.
 """
 
 from __future__ import annotations
@@ -38,22 +38,24 @@ from .values import text_or_repr
 __all__ = ["LogHubProcessor"]
 
 _TRACEBACK = "Traceback (most recent call last):"
-#: What structlog's formatter of records of ``logging`` adds for itself.
+#: The keys that structlog's formatter of ``logging`` records adds for itself.
 _BOOKKEEPING = ("_record", "_from_structlog")
 
 
 class LogHubProcessor(HasOutlet):
-    """Sends each event that comes to it, with the time of that moment, and drops it or hands it on.
+    """A processor that sends each event with the current time.
 
-    ``event`` becomes the field ``message``; ``level`` (or the name of the method) ``severity_text``, in upper case, and
-    ``severity_number``; ``exc_info``, or the ``exception`` that ``format_exc_info`` and ``dict_tracebacks`` make of it,
-    ``exception.type``, ``exception.message`` and ``exception.stacktrace``; ``timestamp`` is left out where it is a
-    number, which becomes the time. All other keys are fields. What cannot be sent as it is, is sent as its ``repr``.
+    * ``event`` becomes the field ``message``.
+    * ``level``, or the name of the method, becomes ``severity_text`` in upper case and ``severity_number``.
+    * ``exc_info``, or the ``exception`` of ``format_exc_info`` and ``dict_tracebacks``, becomes ``exception.type``,
+      ``exception.message`` and ``exception.stacktrace``.
+    * ``timestamp`` becomes the log's time if it is a number.
+    * All other keys are fields. A value that cannot be sent is sent as its ``repr``.
 
-    :param producer: as of :class:`~producer.integrations.outlet.Outlet`, as are the others.
-    :param pass_on: whether the processors after it, such as a renderer for the console, get the event; if it is the
-        last one, it is dropped.
-    :raises ConfigError: a wrong option.
+    The other parameters are those of :class:`~producer.integrations.outlet.Outlet`.
+
+    :param pass_on: True to pass the event to the next processor, such as a renderer for the console; False to drop it.
+    :raises ConfigError: an option is invalid.
     """
 
     def __init__(
@@ -70,10 +72,9 @@ class LogHubProcessor(HasOutlet):
         self._pass_on = pass_on
 
     def __call__(self, logger: Any, method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-        """Send the event, unless a producer has caused it: a record of ``logging`` that structlog's formatter brings
-        here from the producer itself, or from its HTTP library on its threads, would cause the next one.
+        """Send the event, unless a producer's work caused it: sending it would cause the next one.
 
-        :raises structlog.DropEvent: it is not to go on.
+        :raises structlog.DropEvent: ``pass_on`` is False.
         """
         name, thread = _origin(logger, event)
         if not feeds_back(name, thread):
@@ -83,32 +84,34 @@ class LogHubProcessor(HasOutlet):
         raise structlog.DropEvent
 
     def send(self, method: str, event: MutableMapping[str, Any] | str) -> None:
-        """Send an event that was made by that method; never raises."""
+        """Send an event of a logger's method. Never raises."""
         try:
             self._outlet.send(_log_of(method, event))
-        except Exception as error:  # noqa: BLE001  # nothing is raised into the code that logs
+        except Exception as error:  # noqa: BLE001  # logging must not raise into the application
             self._outlet.drop(error)
 
     def logger_factory(self) -> LogHubLoggerFactory:
-        """What ``structlog.configure(logger_factory=…)`` takes, where the last processor renders text: it sends what
-        the last processor returned, as ``message``; and with this processor among them, nothing.
+        """Return a factory for ``structlog.configure(logger_factory=…)``, if the last processor renders text.
+
+        Its loggers send the result of the last processor as ``message``. With this processor as the last one, they get
+        nothing to send.
         """
         return LogHubLoggerFactory(self)
 
     def flush(self, timeout: float | None = None) -> None:
-        """Wait until what was sent is delivered or has failed.
+        """Wait until everything sent is delivered or has failed.
 
-        :param timeout: seconds; None is ``flush_timeout``.
+        :param timeout: the limit in seconds; None for ``flush_timeout``.
         """
         self._outlet.flush(timeout)
 
     def close(self) -> None:
-        """Close the producer, if it was made here."""
+        """Close the processor's own producer, if any."""
         self._outlet.close()
 
 
 def _log_of(method: str, event: MutableMapping[str, Any] | str) -> LogItem:
-    # Behind a renderer it is text.
+    # After a renderer, the event is text.
     fields: dict[str, Any] = dict(event) if isinstance(event, Mapping) else {"event": event}
     for name in _BOOKKEEPING:
         fields.pop(name, None)
@@ -119,14 +122,14 @@ def _log_of(method: str, event: MutableMapping[str, Any] | str) -> LogItem:
     known |= _take_exception(fields)
     now = time.time_ns()
     if _is_moment(fields.get("timestamp")):
-        now = round(fields.pop("timestamp") * 1_000_000) * 1000  # a float has no more
+        now = round(fields.pop("timestamp") * 1_000_000) * 1000  # a float is exact to the microsecond
     for name in known.keys() & fields.keys():
         known[f"extra.{name}"] = fields.pop(name)
     return LogItem(known | fields, now // 1_000_000_000, now % 1_000_000_000)
 
 
 def _take_exception(fields: dict[str, Any]) -> dict[str, Any]:
-    """Move the exception of an event out of its fields, also if another processor has formatted it."""
+    """Remove the exception from an event's fields, even if formatted, and return its fields."""
     made = fields.get("exception")
     if isinstance(made, str) and (_TRACEBACK in made or made.endswith(_current_exception())):  # format_exc_info
         text = fields.pop("exception")
@@ -136,24 +139,24 @@ def _take_exception(fields: dict[str, Any]) -> dict[str, Any]:
         names = {"exception.type": made[0]["exc_type"], "exception.message": made[0].get("exc_value")}
         return {**names, "exception.stacktrace": fields.pop("exception")}
     found = exception_fields(fields.get("exc_info"))
-    if found or fields.get("exc_info") in (None, True, False):  # True where no exception is being handled
+    if found or fields.get("exc_info") in (None, True, False):  # True may also mean that no exception is being handled
         fields.pop("exc_info", None)
     return found
 
 
 def _current_exception() -> str:
-    """How a traceback of the exception that is being handled ends."""
+    """Return the end of a traceback of the exception that is being handled."""
     error = sys.exc_info()[1]
     return "\n" if error is None else "".join(traceback.format_exception_only(error)).rstrip("\n")
 
 
 def _is_moment(value: object) -> bool:
-    """Whether it is a number of seconds, as ``TimeStamper`` makes it."""
+    """Return True for a number of seconds, as ``TimeStamper`` makes it."""
     return isinstance(value, int | float) and not isinstance(value, bool) and 0 <= value < 2**32
 
 
 def _origin(logger: Any, event: object) -> tuple[str, int | None]:
-    """The name of the logger that an event comes from, as far as it has one, and its thread."""
+    """Return the name of the event's logger, empty if unknown, and its thread."""
     if not isinstance(event, Mapping):
         return "", None
     record = event.get("_record")
@@ -164,7 +167,7 @@ def _origin(logger: Any, event: object) -> tuple[str, int | None]:
 
 
 class LogHubLogger:
-    """A logger at the end of the processors: each method sends what it is given."""
+    """A logger after the processors, whose methods send their arguments."""
 
     def __init__(self, sender: LogHubProcessor) -> None:
         self._sender = sender
@@ -180,7 +183,7 @@ class LogHubLogger:
 
 
 class LogHubLoggerFactory:
-    """Makes loggers that send; see :meth:`LogHubProcessor.logger_factory`."""
+    """The factory of :meth:`LogHubProcessor.logger_factory`."""
 
     def __init__(self, sender: LogHubProcessor) -> None:
         self._sender = sender

@@ -1,7 +1,4 @@
-"""Text of what a log cannot carry as it is: a program's own objects are described, not refused.
-
-Asked only after a log was refused, so that ordinary ones cost nothing.
-"""
+"""Convert values that a log cannot carry to text. Used only after a log was refused, so that others cost nothing."""
 
 from __future__ import annotations
 
@@ -16,12 +13,12 @@ __all__ = ["message_of", "repr_of", "sendable", "text_or_repr"]
 
 
 def sendable(fields: Mapping[Any, Any]) -> dict[str, bytes]:
-    """The fields, each name and each value as it can be sent; None is left out."""
+    """Return the fields as bytes that can be sent, without those that are None."""
     return dict(lenient_items(fields.items(), None))
 
 
 def text_or_repr(value: object) -> str:
-    """What it says of itself; its ``repr``, if that raises."""
+    """Return ``str(value)``, or its ``repr`` if that raises."""
     try:
         return str(value)
     except Exception:  # noqa: BLE001  # a program's own class

@@ -1,6 +1,6 @@
 """The connector to Spark: ``format("loghub")`` and ``foreachPartition``.
 
-What users of Spark need; it is imported when it is asked for, so that parts without PySpark stay usable without it.
+Names are imported at first use, so that parts that do not need PySpark work without it.
 """
 
 from __future__ import annotations

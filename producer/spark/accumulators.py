@@ -1,4 +1,4 @@
-"""Accumulators of what can be added: Spark's way to have figures of tasks that ended well."""
+"""Spark accumulators for values that can be added, such as the metrics of successful tasks."""
 
 from __future__ import annotations
 
@@ -11,19 +11,17 @@ _T = TypeVar("_T")
 
 
 class SumParam(AccumulatorParam[_T]):
-    """Adds values of a class, in place where they have ``+=``.
+    """An accumulator parameter that adds values with ``+=``.
 
-    :param zero: makes a value that adds nothing.
+    :param zero: the function that makes the initial value.
     """
 
     def __init__(self, zero: Callable[[], _T]) -> None:
         self._zero = zero
 
     def zero(self, value: _T) -> _T:
-        """See :class:`pyspark.accumulators.AccumulatorParam`."""
         return self._zero()
 
     def addInPlace(self, value1: _T, value2: _T) -> _T:
-        """See :class:`pyspark.accumulators.AccumulatorParam`."""
         value1 += value2  # type: ignore[operator]  # the values have +=
         return value1

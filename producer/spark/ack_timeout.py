@@ -1,8 +1,8 @@
-"""How long a task waits: rather than fail, for as long as something of it is acknowledged now and then.
+"""The defaults of a task's producer: a throttled task waits as long as some of its rows are acknowledged.
 
-A fleet of tasks may have more to write than the quota of a logstore takes in the time of all retries; then each waits
-for its share. What no waiting mends fails as soon as it does elsewhere: a wrong key or project at once, an endpoint
-that does not answer after the usual two and a half minutes.
+A fleet of tasks may write more than a logstore's quota takes in the time of all retries. Then each task waits for its
+share of the quota. Other errors fail as soon as elsewhere: a wrong key or project at once, an endpoint that does not
+answer after two and a half minutes.
 """
 
 from __future__ import annotations
@@ -14,20 +14,20 @@ from typing import TYPE_CHECKING
 from ..model.errors import FlushTimeoutError
 
 if TYPE_CHECKING:
-    from ..client.producer import Producer  # who plans sends nothing
+    from ..client.producer import Producer  # planning needs no producer
 
-# A day: whether it is enough, the timeout of the task says, which is at most as long.
+# A day. The task's own timeout is at most as long, and decides.
 _QUOTA_TIMEOUT_MS = 86_400_000
-# A shorter longest backoff than the producer's own, so that a fleet uses its quota and each process has a share of it;
-# more retries, for the same time.
+# A lower limit of the backoff than the producer's own, so that a fleet uses its quota and each process gets a share.
+# More retries make up for it, so that the total time is the same.
 _MAX_BACKOFF_MS, _RETRIES = 5_000, 34
 
 
 def defaults_of_task(given: Mapping[str, str], ack_timeout: float) -> dict[str, int]:
-    """The producer's options in a task, where the user has not named them.
+    """Return the defaults of the producer's options in a task.
 
-    :param given: the options that he has named. Who says how often, or for how long, has quotas count as well.
-    :param ack_timeout: how long the task waits for an acknowledgement, seconds.
+    :param given: the user's options. If they limit retries or the delivery time, quota errors count, too.
+    :param ack_timeout: the longest wait for an acknowledgement, seconds.
     """
     defaults = {"max_block_ms": int(ack_timeout * 1000)}
     if not given.keys() & {"retries", "delivery_timeout_ms"}:
@@ -38,7 +38,7 @@ def defaults_of_task(given: Mapping[str, str], ack_timeout: float) -> dict[str, 
 
 
 def send_open(producer: Producer) -> None:
-    """Send at once what lingers in open batches; its futures say what became of it.
+    """Send open batches without lingering. Their futures have the results.
 
     :raises ProducerError: the producer is closed.
     """

@@ -1,4 +1,4 @@
-"""What can be found wrong with a target before a job begins: the endpoint, the logstore, the credentials."""
+"""Check a target before a job begins: the endpoint, the logstore and the credentials."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from .options import Target, knows_credentials
 
 _log = get_logger("loghub.spark.write")
 
-#: How often LogHub is asked for the logstore before the job begins, besides the first time, and the longest pause.
+#: The retries of the request for the logstore, and the longest backoff.
 _RETRIES, _LONGEST_PAUSE_MS = 3, 1000
-#: Seconds that all of this takes at most.
+#: The limit of the whole check, seconds.
 CHECK_SECONDS = 60.0
 
-# What a refusal of the question says about the options. Unauthorized is not among them: it may mean the question alone.
+# The option at fault by error code. Not Unauthorized: a key may be allowed to write, but not to list shards.
 _OPTION_OF_CODE = {
     "InvalidAccessKeyId": "accessKeyId",
     "MissAccessKeyId": "accessKeyId",
@@ -35,26 +35,25 @@ _OPTION_OF_CODE = {
 
 
 def check_target(target: Target, config: ProducerConfig, *, patient: bool) -> None:
-    """Ask LogHub for the logstore's shards, to find out now what would else fail every task.
+    """Query LogHub for the logstore's shards, to find errors that would fail every task.
 
-    :param config: how requests travel.
-    :param patient: whether a server that cannot be reached or is busy is no error: it may be there again when the rows
-        are.
-    :raises ConfigError: names the option that is wrong.
+    :param config: the configuration of requests.
+    :param patient: True if a server that is unreachable or busy is not an error: it may recover before the rows come.
+    :raises ConfigError: an option is at fault; the error names it.
     """
     fault = fault_of(target, config, patient=patient)
     if fault is not None:
-        rule = f"{fault.error} (asked before the job; checkTarget=false leaves that out)"
+        rule = f"{fault.error} (checked before the job; checkTarget=false skips the check)"
         raise ConfigError(fault.option, rule, _shown(target, fault.option)) from fault.error
 
 
 @dataclass(frozen=True, slots=True)
 class Fault:
-    """What is wrong with a target.
+    """An error of a target.
 
-    :ivar option: the option that says it, by the name that Spark's users know.
-    :ivar error: of the question.
-    :ivar cause: what LogHub, or the network, said.
+    :ivar option: the option at fault, by its name in Spark.
+    :ivar error: the error of the check.
+    :ivar cause: the error of LogHub or the network.
     """
 
     option: str
@@ -63,14 +62,13 @@ class Fault:
 
 
 def fault_of(target: Target, config: ProducerConfig, *, patient: bool, timeout: float = CHECK_SECONDS) -> Fault | None:
-    """What is wrong with a target, by the answer to a request for its shards; None if nothing is known to be.
+    """Query LogHub for the target's shards, and return the error at fault; None if none is known.
 
-    A key that may write and not list shards is as good as any; what only the executors' environment knows cannot be
-    tried here.
+    A key that may not list shards is not a fault. Credentials that only the executors have are not checked.
 
-    :param config: how requests travel.
-    :param patient: as of :func:`check_target`.
-    :param timeout: seconds that the question may take.
+    :param config: the configuration of requests.
+    :param patient: True if a server that is unreachable or busy is not an error.
+    :param timeout: the limit of the check, seconds.
     """
     if not knows_credentials(target):
         return None
@@ -85,7 +83,7 @@ def fault_of(target: Target, config: ProducerConfig, *, patient: bool, timeout: 
         option = _option_at_fault(cause)
         if isinstance(cause, AttemptError) and option is not None and not (option == "endpoint" and patient):
             return Fault(option, error, cause)
-        _log.warning("could not check %s before the job, going on: %s", target, error)
+        _log.warning("cannot check %s before the job, continuing: %s", target, error)
     return None
 
 

@@ -1,8 +1,8 @@
-"""``format("loghub")``: the data source that Spark sees.
+"""The data source of ``format("loghub")``.
 
-Spark finds it by the module ``pyspark_loghub``, where the package is installed on the driver; where it travels by
-``addPyFile``, :func:`register` makes it known. It is made and asked in processes of Spark's own beside the driver, and
-imports what it needs when it is asked.
+Where the package is installed on the driver, Spark finds it by the module ``pyspark_loghub``. Where it is shipped by
+``addPyFile``, :func:`register` registers it. Spark creates and calls it in processes of its own beside the driver, so
+it imports modules only when a method needs them.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from pyspark.sql.datasource import (
 )
 from pyspark.sql.types import StructType
 
-from .errors import WITHOUT_PACKAGE, said_in_the_first_line
+from .errors import WITHOUT_PACKAGE, hidden_traceback
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -28,52 +28,48 @@ FORMAT = "loghub"
 
 
 class LogHubSource(DataSource):
-    """Reads and writes logstores; ``docs/spark/write.md`` has the options."""
+    """The data source that reads and writes logstores."""
 
     @classmethod
     def name(cls) -> str:
-        """The name for ``format``."""
         return FORMAT
 
     def schema(self) -> StructType:
-        """What is read where the user gives no schema."""
+        """Return the schema of a read without a schema of the user."""
         from .reading import CURSOR, default_schema
 
         return default_schema(without=CURSOR if "query" in self.options else "")
 
-    @said_in_the_first_line()
+    @hidden_traceback()
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceWriter:
-        """The writer of a batch."""
         from .writing.writers import LogHubWriter
 
         return LogHubWriter(dict(self.options), schema, overwrite=overwrite)
 
-    @said_in_the_first_line()
+    @hidden_traceback()
     def streamWriter(self, schema: StructType, overwrite: bool) -> DataSourceStreamWriter:
-        """The writer of a streaming query."""
         from .writing.writers import LogHubStreamWriter
 
         return LogHubStreamWriter(dict(self.options), schema, overwrite=overwrite)
 
-    @said_in_the_first_line()
+    @hidden_traceback()
     def reader(self, schema: StructType) -> DataSourceReader:
-        """The reader of a batch."""
         from .reading import batch_reader
 
         return batch_reader(dict(self.options), schema)
 
-    @said_in_the_first_line()
+    @hidden_traceback()
     def streamReader(self, schema: StructType) -> DataSourceStreamReader:
-        """The reader of a streaming query."""
         from .reading import stream_reader
 
         return stream_reader(dict(self.options), schema)
 
 
 def register(spark: SparkSession) -> None:
-    """Make ``format("loghub")`` known to a session.
+    """Register ``format("loghub")`` in a session.
 
-    Needed only where the package is not installed on the driver but shipped with ``addPyFile`` or ``--py-files``.
+    This is needed only where the package is not installed on the driver, but shipped with ``addPyFile`` or
+    ``--py-files``.
 
     :param spark: the session, of a cluster or of Spark Connect.
     """
@@ -81,8 +77,9 @@ def register(spark: SparkSession) -> None:
 
 
 def travelling_source() -> type[DataSource]:
-    """:class:`LogHubSource` as a class that is pickled with its code: where Spark's Python has no package ``producer``,
-    it can still say what to do about it.
+    """Return a :class:`LogHubSource` class that is pickled with its code.
+
+    So where Spark's Python lacks the package ``producer``, it can still raise an error that says what to do.
     """
 
     class LogHub(DataSource):
@@ -91,7 +88,7 @@ def travelling_source() -> type[DataSource]:
             return "loghub"
 
         def _source(self) -> DataSource:
-            import sys  # of the process that it travels to
+            import sys  # the worker's interpreter
 
             try:
                 from producer.spark.datasource import LogHubSource

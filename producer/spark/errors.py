@@ -4,8 +4,8 @@
     ├── DeliveryFailedError      records of a partition were not acknowledged
     └── MalformedValueError      a field that is not of its column's type, with mode=FAILFAST
 
-Spark carries only the text of a worker's exception to the driver, so each message says everything by itself. A text
-that UTF-8 cannot carry would never arrive, and the driver would wait for it for ever: a name in it is made readable.
+Spark carries only the text of a worker's exception to the driver, so each message is complete by itself. A text that is
+not valid UTF-8 would never arrive, and the driver would wait for ever. So messages escape such characters in names.
 """
 
 from __future__ import annotations
@@ -18,18 +18,17 @@ from contextlib import contextmanager
 from ..model.errors import ProducerError
 from ..text.printable import readable
 
-#: What a worker says that cannot import the package; its interpreter belongs into it.
+#: The message of a worker that cannot import the package; its argument is the interpreter.
 WITHOUT_PACKAGE = (
-    "the Python of Spark's workers, {}, has no package producer: let Spark run the one that has it "
-    "(producer.spark.session() does; or set PYSPARK_PYTHON to its path before Spark starts), or install the package "
-    "there"
+    "the Python of Spark's workers, {}, has no package producer: install the package there, or let Spark run the "
+    "Python that has it (call producer.spark.session(), or set PYSPARK_PYTHON to its path before Spark starts)"
 )
 
 
 class SparkJobError(ProducerError):
-    """What every error of this package's Spark side is.
+    """Base of the errors of the Spark connector.
 
-    :param message: may hold any path.
+    :param message: the message, which may contain any path.
     """
 
     def __init__(self, message: str) -> None:
@@ -37,19 +36,19 @@ class SparkJobError(ProducerError):
 
 
 class DeliveryFailedError(SparkJobError):
-    """Some records of a partition were not acknowledged; the task fails so that Spark runs it again."""
+    """Raised when records of a partition were not acknowledged; the task fails, so that Spark runs it again."""
 
 
 class MalformedValueError(SparkJobError):
-    """A field of a log is not of the type that the schema gives its column."""
+    """Raised when a field of a log does not match its column's type."""
 
 
 @contextmanager
-def said_in_the_first_line() -> Iterator[None]:
-    """Have Spark show the text of our errors at once, instead of under the lines of a traceback.
+def hidden_traceback() -> Iterator[None]:
+    """Hide the traceback of this package's errors, so that Spark shows their text first.
 
-    A worker writes the text of an exception to the driver, and ends. It leaves the traceback out where a variable of
-    its environment says so. Our errors say by themselves what is wrong; others keep their traceback.
+    A worker sends an exception's text to the driver, and ends. An environment variable hides the traceback. The
+    package's errors explain themselves; others keep their traceback.
     """
     try:
         yield
@@ -60,6 +59,6 @@ def said_in_the_first_line() -> Iterator[None]:
 
 
 def _is_worker() -> bool:
-    """Return True in a process that Spark has started: ``python -m pyspark.daemon`` and its like."""
+    """Return True in a process that Spark started, such as ``python -m pyspark.daemon``."""
     spec = getattr(sys.modules["__main__"], "__spec__", None)
     return spec is not None and spec.name.startswith(("pyspark.", "producer."))

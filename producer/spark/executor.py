@@ -1,9 +1,8 @@
-"""The producer inside a Spark worker: one a process and configuration, made after the fork, kept for the next task.
+"""The producers of a Spark worker: one for each process and configuration, kept from task to task.
 
-A Spark Python worker is a forked process that runs one task at a time and many after each other. A producer made before
-the fork would have no threads in it, one made for each task would open its connections again and again. One that no
-task has used for a while is closed: its sockets would only grow old. Closing may take long, so a thread of its own does
-it, and no task waits for it.
+A Spark Python worker is a forked process that runs many tasks, one at a time. A producer from before the fork would
+have no threads. A new producer for each task would open new connections. An idle producer is closed. Closing may take
+long, so a thread does it, and no task waits.
 """
 
 from __future__ import annotations
@@ -25,14 +24,14 @@ from ..runtime.loggers import get_logger
 
 _log = get_logger("loghub.spark.executor")
 
-#: Producers kept in one worker process besides those in use; the one that was idle longest is closed to make room.
+#: The limit of producers in one worker process, except those in use. Above it, those that were idle longest are closed.
 MAX_PRODUCERS = 4
-#: A producer that no task has used for this long is closed, seconds. Spark ends a worker that is idle for a minute.
+#: The idle time after which a producer is closed, seconds. Spark ends a worker that is idle for a minute.
 IDLE_SECONDS = 30.0
 
-# How often is looked for idle producers, seconds. Nobody tells when a task has ended.
-_LOOK_SECONDS = IDLE_SECONDS / 2
-# Nothing should be on its way in a producer that no task uses, so closing it only ends its threads.
+# The interval of the search for idle producers: Spark does not notify us when a task ends.
+_CHECK_SECONDS = IDLE_SECONDS / 2
+# An idle producer has nothing in flight, so that closing it only ends its threads.
 _CLOSE_SECONDS = 30.0
 
 
@@ -40,13 +39,13 @@ _CLOSE_SECONDS = 30.0
 class _Entry:
     """A producer of this process.
 
-    :ivar projects: as they were given last.
-    :ivar made: the producer, once whoever asked first has made it.
-    :ivar users: leases that are not given back.
-    :ivar task: the attempt that took it without a lease, and may use it until it ends; None if nobody did.
-    :ivar held: it was taken without a lease outside of Spark, where nobody can tell when it is done with.
-    :ivar used_at: when it was last seen in use, monotonic seconds.
-    :ivar closing: its close has begun, and is tried again until it succeeds: nobody gets it any more.
+    :ivar projects: the projects of the last call.
+    :ivar made: the producer, once the first caller has made it.
+    :ivar users: the number of leases in use.
+    :ivar task: the attempt that uses it without a lease until the task ends; None if there is none.
+    :ivar held: True if it was taken without a lease outside of a Spark task: then its use has no known end.
+    :ivar used_at: the time of the last use, monotonic seconds.
+    :ivar closing: True once its close has begun. The close is retried until it succeeds.
     """
 
     projects: tuple[ProjectConfig, ...]
@@ -60,15 +59,15 @@ class _Entry:
     closing: bool = False
 
     def serves(self, projects: tuple[ProjectConfig, ...], config: ProducerConfig, channel: str | None) -> bool:
-        """Whether it has the options and the places asked for; who signs may change."""
+        """Return True if it has these options and destinations; credentials may differ."""
         if self.closing or self.closed or (self.config, self.channel) != (config, channel):
             return False
         return _places(self.projects) == _places(projects)
 
     def in_use(self, running: int | None) -> bool:
-        """Whether somebody may still send with it.
+        """Return True if a task may still send with it.
 
-        :param running: the attempt that this process runs now.
+        :param running: the attempt that this process runs.
         """
         if self.closed:
             return False
@@ -76,7 +75,7 @@ class _Entry:
 
     @property
     def closed(self) -> bool:
-        """Whether its user has closed it, as is his right."""
+        """True if its user has closed it."""
         return self.made.done() and self.made.result().closed
 
 
@@ -94,19 +93,19 @@ def _check_projects(projects: tuple[object, ...]) -> None:
 
 
 def make_producer(projects: tuple[ProjectConfig, ...], config: ProducerConfig, channel: str | None) -> Producer:
-    """A new producer, with a channel of this process's own below the directory ``channel``."""
+    """Make a producer, with this process's own channel below the directory ``channel``; None for no channel."""
     if channel is None:
         return Producer(*projects, config=config)
-    from ..channels import ProcessFileChannel  # few workers need it, and it is half of what they import
+    from ..channels import ProcessFileChannel  # half of a worker's imports, and few workers need it
 
     return Producer(*projects, config=config, channel=ProcessFileChannel(channel))
 
 
 class WorkerProducers:
-    """The producers of one process, and which of them nobody needs any more.
+    """The producers of one process.
 
-    :param clock: tells how long one was idle.
-    :param make: makes a producer.
+    :param clock: the clock for idle times.
+    :param make: the function that makes a producer.
     """
 
     def __init__(
@@ -116,17 +115,17 @@ class WorkerProducers:
     ) -> None:
         self._clock = clock
         self._make = make
-        self._lock = threading.Lock()  # guards _entries and what stands in them
-        # From the one used longest ago to the one used last.
+        self._lock = threading.Lock()  # guards _entries and their fields
+        # In the order of use, the last used one last.
         self._entries: list[_Entry] = []
         watch_fork(self, Stage.PRODUCERS)
 
     def acquire(
         self, projects: tuple[ProjectConfig, ...], config: ProducerConfig, channel: str | None, *, lease: bool
     ) -> _Entry:
-        """The entry of that configuration, in use from now on; it is made if this process has none.
+        """Return the entry of a configuration, marked as in use; a new one if there is none.
 
-        :param lease: until :meth:`release`; else until the running task has ended.
+        :param lease: True to use it until :meth:`release`, False until the running task ends.
         """
         with self._lock:
             known = next((entry for entry in self._entries if entry.serves(projects, config, channel)), None)
@@ -137,13 +136,13 @@ class WorkerProducers:
         if known is None:
             self._fill(entry)
         producer = entry.made.result()
-        if renewed:  # temporary credentials are replaced from job to job
+        if renewed:  # temporary credentials differ from job to job
             for project in projects:
                 producer.put_project_config(project)
         return entry
 
     def _use(self, entry: _Entry, *, lease: bool) -> None:
-        """Note that somebody uses it. The caller holds the lock."""
+        """Mark an entry as in use. The caller holds the lock."""
         if entry in self._entries:
             self._entries.remove(entry)
         self._entries.append(entry)
@@ -155,7 +154,7 @@ class WorkerProducers:
             entry.held |= entry.task is None
 
     def _fill(self, entry: _Entry) -> None:
-        """Make the producer of a new entry, for all who wait for it. Not under the lock: a channel reads a disk."""
+        """Make the producer of a new entry for all waiting callers, without the lock: a channel reads a disk."""
         try:
             entry.made.set_result(self._make(entry.projects, entry.config, entry.channel))
         except BaseException as error:
@@ -165,18 +164,18 @@ class WorkerProducers:
             raise
 
     def release(self, entry: _Entry) -> None:
-        """Give a lease back."""
+        """Release a lease."""
         with self._lock:
             entry.users -= 1
             entry.used_at = self._clock.monotonic()
 
     def close_unused(self) -> list[Producer]:
-        """Close what is idle, what is too much, and what could not be closed before.
+        """Close idle and surplus producers, and retry failed closes.
 
-        :returns: those that are closed now. Of the others each is tried again at the next call.
+        :returns: the producers that this call closed. The next call retries the others.
         """
         with self._lock:
-            leaving = self._leaving(self._clock.monotonic(), _current_task())
+            leaving = self._unused(self._clock.monotonic(), _current_task())
             for entry in leaving:
                 entry.closing = True
         closed = [entry for entry in leaving if _closes(entry.made.result())]
@@ -184,8 +183,8 @@ class WorkerProducers:
             self._entries = list(filter(lambda entry: entry not in closed, self._entries))
         return [entry.made.result() for entry in closed]
 
-    def _leaving(self, now: float, running: int | None) -> list[_Entry]:
-        """The entries to close, of those that nobody uses. The caller holds the lock."""
+    def _unused(self, now: float, running: int | None) -> list[_Entry]:
+        """Return the unused entries to close. The caller holds the lock."""
         gone = [entry for entry in self._entries if entry.closing or entry.closed]
         kept = [entry for entry in self._entries if entry not in gone]
         for entry in kept:
@@ -197,18 +196,18 @@ class WorkerProducers:
 
     @property
     def producers(self) -> list[Producer]:
-        """Those that are made and not closed."""
+        """The producers that are made."""
         with self._lock:
             return [entry.made.result() for entry in filter(lambda entry: entry.made.done(), self._entries)]
 
     def _renew_in_child(self) -> None:
-        """Start empty in a forked child: its parent's producers are not its to use or to close."""
+        """Start empty in a forked child, which must not use or close its parent's producers."""
         self._lock = threading.Lock()
         self._entries = []
 
 
-class _Caretaker:
-    """A thread that closes producers which nobody needs, in the process that has them."""
+class _IdleCloser:
+    """A thread that closes unused producers of its process."""
 
     def __init__(self, producers: WorkerProducers, clock: Clock) -> None:
         self._producers = producers
@@ -217,13 +216,13 @@ class _Caretaker:
         watch_fork(self, Stage.PRODUCERS)
 
     def _renew_in_child(self) -> None:
-        """Be without a thread, as a forked child is."""
+        """Forget the thread, which a forked child does not have."""
         self._lock = threading.Lock()  # guards _thread
         self._thread: threading.Thread | None = None
         self._signal = Signal()
 
     def wake(self) -> None:
-        """Have a look soon."""
+        """Start the thread if needed, and wake it."""
         with self._lock:
             if self._thread is None:
                 self._thread = threading.Thread(target=self._run, name="loghub-producer-idle", daemon=True)
@@ -232,19 +231,19 @@ class _Caretaker:
 
     def _run(self) -> None:
         while True:
-            self._clock.wait_for(self._signal, Deadline.after(self._clock, _LOOK_SECONDS))
+            self._clock.wait_for(self._signal, Deadline.after(self._clock, _CHECK_SECONDS))
             try:
                 self._producers.close_unused()
-            except Exception:  # noqa: BLE001  (the thread outlives whatever goes wrong in one look)
-                _log.exception("idle producers could not be searched for; the next search is in a while")
+            except Exception:  # noqa: BLE001  (the thread survives any error of one check)
+                _log.exception("cannot check for idle producers; the next check is in %g s", _CHECK_SECONDS)
 
 
 def _closes(producer: Producer) -> bool:
-    """Close one; whether it is closed."""
+    """Close a producer. Return True if that succeeded."""
     try:
         producer.close(timeout=_CLOSE_SECONDS)
-    except Exception:  # noqa: BLE001  (told, and tried again)
-        _log.exception("%s did not close in %g s; it is tried again", producer.name, _CLOSE_SECONDS)
+    except Exception:  # noqa: BLE001  (logged, and retried)
+        _log.exception("%s did not close in %g s; the close is retried", producer.name, _CLOSE_SECONDS)
         return False
     return True
 
@@ -256,38 +255,38 @@ def _current_task() -> int | None:
 
 _clock = SystemClock()
 _producers = WorkerProducers(_clock)
-_caretaker = _Caretaker(_producers, _clock)
+_idle_closer = _IdleCloser(_producers, _clock)
 
 
 def get_producer(
     *projects: ProjectConfig, config: ProducerConfig | None = None, channel: str | None = None
 ) -> Producer:
-    """The producer of this process for that configuration: made at the first call, then the same for every task.
+    """Return this process's producer for a configuration; every task of the process gets the same one.
 
     Call it inside the function given to ``foreachPartition``: the closure carries the configuration, never a producer.
-    The credentials of the last call are those that it signs with from then on. It stays open until the task has ended,
-    however many others the task asks for, and is closed when no other task has asked for it for half a minute, or when
-    the process has more than four. Outside of a Spark task it stays open until you close it.
+    The producer signs with the credentials of the last call. It stays open until the task ends. Then it is closed when
+    no task has asked for it for half a minute, or when the process has more than four. Outside of a Spark task it stays
+    open until you close it.
 
-    :param projects: where records may go.
-    :param config: the producer's options; the defaults if left out.
-    :param channel: a directory on the executor's own disk, below which each worker process keeps what is not delivered
-        (:class:`~producer.channels.ProcessFileChannel`), so that it survives the worker; None keeps it in memory.
-    :raises InvalidArgumentError: a project that is no ``ProjectConfig``.
+    :param projects: the projects that records may go to.
+    :param config: the producer's options; None for the defaults.
+    :param channel: a directory on the executor's own disk, below which each worker process stores undelivered records
+        (:class:`~producer.channels.ProcessFileChannel`), so that they survive the worker; None to keep them in memory.
+    :raises InvalidArgumentError: a project is not a ``ProjectConfig``.
     """
     _check_projects(projects)
     entry = _producers.acquire(projects, config or ProducerConfig(), channel, lease=False)
-    _caretaker.wake()
+    _idle_closer.wake()
     return entry.made.result()
 
 
 @contextlib.contextmanager
 def leased_producer(*projects: ProjectConfig, config: ProducerConfig | None = None) -> Iterator[Producer]:
-    """As :func:`get_producer`, for as long as the block runs: after it the producer may be closed when it is idle."""
+    """Yield the producer of :func:`get_producer`; after the block it may be closed when idle."""
     _check_projects(projects)
     entry = _producers.acquire(projects, config or ProducerConfig(), None, lease=True)
     try:
-        _caretaker.wake()
+        _idle_closer.wake()
         yield entry.made.result()
     finally:
         _producers.release(entry)

@@ -1,4 +1,4 @@
-"""Whose fault a failed delivery is, and how that is said."""
+"""The reasons of failed deliveries, and whether rows are at fault."""
 
 from __future__ import annotations
 
@@ -11,11 +11,11 @@ from ..sinks.loghub.classify import BAD_RESPONSE, kind_of
 
 @dataclass(frozen=True, slots=True)
 class Reason:
-    """Why rows were refused.
+    """The reason why rows were refused.
 
-    :ivar code: LogHub's, or the name of an error of this package.
-    :ivar message: in words.
-    :ivar request_id: for the service's support; may be empty.
+    :ivar code: LogHub's error code, or the name of an error of this package.
+    :ivar message: the error message.
+    :ivar request_id: the request id for the service's support; may be empty.
     """
 
     code: str
@@ -28,21 +28,22 @@ class Reason:
 
 
 def reason_of(result: Result) -> Reason:
-    """The reason of a failed delivery."""
+    """Return the reason of a failed delivery."""
     return Reason(result.error_code, result.error_message, result.request_id)
 
 
 def blames_rows(result: Result) -> bool:
-    """Whether LogHub refused a request for what its rows are, so that others may be accepted: not for the network, the
-    credentials, a logstore that does not exist, a number, or a proxy on the way.
+    """Return True if LogHub refused a request because of its rows, so that other rows may be accepted.
+
+    Errors of the network, the credentials, the logstore, the sequence number or a proxy are not such a refusal.
     """
     return bool(result.attempts) and blames(result.error_code, result.attempts[-1].http_status)
 
 
 def blames(code: str, status: int | None) -> bool:
-    """Whether an answer is a refusal that no operator can mend, of LogHub's own.
+    """Return True if an answer is LogHub's own refusal, and no operator can fix its cause.
 
-    :param code: of the answer's error.
-    :param status: of the answer; None if none came.
+    :param code: the error code of the answer.
+    :param status: the HTTP status; None if no answer came.
     """
     return status is not None and code != BAD_RESPONSE and kind_of(code, status) in (RejectedError, BodyTooLargeError)

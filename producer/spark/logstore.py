@@ -1,4 +1,4 @@
-"""What Spark reads of a logstore: LogGroups as columns, each with its cursor."""
+"""Read a logstore for Spark: LogGroups as columns, each with its cursor."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ _NAMES = {name: f"the option {name}" for name in ("project", "logstore", "endpoi
 }
 _ADVICE = {
     "ProjectNotExist": "check the options project and endpoint: a project exists in one region",
-    "ShardNotExist": "the shard is gone, or never was: leave it out of startingOffsets, endingOffsets and shards",
+    "ShardNotExist": "the shard does not exist: remove it from startingOffsets, endingOffsets and shards",
 }
 
 
@@ -31,10 +31,10 @@ class Pulled:
     """One answer of PullLogs.
 
     :ivar groups: its LogGroups.
-    :ivar cursors: the cursor of each; see :func:`cursors_of`.
-    :ivar next_cursor: where to go on.
-    :ivar at_end: nothing follows at this moment, or not before the end cursor.
-    :ivar body: the answer, decompressed.
+    :ivar cursors: the cursor of each LogGroup, by :func:`cursors_of`.
+    :ivar next_cursor: the cursor of the next request.
+    :ivar at_end: True if no LogGroup follows yet, or none before the end cursor.
+    :ivar body: the decompressed answer.
     """
 
     groups: ReadGroups
@@ -47,9 +47,9 @@ class Pulled:
 class LogstoreClient(LogstoreReader):
     """A reader of one logstore; a context manager. One thread at a time may use it.
 
-    :param target: the logstore, and who signs.
-    :param config: the signature's version and region, ``http``, ``retries`` and its backoff; the rest is not looked at.
-    :param timeout: seconds that a request may take, with all its attempts; None for no such limit.
+    :param target: the logstore and its credentials.
+    :param config: the configuration of requests; only signature, region, ``http``, retries and backoff are used.
+    :param timeout: the limit of a request with all its attempts, seconds; None for no limit.
     """
 
     def __init__(
@@ -83,12 +83,12 @@ class LogstoreClient(LogstoreReader):
 
     @property
     def target(self) -> Target:
-        """The logstore, and who signs."""
+        """The logstore and its credentials."""
         return self._target
 
     @property
     def searching(self) -> LogstoreSearch:
-        """What finds logs of the logstore."""
+        """The search of the logstore."""
         return LogstoreSearch(self._signed, self._target.logstore)
 
     def close(self) -> None:
@@ -96,9 +96,9 @@ class LogstoreClient(LogstoreReader):
         self._signed.close()
 
     def pull_columns(self, shard: str, cursor: str, count: int, end_cursor: str | None = None) -> Pulled:
-        """LogGroups from ``cursor`` on, as :meth:`~.LogstoreReader.pull`.
+        """Pull LogGroups from ``cursor`` on.
 
-        :raises LogHubReadError: the server did not hand them out.
+        :raises LogHubReadError: the server did not return them.
         """
         page: Page[tuple[ReadGroups, bytes]] = self.pull(
             shard, cursor, lambda body: (read_groups(body), body), count, end_cursor
@@ -108,10 +108,10 @@ class LogstoreClient(LogstoreReader):
 
 
 def cursors_of(cursor: str, following: str, count: int) -> list[str]:
-    """The cursors of ``count`` LogGroups that an answer gave for ``cursor``, whose next cursor is ``following``.
+    """Return the cursors of the ``count`` LogGroups in an answer from ``cursor`` to ``following``.
 
-    The protocol names only the two. Where their distance is the number of LogGroups, each has the cursor of its place;
-    else it is ``cursor#n``, the n-th (from 0) LogGroup from ``cursor`` on.
+    The protocol gives only these two. If their distance is the number of LogGroups, each LogGroup has the cursor of its
+    position. Otherwise it has ``cursor#n``: the n-th LogGroup (from 0) after ``cursor``.
     """
     first, last = position_of(cursor), position_of(following)
     if first is not None and last is not None and last - first == count:
@@ -120,5 +120,5 @@ def cursors_of(cursor: str, following: str, count: int) -> list[str]:
 
 
 def is_cursor(cursor: str) -> bool:
-    """Whether the server knows it, rather than a place that :func:`cursors_of` describes."""
+    """Return True for a cursor of the server, False for ``cursor#n``."""
     return "#" not in cursor

@@ -1,11 +1,11 @@
-"""What a refused write does to its sequence number: whoever stores exactly once stands on that, and the protocol does
-not say.
+"""Check whether a server uses up the sequence number of a refused request. The protocol does not say.
 
-Where a refused number is used up, nobody can tell later whether a number that the server knows was stored or refused:
-what a task sends again would be taken for written, and be lost. So the target is asked before the job: two requests
-that it must refuse, since their bodies are no logs, under a key of their own, the second with the lower number. A
-server that frees the numbers of refused requests finds fault with both bodies. One that does not finds the second
-number used.
+Exactly-once delivery depends on it. If a refused number is used up, a number that the server knows may have been stored
+or refused. Rows that a task sends again would count as written, and would be lost.
+
+So two requests go to the target before the job. Their bodies are not logs, so the server must refuse them. They have a
+hash key of their own, and the second has the lower number. A server that frees the numbers of refused requests rejects
+both bodies. A server that uses them up answers that the second number is already used.
 """
 
 from __future__ import annotations
@@ -29,27 +29,26 @@ from .options import Target, knows_credentials
 _log = get_logger("loghub.spark.write")
 _failures = get_logger("loghub.send_task")
 
-#: Whose threads they are.
+#: The producer's name, with which its threads' names begin.
 _NAME = "exactlyOnce-question"
 
-#: How often a question is asked again, and the longest pause before.
+#: The retries of a request, and the longest backoff.
 _RETRIES, _LONGEST_PAUSE_MS = 3, 1000
 
-#: The same for every job, so that the service has but one to remember: what was answered once is answered again.
+#: The hash key, the same for every job, so that the service stores only one.
 _KEY = hashlib.sha256(b"exactlyOnce: is the number of a refused request free?").hexdigest()[:32]
 
-#: No LogGroup: a field of a wire type that there is not.
+#: Not a LogGroup: it has a field of an unknown wire type.
 _NO_LOGS = b"\xff\xff\xff\xff"
 
 
 def uses_up_numbers(target: Target, config: ProducerConfig, timeout: float = CHECK_SECONDS) -> bool:
-    """Ask a target whether it uses up the number of a request that it refuses.
+    """Return True if a target uses up the number of a request that it refuses.
 
-    What cannot be asked (no answer, a key that may not write, or that only the executors know) is no: it is logged, and
-    the tasks will meet it.
+    Return False if the check is not possible: without credentials on the driver, or after an error, which is logged.
 
-    :param config: how requests travel.
-    :param timeout: seconds that an answer may take.
+    :param config: the configuration of requests.
+    :param timeout: the limit of each answer, seconds.
     """
     if not knows_credentials(target):
         return False
@@ -62,21 +61,21 @@ def uses_up_numbers(target: Target, config: ProducerConfig, timeout: float = CHE
         drain_timeout_ms=0,
     )
     try:
-        with _refusals_are_no_news(), Producer(config=quick) as producer:
+        with _expected_refusals_hidden(), Producer(config=quick) as producer:
             producer._losses.mute()
             producer.put_project_config(target.project)
             stream = producer.stream(target.project.project, target.logstore, idempotent=SequenceKey(_KEY))
             _refused(stream, 2, timeout)
             return not _refused(stream, 1, timeout)
     except (ProducerError, TimeoutError) as error:
-        _log.warning("could not check what %s does with refused sequence numbers, going on: %s", target, error)
+        _log.warning("cannot check whether %s uses up refused sequence numbers, continuing: %s", target, error)
         return False
 
 
 def _refused(stream: Stream, number: int, timeout: float) -> bool:
-    """Whether the body was refused, rather than the number known.
+    """Return True if the server refused the body, False if it knew the number.
 
-    :raises ResultFailedError: it was something else.
+    :raises ResultFailedError: the request failed otherwise.
     """
     try:
         stream._send_numbered(_NO_LOGS, 1, number).result(timeout)
@@ -89,16 +88,16 @@ def _refused(stream: Stream, number: int, timeout: float) -> bool:
 
 
 @contextlib.contextmanager
-def _refusals_are_no_news() -> Iterator[None]:
-    """Keep out of the log that the bodies were refused, as they should be: it reads as if records were lost."""
-    _failures.addFilter(_is_news)
+def _expected_refusals_hidden() -> Iterator[None]:
+    """Hide the expected refusals from the log, where they would look like lost records."""
+    _failures.addFilter(_is_unexpected)
     try:
         yield
     finally:
-        _failures.removeFilter(_is_news)
+        _failures.removeFilter(_is_unexpected)
 
 
-def _is_news(record: logging.LogRecord) -> bool:
+def _is_unexpected(record: logging.LogRecord) -> bool:
     ours = (record.threadName or "").startswith(_NAME)
     given = record.args if isinstance(record.args, tuple) else ()
     return not (

@@ -1,8 +1,9 @@
-"""Options of ``format("loghub")``: their names, what they mean, and how their text becomes a configuration.
+"""The options of ``format("loghub")``, and how their text becomes a configuration.
 
-Spark hands options over as text and does not tell ``topicColumn`` from ``topiccolumn``; here they have the spelling of
-the documentation again. Names of Spark's side are written as Spark writes them; the producer's own options
-(``linger_ms``, ``http.verify``, …) keep theirs.
+Spark passes options as text and ignores the case of their names; :func:`documented` restores the documented spelling.
+The connector's names are in Spark's style; the producer's own options (``linger_ms``, ``http.verify``, …) keep theirs.
+
+The file is long because it holds the tables of all options.
 """
 
 from __future__ import annotations
@@ -21,15 +22,15 @@ from ..model.options import Option, table, unknown
 from ..text.names import LOGSTORE_RULE, is_logstore_name
 from ..wire.cursors import MAX_PULL_COUNT
 
-#: How long a task waits for the next acknowledgement, seconds.
+#: The longest wait of a task for the next acknowledgement, seconds.
 ACK_TIMEOUT = 600.0
-#: The requests of ``exactlyOnce`` are cut by these: rows, and bytes before compression.
+#: The limits of a request of ``exactlyOnce``: rows, and bytes before compression.
 CHUNK_ROWS, CHUNK_BYTES = 16_384, 2 << 20
-#: A request's body may not be larger, whatever is asked for, bytes.
+#: The largest permitted ``chunkBytes``.
 MAX_CHUNK_BYTES = 4 << 20
-#: Of a shard: each is a look-up when the read is planned.
+#: The limit of partitions of a shard: each costs a request when the read is planned.
 MAX_PARTITIONS = 1_000
-#: Between the time of a log and that of its receipt: a hundred years.
+#: The largest ``receivedWithin``: a hundred years.
 MAX_SECONDS = 100 * 366 * 86_400
 
 #: The options that reading and writing share.
@@ -37,31 +38,29 @@ TARGET_OPTIONS = table(
     endpoint=Option("such as https://cn-hangzhou.log.aliyuncs.com", default=...),
     project=Option("the project", default=...),
     logstore=Option("the logstore", default=...),
-    accessKeyId=Option("with accessKeySecret: who signs; without both, what the environment of the executors says"),
-    accessKeySecret=Option(
-        "see accessKeyId; without both: LOGHUB_ACCESS_KEY_ID and LOGHUB_ACCESS_KEY_SECRET there", secret=True
-    ),
-    securityToken=Option("of temporary credentials; without it LOGHUB_SECURITY_TOKEN there", secret=True),
-    credentialsProvider=Option("package.module:name of a credentials provider, or of what makes one without arguments"),
+    accessKeyId=Option("the access key id, with accessKeySecret; without both, the executors' environment has them"),
+    accessKeySecret=Option("its secret; without both, LOGHUB_ACCESS_KEY_ID and LOGHUB_ACCESS_KEY_SECRET", secret=True),
+    securityToken=Option("the token of temporary credentials; without it LOGHUB_SECURITY_TOKEN", secret=True),
+    credentialsProvider=Option("package.module:name of a credentials provider, or of a function that makes one"),
 )
 
 #: The options of a write, besides the target's and the producer's own.
 WRITE_OPTIONS = table(
     topic=Option("the topic of rows without one of their own", default=""),
-    source=Option("the source of rows without one of their own; None is the worker's address"),
+    source=Option("the source of rows without one of their own; None for the worker's address"),
     topicColumn=Option("a column of text whose values are the rows' topics; not a field then, as are the next four"),
     sourceColumn=Option("a column of text whose values are the rows' sources"),
     timeColumn=Option("a timestamp, or an integer of Unix seconds: the rows' times; without it the time of sending"),
     shardHashColumn=Option("a column of text; rows with equal values go to the same shard"),
     contentsColumn=Option(
-        "a map of text to values, whose entries become fields of the row: what reading gives as contents"
+        "a map of text to values, whose entries become fields of the row, as reading returns it in contents"
     ),
     rowLabels=Option(
         "columns, separated by commas, whose values name a row in errors, beside its number in the partition",
         default="",
     ),
     onFailure=Option(
-        "of a row that LogHub refuses: fail the task, put it into deadLetterPath, or drop it",
+        "for a row that LogHub refuses: fail the task, store the row in deadLetterPath, or drop it",
         kind=Literal["fail", "deadletter", "drop"],
         default="fail",
     ),
@@ -70,17 +69,17 @@ WRITE_OPTIONS = table(
         "onFailure=deadletter"
     ),
     deliveryGuarantee=Option(
-        "how often a row is stored", kind=Literal["atLeastOnce", "exactlyOnce"], default="atLeastOnce"
+        "the delivery guarantee of a row", kind=Literal["atLeastOnce", "exactlyOnce"], default="atLeastOnce"
     ),
     runId=Option(
-        "the name of this write for exactlyOnce: a run with the same name adds only what is missing; without it, "
-        "of a stream the query's id, of a batch made up"
+        "the name of this write for exactlyOnce: a run with the same name adds only missing rows; by default "
+        "the id of a streaming query, and a random name for a batch"
     ),
     chunkRows=Option(
-        "exactlyOnce: rows of a request at most", kind=int, default=CHUNK_ROWS, least=1, most=MAX_BATCH_COUNT
+        "exactlyOnce: the most rows of a request", kind=int, default=CHUNK_ROWS, least=1, most=MAX_BATCH_COUNT
     ),
     chunkBytes=Option(
-        "exactlyOnce: bytes of a request at most, before compression",
+        "exactlyOnce: the most bytes of a request, before compression",
         kind=int,
         default=CHUNK_BYTES,
         least=1,
@@ -88,7 +87,7 @@ WRITE_OPTIONS = table(
         unit="bytes",
     ),
     ackTimeout=Option(
-        "how long a task waits for the next acknowledgement, and for memory",
+        "the longest wait of a task for the next acknowledgement, and for memory",
         kind=float,
         default=ACK_TIMEOUT,
         least=0.001,
@@ -96,11 +95,11 @@ WRITE_OPTIONS = table(
         unit="seconds",
     ),
     metricsPath=Option(
-        "a file on the driver; a line of JSON is added for each write or micro-batch, also for a failed one"
+        "a file on the driver that gets a line of JSON for each write or micro-batch, also for a failed one"
     ),
     checkTarget=Option(
-        "ask LogHub for the logstore's shards before the job begins; a key that may only write is no error. Of a "
-        "stream before its first micro-batch, and again before one that comes a minute after the last",
+        "query LogHub for the logstore's shards before the job; a key that may only write is accepted. A stream is "
+        "checked before its first micro-batch, and again after a minute without one",
         kind=bool,
         default=True,
     ),
@@ -110,51 +109,51 @@ WRITE_OPTIONS = table(
 READ_OPTIONS = table(
     startingOffsets=Option(
         "where to begin: earliest (the default of a batch), latest (of a stream), Unix seconds, a time, or JSON "
-        "of shard and cursor. A stream with a checkpoint goes on where that ends"
+        "of shard and cursor. A stream with a checkpoint continues there"
     ),
     endingOffsets=Option(
-        "where a batch ends: latest (the default), Unix seconds, a time, or JSON of shard and cursor; what lies "
-        "at that place is not read any more"
+        "where a batch ends: latest (the default), Unix seconds, a time, or JSON of shard and cursor. The end is "
+        "exclusive"
     ),
-    shards=Option("only these shards, such as 0,3; without it all"),
+    shards=Option("the shards to read, such as 0,3; by default all"),
     mode=Option(
-        "PERMISSIVE: a value that is not of its column's type is null; FAILFAST: it is an error",
+        "for a value that does not match its column's type: PERMISSIVE reads null, FAILFAST fails",
         kind=Literal["PERMISSIVE", "FAILFAST"],
         default="PERMISSIVE",
     ),
     maxRowsPerTrigger=Option(
-        "the rows of a micro-batch, at most, at whole LogGroups; a LogGroup with more comes alone. The driver "
-        "counts them by reading them first. None is no limit",
+        "the most rows of a micro-batch, in whole LogGroups; a larger LogGroup comes alone. The driver "
+        "counts the rows by reading them first. None for no limit",
         kind=int,
         least=1,
     ),
     maxSecondsPerTrigger=Option(
-        "in a micro-batch only what each shard received within so many seconds of its first LogGroup; None is no limit",
+        "the time of receipt that a micro-batch covers in each shard, from its first LogGroup; None for no limit",
         kind=int,
         least=1,
         unit="seconds",
     ),
     pullCount=Option(
-        "LogGroups in one request; the server gives about 10 MiB at most",
+        "LogGroups in one request; the server returns about 10 MiB at most",
         kind=int,
         default=MAX_PULL_COUNT,
         least=1,
         most=MAX_PULL_COUNT,
     ),
     partitionsPerShard=Option(
-        "of a batch: into about so many partitions each shard is divided, so that more cores read it; by the "
-        "time of receipt, to the second: busy periods give larger partitions. None is 1",
+        "for a batch: the approximate number of partitions of each shard, so that more cores read it. They are equal "
+        "in time of receipt: busy periods give larger partitions. None is 1",
         kind=int,
         least=1,
         most=MAX_PARTITIONS,
     ),
-    query=Option("of a batch: only logs that match, in LogHub's query language; needs startingTime"),
-    startingTime=Option("with query: the first time of logs, Unix seconds or as 2026-01-31T12:00:00Z"),
-    endingTime=Option("with query: logs before this time; without it, now"),
+    query=Option("for a batch: a query in LogHub's language that logs must match; needs startingTime"),
+    startingTime=Option("with query: the first time of logs, Unix seconds or a time such as 2026-01-31T12:00:00Z"),
+    endingTime=Option("with query: the end of the logs' times, exclusive; by default now"),
     pushFilters=Option("a batch applies the conditions of WHERE itself; needs PySpark 4.1", kind=bool, default=False),
     receivedWithin=Option(
-        "with pushFilters: the time between a log's time and its receipt, at most, so that a condition on "
-        "__time__ says what need not be read; None is no limit",
+        "with pushFilters: the longest time between a log's time and its receipt, so that a condition on "
+        "__time__ limits the read; None for no limit",
         kind=int,
         least=1,
         most=MAX_SECONDS,
@@ -162,27 +161,26 @@ READ_OPTIONS = table(
     ),
 )
 
-#: What Spark itself adds, or reads, among the options of a data source. A table of ``CREATE TABLE`` has each of its
-#: options twice, once with ``option.`` before its name.
+#: Spark's own options of a data source. A table of ``CREATE TABLE`` has each option twice, once with the prefix
+#: ``option.``.
 _SPARKS_OWN = ("checkpointlocation", "queryname", "serialization.format", "provider", "owner", "outputmode")
 _SPARKS_PREFIX = "option."
 
-# Spark 4.3 hands the options of a table of ``CREATE TABLE`` to nobody.
+# Spark 4.3 does not pass on the options of a table of ``CREATE TABLE``.
 _INSERT_HINT = (
-    "no options came at all, as with a table of CREATE TABLE: make a view of it, CREATE TEMPORARY VIEW v USING loghub "
-    "OPTIONS (…), to read and to insert; or give them as INSERT INTO t WITH (`endpoint`='…', …) SELECT … and as "
-    "SELECT … FROM t WITH (…)"
+    "Spark passed no options, as for a table of CREATE TABLE: use a view, CREATE TEMPORARY VIEW v USING loghub "
+    "OPTIONS (…), to read and to insert; or give the options as INSERT INTO t WITH (`endpoint`='…', …) SELECT … and "
+    "as SELECT … FROM t WITH (…)"
 )
 
 
 def documented(options: Mapping[str, str], known: Iterable[str], *, others: Iterable[str] = ()) -> dict[str, str]:
-    """The options in the spelling of the documentation.
+    """Return the options in the spelling of the documentation.
 
-    :param options: as Spark hands them over.
-    :param known: every name that means something.
-    :param others: names that mean something elsewhere, and are left out: a view of SQL is read with the same options
-        as it is written.
-    :raises ConfigError: an unknown option, with the near ones; or one that Spark made of a path.
+    :param options: the options from Spark.
+    :param known: the known names.
+    :param others: the names to ignore: an SQL view has the options of reading and writing.
+    :raises ConfigError: an option is unknown, or comes from a path.
     """
     spelling = {name.lower(): name for name in known}
     elsewhere = {name.lower() for name in others} - spelling.keys()
@@ -213,15 +211,15 @@ def values_of(table: Mapping[str, Option], given: Mapping[str, str]) -> dict[str
 
 
 def producer_option_names() -> tuple[str, ...]:
-    """The names of the producer's own options."""
+    """Return the names of the producer's own options."""
     return tuple(name for name in producer_options() if name not in ("http", "retry_policy"))
 
 
 @dataclass(frozen=True, slots=True)
 class Target:
-    """A logstore, and who signs.
+    """A logstore and its credentials.
 
-    :ivar project: the project, its endpoint, its credentials.
+    :ivar project: the project, its endpoint and its credentials.
     :ivar logstore: the logstore.
     """
 
@@ -233,10 +231,10 @@ class Target:
 
 
 def target_of(options: Mapping[str, str]) -> Target:
-    """The logstore that the options name.
+    """Return the logstore that the options name.
 
-    :param options: in the spelling of the documentation.
-    :raises ConfigError: one is missing or wrong.
+    :param options: the options in the spelling of the documentation.
+    :raises ConfigError: an option is missing or invalid.
     """
     for name in ("endpoint", "project", "logstore"):
         if not options.get(name, "").strip():
@@ -276,9 +274,9 @@ _imported: dict[str, CredentialsProvider] = {}
 
 @dataclass(frozen=True, slots=True)
 class ImportedCredentials:
-    """A provider known by its import path, so that what travels to the executors holds no secret.
+    """A credentials provider by its import path, so that the pickled options contain no secret.
 
-    :ivar path: ``package.module:name``; what has that name is a provider, or makes one when called without arguments.
+    :ivar path: ``package.module:name`` of a provider, or of a function without arguments that makes one.
     """
 
     path: str
@@ -286,13 +284,13 @@ class ImportedCredentials:
     def __post_init__(self) -> None:
         module, colon, name = self.path.partition(":")
         if not (module and colon and name):
-            rule = "must be package.module:name of a credentials provider, or of what makes one"
+            rule = "must be package.module:name of a credentials provider, or of a function that makes one"
             raise ConfigError("credentialsProvider", rule, self.path)
 
     def get_credentials(self) -> Credentials:
-        """Ask the provider, which is imported once a process.
+        """Return the provider's credentials. The provider is imported once a process.
 
-        :raises ConfigError: it cannot be imported, or is none.
+        :raises ConfigError: it cannot be imported, or is not a provider.
         """
         provider = _imported.get(self.path)
         if provider is None:
@@ -316,7 +314,7 @@ class ImportedCredentials:
 
 
 def knows_credentials(target: Target) -> bool:
-    """Whether this process can sign: what only the executors' environment knows, the driver cannot try."""
+    """Return True if this process has credentials; they may be only in the executors' environment."""
     provider = target.project.credentials
     return not isinstance(provider, EnvironmentCredentials) or bool(
         os.environ.get(provider.prefix + "ACCESS_KEY_ID") and os.environ.get(provider.prefix + "ACCESS_KEY_SECRET")
@@ -324,11 +322,11 @@ def knows_credentials(target: Target) -> bool:
 
 
 def producer_config(options: Mapping[str, str], **defaults: object) -> ProducerConfig:
-    """The producer's configuration, of the options that are its own.
+    """Build the producer's configuration from its own options.
 
-    :param options: in the spelling of the documentation; others are left alone.
-    :param defaults: of options that are not given.
-    :raises ConfigError: a value is wrong.
+    :param options: the options in the spelling of the documentation; others are ignored.
+    :param defaults: the values of options that are not given.
+    :raises ConfigError: a value is invalid.
     """
     own = {name: options[name] for name in producer_option_names() if name in options}
     return ProducerConfig.from_mapping({**defaults, **own})

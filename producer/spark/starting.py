@@ -1,8 +1,7 @@
-"""A Spark session whose workers can do what its driver can: the same Python, with this package.
+"""Start a Spark session whose workers run the driver's Python, with this package.
 
-Spark starts workers with the ``python3`` that it finds on PATH. In an environment that is not activated that is another
-one: ``format("loghub")`` is not found there (``DATA_SOURCE_NOT_FOUND``), nor the package (``No module named
-'producer'``).
+Spark starts workers with the ``python3`` on PATH. If the virtual environment is not activated, that is another Python:
+``format("loghub")`` is not found (``DATA_SOURCE_NOT_FOUND``), nor is the package (``No module named 'producer'``).
 """
 
 from __future__ import annotations
@@ -22,23 +21,24 @@ if TYPE_CHECKING:
 
 _log = get_logger("loghub.spark")
 
-#: Where the package lies.
+#: The folder that contains the package.
 _HOME = Path(__file__).resolve().parents[2]
 
 
 def session(
     *, master: str | None = None, app_name: str = "loghub", config: Mapping[str, str] | None = None
 ) -> SparkSession:
-    """A session in which ``format("loghub")`` works, also where the environment of this Python is not activated.
+    """Return a session in which ``format("loghub")`` works, even if this Python's environment is not activated.
 
-    Call it before anything else starts Spark: the interpreter of workers is chosen when it starts. With a master that
+    Call it before anything else starts Spark: Spark chooses the workers' interpreter when it starts. With a master that
     is not local, workers need the package installed; ``PYSPARK_PYTHON`` names their interpreter.
 
-    :param master: a Spark master URL; None is what Spark is configured to, or every core of this machine.
-    :param config: settings of Spark, by name.
+    :param master: the Spark master's URL; None for Spark's configuration, or every core of this machine.
+    :param app_name: the name of the application in Spark.
+    :param config: settings of Spark by name; None for none.
     """
     try:
-        from pyspark.sql import SparkSession  # it takes a second, and this module has a use without it
+        from pyspark.sql import SparkSession  # imports slowly, and `prepare` does not need it
     except ModuleNotFoundError as error:
         raise missing(error, "spark") from error
 
@@ -54,14 +54,17 @@ def session(
 
 
 def prepare(environment: MutableMapping[str, str]) -> None:
-    """Set what a session that is started next needs, where nothing is set: ``PYSPARK_PYTHON`` is this interpreter, the
-    folder of this package is the last on ``PYTHONPATH``, and ``JAVA_HOME`` is the packaged runtime (extra ``java``)
-    where there is no Java. For who builds his own session: ``prepare(os.environ)``.
+    """Set unset variables for the next Spark session: call ``prepare(os.environ)`` before building one yourself.
+
+    ``PYSPARK_PYTHON`` becomes this interpreter, and this package's folder the last on ``PYTHONPATH``. If there is no
+    Java, ``JAVA_HOME`` becomes the packaged runtime (extra ``java``).
+
+    :param environment: the variables to change.
     """
     environment.setdefault("PYSPARK_PYTHON", sys.executable)
     known = [part for part in environment.get("PYTHONPATH", "").split(os.pathsep) if part]
     if str(_HOME) not in known:
-        # Last, so that nothing installed is hidden by a neighbour of the package.
+        # Last, so that modules beside the package do not hide installed ones.
         environment["PYTHONPATH"] = os.pathsep.join([*known, str(_HOME)])
     if "JAVA_HOME" not in environment and shutil.which("java", path=environment.get("PATH")) is None:
         home = _packaged_java()
@@ -78,11 +81,11 @@ def _packaged_java() -> str | None:
 
 
 def _warn_of_another_python(executable: str) -> None:
-    """Say that workers run another Python: it may be right, and it may be why nothing is found."""
+    """Warn if workers run another Python: it may lack the package."""
     if shutil.which(executable) != shutil.which(sys.executable):
         _log.warning(
-            "Spark's workers run %s, and this is %s: the package must be installed there, too. The interpreter was "
-            "chosen when Spark started, or by PYSPARK_PYTHON: call session() first, or unset that",
+            "Spark's workers run %s, and this is %s: install the package there, too. To use this interpreter, call "
+            "session() before Spark starts, and unset PYSPARK_PYTHON",
             executable,
             sys.executable,
         )

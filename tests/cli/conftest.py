@@ -5,7 +5,7 @@ import pytest
 
 @pytest.fixture(autouse=True)
 def config_file(tmp_path_factory: pytest.TempPathFactory, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the profiles of a test stand, in place of those of whoever runs it."""
+    """Set the path of a test's profiles, so that the user's own are not read."""
     home = tmp_path_factory.mktemp("config")
     monkeypatch.setenv("XDG_CONFIG_HOME", str(home))
     for name in ("PROFILE", "ENDPOINT", "PROJECT", "LOGSTORE", "REGION", "SIGN_VERSION", "SECURITY_TOKEN"):

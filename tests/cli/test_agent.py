@@ -67,7 +67,7 @@ def written(tmp_path: Path, *changes: tuple[str, str], source: str = "stress", o
 
 
 class Beside:
-    """What a test does in another thread while the command runs in this one, as a terminal does."""
+    """A thread of the test that acts while the command runs in the main thread."""
 
     def __init__(self, act: Callable[[], None]) -> None:
         self._act, self._failure = act, list[BaseException]()
@@ -96,12 +96,12 @@ def send(number: signal.Signals) -> None:
 
 @pytest.fixture
 def hub(monkeypatch: pytest.MonkeyPatch) -> Hub:
-    monkeypatch.setattr(agent_program, "LOOK", 0.02)
+    monkeypatch.setattr(agent_program, "POLL_SECONDS", 0.02)
     return plug_in(monkeypatch, "a")[0]
 
 
 def test_check_says_what_would_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The way of the events from each source to its sinks, and exit code 0; nothing has been started or made."""
+    """`check` prints the path from each source to its sinks, starts nothing, and exits with 0."""
     options = '[[sources.r1.interceptors]]\nname = "when"\ntype = "timestamp"'
     letters = ('channel = "c1"', 'channel = "c1"\ndead_letters = "c2"\n[channels.c2]\ntype = "file"')
     assert main(["agent", "check", "--config", written(tmp_path, letters, options=options)]) == 0
@@ -120,7 +120,9 @@ def test_check_says_what_would_run(tmp_path: Path, capsys: pytest.CaptureFixture
 
 
 def test_check_says_what_this_machine_lacks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Certificates, programs and directories, each with its line and the exit code 1; an agent starts without them."""
+    """`check` reports missing certificates, programs and directories with their lines, and exits with 1; an agent
+    starts without them.
+    """
     lines = [
         *('[sources.tls]\ntype = "netcat"\nport = 1\nchannels = ["c1"]', f'certificate = "{tmp_path}/none.pem"'),
         *('[sources.run]\ntype = "exec"\nchannels = ["c1"]', 'command = "no-such-program --of-mine"'),
@@ -157,7 +159,7 @@ def test_check_says_what_this_machine_lacks(tmp_path: Path, capsys: pytest.Captu
 def test_a_wrong_configuration_is_told_whole_with_exit_code_2(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], before: list[str]
 ) -> None:
-    """Run or checked, every problem has a line, arguments included; nothing is started."""
+    """Running and checking an invalid configuration print every problem, exit with 2, and start nothing."""
     path = written(tmp_path, ('type = "null"', 'type = "nul"'), options="sise = 1")
     assert main(["agent", *before, "--config", path, "--monitoring", "nowhere"]) == 2
     assert capsys.readouterr().err == (
@@ -170,7 +172,7 @@ def test_a_wrong_configuration_is_told_whole_with_exit_code_2(
 
 
 def test_one_file_is_needed(capsys: pytest.CaptureFixture[str]) -> None:
-    """Neither none nor two."""
+    """The command needs exactly one configuration file."""
     assert main(["agent"]) == 2
     assert "--config FILE or --flume FILE is needed" in capsys.readouterr().err
     assert main(["agent", "--config", "a", "check", "--flume", "b"]) == 2
@@ -178,8 +180,10 @@ def test_one_file_is_needed(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_until_done_ends_when_all_is_delivered(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """The sources have nothing left to do, the sinks have had everything: exit code 0. The log says where its state
-    is, why it ends and what remains, also in the directory of a channel that is not configured any more.
+    """With --until-done the agent exits with 0 when its sources are done and its sinks have everything.
+
+    The log has the state directory, the reason of the end, and the remaining events, including those of a former
+    channel.
     """
     former = tmp_path / "state/channels/former/events"
     former.parent.mkdir(parents=True)
@@ -187,7 +191,7 @@ def test_until_done_ends_when_all_is_delivered(tmp_path: Path, caplog: pytest.Lo
         transaction.put(Event({}, b"left"))
         transaction.commit()
     assert main(["agent", "--config", written(tmp_path, **STRESS), "--until-done"]) == 0
-    assert logging.getLogger("loghub.send_task").level == logging.NOTSET, "whoever called it is heard as before"
+    assert logging.getLogger("loghub.send_task").level == logging.NOTSET, "the level is not restored"
     told = [
         f"1 source, 1 channel, 1 sink at work; state in {tmp_path}/state",
         "ends: all is done",
@@ -198,7 +202,7 @@ def test_until_done_ends_when_all_is_delivered(tmp_path: Path, caplog: pytest.Lo
 
 
 def test_until_done_waits_for_what_lies_on_the_disk(tmp_path: Path, hub: Hub) -> None:
-    """The source has ended, and the destination is away for a while: the agent does not end before it has all."""
+    """With --until-done the agent waits for an absent destination until its channels are empty."""
     hub.failing = True
 
     def act() -> None:
@@ -221,7 +225,7 @@ def test_until_done_waits_for_what_lies_on_the_disk(tmp_path: Path, hub: Hub) ->
 def test_what_is_lost_at_the_end_is_not_told_to_be_nothing(
     tmp_path: Path, hub: Hub, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The destination is away, and memory held the only copy: exit code 1, and the last line tells of it."""
+    """Events lost at the end are in the last log line, and the exit code is 1."""
     hub.failing = True
 
     def act() -> None:
@@ -238,7 +242,7 @@ def test_what_is_lost_at_the_end_is_not_told_to_be_nothing(
 def test_state_lies_beside_the_file_wherever_it_is_started_from(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A directory that is not absolute is below the file's: from another one nothing is read twice."""
+    """A relative state directory is below the configuration's folder, whatever the working directory."""
     path = written(tmp_path, (f'state = "{tmp_path}/state"', 'state = "kept"'))
     (tmp_path / "elsewhere").mkdir()
     monkeypatch.chdir(tmp_path / "elsewhere")
@@ -249,7 +253,7 @@ def test_state_lies_beside_the_file_wherever_it_is_started_from(
 def test_until_done_is_refused_with_a_source_that_always_waits_for_more(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It would never end, and says so, with the source."""
+    """--until-done refuses a source that always waits for more, and names it."""
     path = written(tmp_path, source="taildir", options='paths = ["/var/log/*.log"]')
     assert main(["agent", "--config", path, "--until-done"]) == 2
     assert capsys.readouterr().err == (
@@ -261,7 +265,7 @@ def test_until_done_is_refused_with_a_source_that_always_waits_for_more(
 def test_a_hangup_before_the_agent_is_up_ends_nothing(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """SIGHUP while the configuration is read the first time: it is read again once the agent works."""
+    """SIGHUP during the first load reloads the configuration once the agent runs."""
     load = agent_cli._load
 
     def hung_up(args: object) -> object:
@@ -286,7 +290,7 @@ def test_a_hangup_before_the_agent_is_up_ends_nothing(
 
 
 def test_a_file_that_is_gone_is_said_once(tmp_path: Path, hub: Hub, caplog: pytest.LogCaptureFixture) -> None:
-    """The agent goes on without it, and takes it up when it is there again."""
+    """A configuration file that disappears is reported once; the agent keeps running, and reads it when it is back."""
     path = written(tmp_path, **HUB)
     gone = f"agent web goes on: its file {path} is gone"
 
@@ -304,7 +308,7 @@ def test_a_file_that_is_gone_is_said_once(tmp_path: Path, hub: Hub, caplog: pyte
 
 
 def test_flumes_file_runs_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """``--flume FILE --name AGENT``; unknown keys are problems, or notes with ``--ignore-unknown``."""
+    """The agent runs a Flume file; unknown keys are errors, or warnings with --ignore-unknown."""
     path = tmp_path / "flume.properties"
     path.write_text(
         "a1.sources = r1\na1.channels = c1\na1.sinks = k1\n"
@@ -323,7 +327,7 @@ def test_flumes_file_runs_as_it_is(tmp_path: Path, capsys: pytest.CaptureFixture
 
 
 def test_a_channel_that_cannot_be_opened_ends_it_in_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """One line, exit code 1."""
+    """A channel that cannot be opened ends the agent with one line and exit code 1."""
     (tmp_path / "file").write_text("in the way")
     path = written(tmp_path, ('"memory"', f'"file"\ndirectory = "{tmp_path}/file/x"'), **STRESS)
     assert main(["agent", "--config", path]) == 1
@@ -331,16 +335,16 @@ def test_a_channel_that_cannot_be_opened_ends_it_in_words(tmp_path: Path, capsys
 
 
 def test_a_state_directory_is_one_agents(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """A second agent with the same one is refused; so is a directory that cannot be made."""
+    """A state directory that another agent uses, or that cannot be created, is refused."""
     path = written(tmp_path, **STRESS)
-    assert main(["agent", "--config", path, "--until-done"]) == 0  # which leaves its name there
+    assert main(["agent", "--config", path, "--until-done"]) == 0  # it leaves its name in the lock
     capsys.readouterr()
     with (tmp_path / "state/lock").open("r+") as held:
         fcntl.flock(held, fcntl.LOCK_EX)
         assert main(["agent", "--config", path, "--until-done"]) == 1
     assert capsys.readouterr().err == (
-        f"producer agent: process {os.getpid()} on {socket.gethostname()} works with the state directory"
-        f" {tmp_path}/state: end it first; or, for an agent that reads something else, give this one a state directory"
+        f"producer agent: process {os.getpid()} on {socket.gethostname()} uses the state directory"
+        f" {tmp_path}/state: stop it first, or give this agent a state directory"
         " of its own (agent.state, or --state DIR)\n"
     )
     assert main(["agent", "--config", path, "--state", str(tmp_path / "agent.toml/x")]) == 1
@@ -349,27 +353,29 @@ def test_a_state_directory_is_one_agents(tmp_path: Path, capsys: pytest.CaptureF
 
 
 def test_a_lock_names_the_process_that_has_it_and_nobody_else(tmp_path: Path) -> None:
-    """Whose number and machine are shorter than those of the one before."""
+    """A lock has the name of its current holder only, even if the former name was longer."""
     (tmp_path / "lock").write_text(f"process 4194304 on {'x' * 64}\n")
     with agent_program._state_held(tmp_path):
         assert (tmp_path / "lock").read_text() == f"process {os.getpid()} on {socket.gethostname()}\n"
 
 
 def test_an_agent_whose_lock_is_deleted_stops_and_lets_nobody_in_before(tmp_path: Path) -> None:
-    """Another one is refused by the lock of the state directory itself; this one stops, and says why."""
+    """An agent whose lock is deleted stops with a reason; until then the directory's own lock refuses others."""
     with agent_program._state_held(tmp_path) as lock:
         agent_program._check_is_held(lock)
         (tmp_path / "lock").unlink()
-        with pytest.raises(agent_program.StateInUseError, match="end it first"), agent_program._state_held(tmp_path):
+        with pytest.raises(agent_program.StateInUseError, match="stop it first"), agent_program._state_held(tmp_path):
             pass
-        with pytest.raises(agent_program.StateInUseError, match="lock was removed or replaced: another agent may work"):
+        with pytest.raises(
+            agent_program.StateInUseError, match="lock was removed or replaced, so another agent may use"
+        ):
             agent_program._check_is_held(lock)
 
 
 def test_an_agent_starts_on_a_full_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Its name cannot be written into the lock, which is all that is lacking: what is in its channels is delivered."""
+    """An agent starts on a full disk, and delivers its channels; only its name in the lock is missing."""
 
     def refuse(*_: object) -> int:
         raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
@@ -382,7 +388,7 @@ def test_an_agent_starts_on_a_full_disk(
 def test_a_change_of_the_file_and_sighup_are_taken_up(
     tmp_path: Path, hub: Hub, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Only what changed is restarted; a wrong file changes nothing, says why, and the next right one is taken."""
+    """A changed file and SIGHUP restart only the changed components; an invalid file is only reported."""
     path = written(tmp_path, **HUB)
 
     def act() -> None:
@@ -407,7 +413,7 @@ def test_a_change_of_the_file_and_sighup_are_taken_up(
 def test_a_monitoring_that_cannot_listen_at_its_new_place_goes_on_at_the_former(
     tmp_path: Path, hub: Hub, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Whoever watches the agent does not lose sight of it by a mistake in its file."""
+    """Monitoring that cannot listen at its new address keeps listening at the former one."""
     path = written(tmp_path, **HUB)
     found: list[int] = []
 
@@ -435,7 +441,7 @@ def test_a_monitoring_that_cannot_listen_at_its_new_place_goes_on_at_the_former(
 def test_a_hangup_after_the_end_does_not_take_the_place_of_the_exit_code(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, ends: bool
 ) -> None:
-    """SIGHUP while the process ends, when the agent has, ends nothing; where the process goes on it is as it was."""
+    """SIGHUP at the end does not change the exit code, and its former effect returns if the process continues."""
     former = {number: signal.getsignal(number) for number in (signal.SIGHUP, *signals.STOP_SIGNALS)}
     signal.signal(signal.SIGHUP, signal.SIG_DFL)
     monkeypatch.setattr("sys.argv", ["producer", "agent", "--config", written(tmp_path, **STRESS)])
@@ -456,7 +462,7 @@ def test_a_hangup_after_the_end_does_not_take_the_place_of_the_exit_code(
 def test_what_nobody_expects_of_a_new_configuration_ends_nothing(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """An error of ours while the file is read again: it is told with its trace, and the agent goes on."""
+    """An unexpected error of a reload is logged with its traceback, and the agent keeps running."""
 
     def load() -> AgentConfig:
         raise RuntimeError("a mistake of ours")
@@ -476,7 +482,7 @@ def test_a_second_signal_ends_it_at_once(
     caplog: pytest.LogCaptureFixture,
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """The first one lets the sinks deliver, which takes its time; the second one is not waited for: 143."""
+    """A second SIGTERM ends the agent at once with 143."""
     monkeypatch.setattr(signals, "ECHO", 0.0)
     hub.failing = True
     changes = ('"null"', '"keep"\nhub = "a"'), ('name = "web"', 'name = "web"\nstop_timeout = 60')
@@ -497,7 +503,7 @@ def test_a_second_signal_ends_it_at_once(
 def test_an_end_at_once_closes_the_channels(
     tmp_path: Path, hub: Hub, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A process that goes on can use them again: what was not delivered is in them."""
+    """An agent that is ended at once closes its channels, and the undelivered events stay in them."""
     monkeypatch.setattr(signals, "ECHO", 0.0)
     monkeypatch.setattr(Agent, "stop", interrupted_once(Agent.stop))
     hub.failing = True
@@ -515,7 +521,7 @@ def test_an_end_at_once_closes_the_channels(
 
 
 def interrupted_once(stop: Callable[..., bool]) -> Callable[..., bool]:
-    """As by a second signal while the agent ends in order."""
+    """Raise an interrupt once, like a second signal during a graceful shutdown."""
     calls = itertools.count()
 
     def interrupted(agent: Agent, timeout: float | None = None) -> bool:
@@ -527,7 +533,7 @@ def interrupted_once(stop: Callable[..., bool]) -> Callable[..., bool]:
 
 
 def test_the_monitoring_ends_with_the_agent(tmp_path: Path, hub: Hub, caplog: pytest.LogCaptureFixture) -> None:
-    """Nobody listens on its port any more, though the process goes on."""
+    """The monitoring port is closed with the agent, even if the process continues."""
     ports = list[int]()
 
     def act() -> None:
@@ -547,7 +553,7 @@ def test_the_monitoring_ends_with_the_agent(tmp_path: Path, hub: Hub, caplog: py
 def test_what_is_odd_in_a_changed_file_is_said_when_it_is_taken_up(
     tmp_path: Path, hub: Hub, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As at the start: dead letters that nobody takes."""
+    """Warnings about a changed file are logged when it is applied."""
     letters = ('channel = "c1"\n', 'channel = "c1"\ndead_letters = "dead"\n[channels.dead]\ntype = "memory"\n')
 
     def act() -> None:
@@ -564,7 +570,7 @@ def test_what_is_odd_in_a_changed_file_is_said_when_it_is_taken_up(
 def test_a_signal_that_comes_twice_at_once_is_one(
     tmp_path: Path, hub: Hub, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As coreutils' ``timeout`` sends it, to the process and to its group: the sinks deliver in order, exit code 0."""
+    """A signal that arrives twice at once counts as one, as from coreutils' `timeout`: the shutdown is graceful."""
     monkeypatch.setattr(signals, "ECHO", 3600.0)
     hub.failing = True
 
@@ -584,7 +590,7 @@ def test_a_signal_that_comes_twice_at_once_is_one(
 def test_a_file_that_is_well_again_is_said_and_shown(
     tmp_path: Path, hub: Hub, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """While the file is wrong the log and metrics say that another configuration runs; once mended, neither does."""
+    """The log and metrics report an invalid file until it is valid again."""
     monitored = ('name = "web"', 'name = "web"\nmonitoring = "0"')
     path = written(tmp_path, monitored, **HUB)
     seen: list[tuple[str, dict[str, object]]] = []
@@ -622,7 +628,7 @@ def test_a_file_that_is_well_again_is_said_and_shown(
 def test_a_change_that_would_lose_events_is_tried_again_once_they_are_delivered(
     tmp_path: Path, hub: Hub, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Refused and told while the sink fails; at work once the sink has delivered what was there, though more came."""
+    """A change that would lose events is refused while the sink fails, and applied once the sink has delivered them."""
     keeps = ('"null"', '"keep"\nhub = "a"')
     stops = ("[sources.r1]", "stop_timeout = 0.05\n[sources.r1]")
     hub.failing = True
@@ -650,7 +656,7 @@ def test_a_change_that_would_lose_events_is_tried_again_once_they_are_delivered(
 def test_a_monitoring_that_could_not_listen_is_tried_again_by_sighup(
     tmp_path: Path, hub: Hub, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The port was taken: as long as it is, what the file says does not run; afterwards a hangup is enough."""
+    """After SIGHUP, monitoring listens on a port that was in use at the first attempt."""
 
     def act() -> None:
         eventually(lambda: "at work" in caplog.text)
@@ -671,7 +677,7 @@ def test_a_monitoring_that_could_not_listen_is_tried_again_by_sighup(
 
 
 def test_a_file_that_comes_back_as_it_was_is_read_again(tmp_path: Path) -> None:
-    """It was moved away, and back: with the same bytes, times and inode it ends what was said of its absence."""
+    """A file that is moved away and back unchanged is read again, which ends the report of its absence."""
     path = tmp_path / "agent.toml"
     path.write_text("x")
     watched = _Watched(path)
@@ -682,7 +688,7 @@ def test_a_file_that_comes_back_as_it_was_is_read_again(tmp_path: Path) -> None:
 
 
 def test_what_sighup_has_read_is_not_read_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    """A file read at a hangup is not read again for its change, and a mistake in it is told once."""
+    """A file that SIGHUP has read is not read again for its change, and its error is reported once."""
     path = tmp_path / "agent.toml"
     path.write_text("x")
     read = list[str]()
@@ -702,7 +708,7 @@ def test_what_sighup_has_read_is_not_read_again(tmp_path: Path, caplog: pytest.L
 
 
 def test_a_file_that_is_gone_is_a_note(tmp_path: Path, hub: Hub, caplog: pytest.LogCaptureFixture) -> None:
-    """The agent would not start again."""
+    """A missing file is reported as a warning: the agent would not start again."""
     agent = Agent(parse_toml(CONFIG.format(state=tmp_path, **STRESS)))
     agent.reloads.failed("its file agent.toml is gone")
     assert notes(agent) == ["the file's configuration is not running: its file agent.toml is gone"]
@@ -711,7 +717,9 @@ def test_a_file_that_is_gone_is_a_note(tmp_path: Path, hub: Hub, caplog: pytest.
 
 
 def test_a_process_tells_systemd_serves_its_monitoring_and_ends_in_order(tmp_path: Path) -> None:
-    """READY once its sources listen, SIGTERM: STOPPING, exit code 0. Neither Spark nor a server is imported."""
+    """An agent notifies systemd, serves its monitoring, and exits with 0 after SIGTERM; it imports neither Spark nor
+    the server.
+    """
     gate = tmp_path / "gate"
     os.mkfifo(gate)
     with socket.create_server(("127.0.0.1", 0)) as free:
@@ -732,7 +740,7 @@ def test_a_process_tells_systemd_serves_its_monitoring_and_ends_in_order(tmp_pat
         command = [sys.executable, "-c", program, "agent", "--config", path]
         with subprocess.Popen(command, stdout=-1, stderr=-1, text=True, env=environment) as process:
             try:
-                with gate.open("w"):  # its source is being made
+                with gate.open("w"):  # the source is in the middle of its creation
                     assert select.select([systemd], [], [], 0)[0] == []
                 assert systemd.recv(100) == b"READY=1"
                 socket.create_connection(("127.0.0.1", listening), timeout=60).close()
@@ -755,7 +763,7 @@ def test_a_process_tells_systemd_serves_its_monitoring_and_ends_in_order(tmp_pat
 
 
 def test_explain_tells_each_types_options(capsys: pytest.CaptureFixture[str]) -> None:
-    """Name, type, default, rule and Flume's name of each option of each type; and what each is, in words of its own."""
+    """`explain` lists name, type, default, rule and Flume's name of each option, and describes each type."""
     seen: set[str] = set()
     for kind, types in BUILT_IN.items():
         for name in types:
@@ -779,7 +787,7 @@ def test_explain_tells_each_types_options(capsys: pytest.CaptureFixture[str]) ->
 
 
 def test_an_agent_may_have_as_many_files_open_as_the_system_lets_it() -> None:
-    """Shells and services begin with 1024 of them: fewer than peers and followed files may take."""
+    """An agent raises its limit of open files to the hard limit."""
     soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     try:
         resource.setrlimit(resource.RLIMIT_NOFILE, (min(hard, 1024), hard))
@@ -792,7 +800,7 @@ def test_an_agent_may_have_as_many_files_open_as_the_system_lets_it() -> None:
 def test_check_says_what_it_did_not_ask_and_asks_with_connect(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A wrong key and a dead endpoint are no mistakes of the file; with --connect each is told, and fails."""
+    """`check` lists peers that it did not query; with --connect a wrong key and a dead endpoint are errors."""
     path = tmp_path / "agent.toml"
     with LogHubServer() as server, socket.socket() as dead:
         dead.bind(("127.0.0.1", 0))

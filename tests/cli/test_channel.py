@@ -1,4 +1,4 @@
-"""``producer channel``: looks into a directory, mends it, and delivers what is in it."""
+"""``producer channel`` inspects, repairs and drains a channel's directory."""
 
 import errno
 import json
@@ -36,7 +36,7 @@ Run = Callable[..., tuple[int, str, str]]
 
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    """Runs the command: its exit code, and what it printed."""
+    """Return a function that runs the command, and returns the exit code and the output."""
 
     def call(*arguments: object) -> tuple[int, str, str]:
         code = main(["channel", *map(str, arguments)])
@@ -48,7 +48,7 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    """A channel's directory of several segments, with 53 of 60 events left."""
+    """Make a channel's directory with several segments, and 53 of 60 events left."""
     path = tmp_path / "logs"
     with FileChannel(path, segment_size=4096, minimum_free_space=0) as channel:
         for number in range(20):
@@ -60,7 +60,7 @@ def directory(tmp_path: Path) -> Path:
 
 
 def damage(directory: Path, body: bytes = b"body-010") -> Path:
-    """Flip a byte of the first event with this body; the segment."""
+    """Flip a byte of the first event with this body, and return its segment."""
     for segment in sorted(directory.glob("log-*")):
         content = bytearray(segment.read_bytes())
         if body in content:
@@ -71,7 +71,7 @@ def damage(directory: Path, body: bytes = b"body-010") -> Path:
 
 
 def put_on_disk(disk: SimFS, directory: Path) -> None:
-    """Make a real directory of the channel on a simulated disk."""
+    """Copy a real directory of the channel to a simulated disk."""
     directory.mkdir()
     for name in disk.names("/channel"):
         (directory / name).write_bytes(disk.content(f"/channel/{name}"))
@@ -87,7 +87,7 @@ def content_of(directory: Path) -> dict[str, bytes]:
 
 
 def test_inspect_tells_what_is_there_and_changes_nothing(run: Run, directory: Path) -> None:
-    """Events, bytes, age, segments, owner; for programs as JSON."""
+    """`inspect` shows events, bytes, age, segments and owner, also as JSON, and changes nothing."""
     before = content_of(directory)
     code, out, _ = run("inspect", directory)
     assert code == 0
@@ -101,7 +101,7 @@ def test_inspect_tells_what_is_there_and_changes_nothing(run: Run, directory: Pa
 
 
 def test_inspect_says_which_records_are_in_an_emptied_channel(run: Run, directory: Path) -> None:
-    """A list of what waits, which is written before segments go, is named as such."""
+    """`inspect` names the record that lists waiting events, also in an emptied channel."""
     with FileChannel(directory, minimum_free_space=0) as channel, channel.transaction() as transaction:
         transaction.take(100)
         transaction.commit()
@@ -110,7 +110,7 @@ def test_inspect_says_which_records_are_in_an_emptied_channel(run: Run, director
 
 
 def test_inspect_works_beside_a_running_channel(run: Run, directory: Path) -> None:
-    """It says that somebody has the directory, and disturbs nobody."""
+    """`inspect` beside a running channel reports its owner, and does not disturb it."""
     with FileChannel(directory, minimum_free_space=0) as channel:
         code, out, _ = run("inspect", directory)
         assert (code, "running" in out) == (0, True)
@@ -119,13 +119,13 @@ def test_inspect_works_beside_a_running_channel(run: Run, directory: Path) -> No
 
 
 def test_verify_passes_a_sound_directory(run: Run, directory: Path) -> None:
-    """Exit code 0, and a line that says so."""
+    """`verify` exits with 0 and one line for a valid directory."""
     code, out, _ = run("verify", directory)
-    assert (code, out) == (0, f"{directory}: every record checks out\n")
+    assert (code, out) == (0, f"{directory}: every record is valid\n")
 
 
 def test_verify_names_each_damaged_stretch(run: Run, directory: Path) -> None:
-    """Exit code 1, the file, the offsets, and how many events are lost; nothing is changed."""
+    """`verify` names the file, the offsets and the number of lost events, exits with 1, and changes nothing."""
     segment = damage(directory)
     before = content_of(directory)
     code, out, _ = run("verify", directory)
@@ -138,9 +138,10 @@ def test_verify_names_each_damaged_stretch(run: Run, directory: Path) -> None:
 @pytest.mark.parametrize("size", [0, 1024, 2048])
 @pytest.mark.parametrize("which", ["all", "last", "second"])
 def test_verify_tells_of_segments_that_were_emptied(run: Run, directory: Path, which: str, size: int) -> None:
-    """Cut to nothing, to their headers or by half: each is named, what the checkpoint knew to be in them is lost and
-    counted, and nobody says that the log serves. After a repair nothing is wrong. Opening the channel counts, too, what
-    was lost with a header, and sets the file aside.
+    """`verify` names segments that were truncated, and counts the events that the checkpoint lists in them.
+
+    It does not claim that the log is used instead. After a repair nothing is damaged. Opening the channel also counts
+    events that were lost with a header, and moves the file to quarantine.
     """
     segments = sorted(directory.glob("log-*"))
     cut = {"all": segments, "last": segments[-1:], "second": segments[1:2]}[which]
@@ -151,9 +152,9 @@ def test_verify_tells_of_segments_that_were_emptied(run: Run, directory: Path, w
     assert code == 1
     for segment in cut:
         assert f"damaged: {segment}" in out
-    assert "the log serves" not in out
-    # The last segment tells that the first seven were taken: without its end they come once more, if they are there,
-    # and else are counted with the others.
+    assert "the log is used instead" not in out
+    # The last segment records that the first seven events were taken. Without its end, they are delivered again if
+    # they still exist, and otherwise counted as lost.
     left = {event.sequence for event in look_at_events(str(directory))}
     told = re.search(r"lost: (\d+) events?, by (its|their) sequence number", out)
     assert told is not None
@@ -168,12 +169,12 @@ def test_verify_tells_of_segments_that_were_emptied(run: Run, directory: Path, w
         assert len(drained(channel)) == len(left)
         file = channel.stats().file
         assert file is not None
-        if which == "second" or not size:  # else the channel takes the checkpoint for that of another log
+        if which == "second" or not size:  # otherwise the checkpoint would seem to be of another log
             assert file.lost_events == int(told[1])
 
 
 def test_repair_takes_damage_out_and_keeps_it(run: Run, directory: Path) -> None:
-    """Afterwards the directory verifies, all other events are there, and the segment as it was is in quarantine."""
+    """After `repair` the directory verifies, all other events are there, and the original segment is in quarantine."""
     segment = damage(directory)
     as_it_was = segment.read_bytes()
     code, out, _ = run("repair", directory)
@@ -188,10 +189,10 @@ def test_repair_takes_damage_out_and_keeps_it(run: Run, directory: Path) -> None
 
 
 def test_repair_of_a_record_s_commit_loses_nothing(run: Run, directory: Path) -> None:
-    """A transaction whose Commit is taken out still counts, with a checkpoint and without."""
+    """`repair` of a Commit record loses no event of its transaction, with and without a checkpoint."""
     segment = next(path for path in sorted(directory.glob("log-*")) if b"body-010" in path.read_bytes())
     content = bytearray(segment.read_bytes())
-    commit = content.rindex(b"body-010;") + len(b"body-010;")  # it follows the third event
+    commit = content.rindex(b"body-010;") + len(b"body-010;")  # the Commit follows the third event
     content[commit + 20] ^= 0xFF
     segment.write_bytes(content)
     assert run("verify", directory)[0] == 1
@@ -203,7 +204,7 @@ def test_repair_of_a_record_s_commit_loses_nothing(run: Run, directory: Path) ->
 
 
 def test_repair_restores_a_damaged_header(run: Run, directory: Path) -> None:
-    """Of two copies one is enough; afterwards there are two again."""
+    """`repair` restores a damaged header from its second copy."""
     segment = sorted(directory.glob("log-*"))[0]
     content = bytearray(segment.read_bytes())
     content[20] ^= 0xFF
@@ -216,7 +217,7 @@ def test_repair_restores_a_damaged_header(run: Run, directory: Path) -> None:
 def test_repair_without_room_for_a_copy_changes_nothing_and_says_so(
     run: Run, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Exit code 1; the segment is as it was, and once there is room it is mended."""
+    """`repair` without disk space for a copy changes nothing and exits with 1; with space it succeeds."""
     segment = damage(directory)
     before = content_of(directory)
     create = Disk.create
@@ -236,7 +237,7 @@ def test_repair_without_room_for_a_copy_changes_nothing_and_says_so(
 
 
 def test_repair_beside_an_older_copy_keeps_the_segment_as_it_is_now(run: Run, directory: Path) -> None:
-    """What was kept at an earlier damage is no copy of what is overwritten now."""
+    """`repair` keeps the current segment even if quarantine has an older copy of it."""
     segment = damage(directory)
     (directory / "quarantine").mkdir()
     for name in (segment.name, f"{segment.name}.copy"):
@@ -250,7 +251,7 @@ def test_repair_beside_an_older_copy_keeps_the_segment_as_it_is_now(run: Run, di
 
 @pytest.mark.parametrize("place", ["at the end", "in the middle"])
 def test_repair_brings_no_half_of_a_torn_transaction_to_life(run: Run, tmp_path: Path, place: str) -> None:
-    """Also where it does not stand in the last segment: only what is whole is there, with a checkpoint or not."""
+    """`repair` never restores half of a torn transaction, also outside the last segment."""
     put_on_disk(torn(place), tmp_path / "logs")
     owed = [*OWED, "behind" * 200] if place == "in the middle" else OWED
     assert run("repair", tmp_path / "logs")[0] == 0
@@ -263,7 +264,7 @@ def test_repair_brings_no_half_of_a_torn_transaction_to_life(run: Run, tmp_path:
 
 
 def test_repair_of_an_encrypted_directory_needs_its_keys(run: Run, tmp_path: Path) -> None:
-    """Without them nobody can tell what is torn: exit code 2, the key's name, and nothing is changed."""
+    """`repair` of an encrypted directory without its key exits with 2, names the key, and changes nothing."""
     keys = key_file(tmp_path / "keys.json")
     with FileChannel(tmp_path / "logs", encryption=FileKeys(keys), minimum_free_space=0) as channel:
         for body in (b"one", b"two", b"three"):
@@ -284,7 +285,7 @@ def test_repair_of_an_encrypted_directory_needs_its_keys(run: Run, tmp_path: Pat
 
 
 def test_repair_gives_missing_segments_up_only_when_told_to(run: Run, directory: Path) -> None:
-    """Whoever forgot a data directory, or to mount it, loses nothing by a repair."""
+    """`repair` abandons missing segments only with its option, so that a forgotten data directory loses nothing."""
     gone = sorted(directory.glob("log-*"))[1]
     gone.rename(directory.parent / gone.name)
     before = content_of(directory)
@@ -292,13 +293,13 @@ def test_repair_gives_missing_segments_up_only_when_told_to(run: Run, directory:
     assert (code, f"segments {int(gone.name[4:])}" in errors, "--give-up-missing" in errors) == (2, True, True)
     assert content_of(directory) == before
     code, out, _ = run("repair", directory, "--give-up-missing")
-    assert (code, "gave up the missing segments" in out, "lost: " in out) == (0, True, True)
+    assert (code, "abandoned the missing segments" in out, "lost: " in out) == (0, True, True)
     assert (directory / "quarantine" / "checkpoint.copy").read_bytes() == before["checkpoint"]
     assert run("verify", directory)[0] == 0
 
 
 def test_repair_refuses_a_directory_in_use(run: Run, directory: Path) -> None:
-    """It says who has it."""
+    """`repair` refuses a directory in use, and names its owner."""
     with FileChannel(directory, minimum_free_space=0):
         code, _, errors = run("repair", directory)
     assert code == 2
@@ -307,7 +308,7 @@ def test_repair_refuses_a_directory_in_use(run: Run, directory: Path) -> None:
 
 @pytest.mark.parametrize("action", ["inspect", "verify", "repair"])
 def test_what_is_no_channel_s_directory_is_an_error_for_people(run: Run, tmp_path: Path, action: str) -> None:
-    """A missing one, an empty one, one of other files: exit code 2, the path, and nothing is made or changed."""
+    """A directory that is missing, empty or not a channel exits with 2, names the path, and is not changed."""
     (tmp_path / "file").write_text("mine")
     (tmp_path / "empty").mkdir()
     for path, said in (("missing", "does not exist"), ("file", "not a directory"), ("empty", "empty"), (".", "files")):
@@ -320,7 +321,7 @@ def test_what_is_no_channel_s_directory_is_an_error_for_people(run: Run, tmp_pat
 def test_the_base_of_several_processes_is_not_one_of_their_directories(
     run: Run, tmp_path: Path, action: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Exit code 2: one of them is to be named; nothing is made there."""
+    """The base of several processes exits with 2, and nothing is created there."""
     monkeypatch.setenv("LOGHUB_ACCESS_KEY_ID", "id")
     monkeypatch.setenv("LOGHUB_ACCESS_KEY_SECRET", "secret")
     path = tmp_path / "base" / "host-1"
@@ -334,7 +335,7 @@ def test_the_base_of_several_processes_is_not_one_of_their_directories(
 
 
 def test_a_directory_that_is_named_twice_is_looked_at_once(run: Run, directory: Path) -> None:
-    """By a link, or as its own data directory: its segments are not taken for copies of each other."""
+    """A directory that is named twice, by a link or as its own data directory, is read once."""
     (directory.parent / "link").symlink_to(directory)
     same = ("--data-directory", directory.parent / "link", "--data-directory", f"{directory}/.")
     code, out, _ = run("inspect", directory, *same)
@@ -343,7 +344,7 @@ def test_a_directory_that_is_named_twice_is_looked_at_once(run: Run, directory: 
 
 
 def test_encrypted_directory_without_its_keys_is_still_counted(run: Run, tmp_path: Path) -> None:
-    """Records are counted; which events are left needs the key file, and no key is printed."""
+    """`inspect` of an encrypted directory counts records without its keys, and prints no key."""
     keys = key_file(tmp_path / "keys.json")
     key = json.loads(keys.read_text())["keys"]["k1"]
     with FileChannel(tmp_path / "logs", encryption=FileKeys(keys), minimum_free_space=0) as channel:
@@ -367,7 +368,7 @@ class _Refusing(RecordingSink):
 
 
 def leave(directory: Path, count: int, **options: Any) -> None:
-    """A directory with ``count`` records that a producer could not deliver."""
+    """Make a directory with ``count`` records that a producer could not deliver."""
     sink = RecordingSink()
     sink.write = _unreachable  # type: ignore[method-assign]
     config = ProducerConfig(linger_ms=100, drain_timeout_ms=0)
@@ -393,7 +394,7 @@ def keys(monkeypatch: pytest.MonkeyPatch) -> Callable[[LogHubServer], None]:
 
 
 def test_drain_delivers_what_a_producer_left(run: Run, tmp_path: Path, keys: Callable[[LogHubServer], None]) -> None:
-    """Every record arrives, and the directory is empty then."""
+    """`drain` delivers every record, and empties the directory."""
     leave(tmp_path / "logs", 20)
     with LogHubServer() as server:
         keys(server)
@@ -405,7 +406,7 @@ def test_drain_delivers_what_a_producer_left(run: Run, tmp_path: Path, keys: Cal
 
 
 def test_drain_keeps_what_the_server_refuses(run: Run, tmp_path: Path, keys: Callable[[LogHubServer], None]) -> None:
-    """It goes to the dead letters with the reason, from where it can be drained once the reason is gone."""
+    """`drain` stores rejected records as dead letters with the reason, and can drain these later."""
     leave(tmp_path / "logs", 3)
     with LogHubServer() as server:
         keys(server)
@@ -421,7 +422,7 @@ def test_drain_keeps_what_the_server_refuses(run: Run, tmp_path: Path, keys: Cal
 def test_drain_never_touches_dead_letters_of_earlier_runs(
     run: Run, tmp_path: Path, keys: Callable[[LogHubServer], None]
 ) -> None:
-    """A run that has nothing refused leaves those of the run before where they are, and makes nothing."""
+    """`drain` without rejected records leaves earlier dead letters alone, and creates nothing."""
     letters = tmp_path / "logs.dead-letter"
     leave(tmp_path / "logs", 3)
     with LogHubServer() as server:
@@ -441,7 +442,7 @@ def test_drain_never_touches_dead_letters_of_earlier_runs(
 def test_drain_makes_no_directory_where_nothing_is_refused(
     run: Run, tmp_path: Path, keys: Callable[[LogHubServer], None]
 ) -> None:
-    """Nor does it need one: what stands in the place of the dead letters keeps nothing from being delivered."""
+    """`drain` without rejected records creates no directory, and needs none."""
     leave(tmp_path / "logs", 2)
     (tmp_path / "logs.dead-letter").write_text("mine")
     with LogHubServer() as server:
@@ -458,7 +459,7 @@ def test_drain_makes_no_directory_where_nothing_is_refused(
 def test_drain_counts_what_is_refused_while_it_closes(
     run: Run, tmp_path: Path, keys: Callable[[LogHubServer], None]
 ) -> None:
-    """The answer came when the time was over: the dead letters are there, counted and told of."""
+    """`drain` counts and reports records that are rejected while it closes."""
     leave(tmp_path / "logs", 3)
     with LogHubServer() as server:
         keys(server)
@@ -484,7 +485,7 @@ def test_drain_counts_what_is_refused_while_it_closes(
 
 
 def test_drain_tells_of_damage(run: Run, tmp_path: Path, keys: Callable[[LogHubServer], None]) -> None:
-    """What is damaged on the disk is not called delivered: exit code 1, by number, and where its segment is kept."""
+    """`drain` reports damaged events as lost with their number, exits with 1, and names the quarantine."""
     leave(tmp_path / "logs", 20)
     segment = next(path for path in sorted((tmp_path / "logs").glob("log-*")) if b"app-log" in path.read_bytes())
     content = bytearray(segment.read_bytes())
@@ -501,7 +502,7 @@ def test_drain_tells_of_damage(run: Run, tmp_path: Path, keys: Callable[[LogHubS
 def test_drain_keeps_the_dead_letters_of_an_encrypted_channel_encrypted(
     run: Run, tmp_path: Path, keys: Callable[[LogHubServer], None]
 ) -> None:
-    """With the same keys: what was never in plain text on the disk is not because the server refused it."""
+    """`drain` encrypts dead letters with the keys of the channel."""
     key = key_file(tmp_path / "keys.json")
     leave(tmp_path / "logs", 3, encryption=FileKeys(key))
     with LogHubServer() as server:
@@ -519,7 +520,7 @@ def test_drain_keeps_the_dead_letters_of_an_encrypted_channel_encrypted(
 def test_drain_says_what_is_wrong_before_it_makes_or_delivers_anything(
     run: Run, tmp_path: Path, keys: Callable[[LogHubServer], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No channel there, dead letters into itself or into files of something else, no time: exit code 2."""
+    """`drain` checks the channel, the dead letters' directory and the timeout before it delivers anything."""
     monkeypatch.setenv("LOGHUB_ACCESS_KEY_ID", "id")
     monkeypatch.setenv("LOGHUB_ACCESS_KEY_SECRET", "secret")
     leave(tmp_path / "logs", 1)
@@ -532,8 +533,8 @@ def test_drain_says_what_is_wrong_before_it_makes_or_delivers_anything(
         ((tmp_path / "missing",), "producer channel drain: channel missing: "),
         ((tmp_path / "missing",), "does not exist"),
         ((logs, "--data-directory", tmp_path / "missing"), "does not exist"),
-        ((logs, "--dead-letter", logs), "must be another directory"),
-        ((logs, "--dead-letter", tmp_path / "link"), "must be another directory"),
+        ((logs, "--dead-letter", logs), "must differ from the drained directory"),
+        ((logs, "--dead-letter", tmp_path / "link"), "must differ from the drained directory"),
         ((logs, "--dead-letter", tmp_path / "photos"), "not a channel's"),
     ):
         code, out, errors = run("drain", *arguments, *nobody)
@@ -546,7 +547,7 @@ def test_drain_says_what_is_wrong_before_it_makes_or_delivers_anything(
 
 
 def test_an_interrupted_drain_keeps_what_it_has_not_delivered(tmp_path: Path) -> None:
-    """Ctrl-C: exit code 130, the outcome so far is told, and the rest is in the channel."""
+    """An interrupted `drain` exits with 130, prints the outcome so far, and keeps the rest in the channel."""
     leave(tmp_path / "logs", 5)
     with LogHubServer() as server:
         installed = server.faults.add(answer(503, "ServerBusy"), operation="PutLogs")
@@ -570,7 +571,7 @@ def test_an_interrupted_drain_keeps_what_it_has_not_delivered(tmp_path: Path) ->
             out, errors = process.communicate(timeout=60)
     assert process.returncode == 130, errors
     assert "0 events delivered, 0 refused permanently, 0 damaged, 5 left" in out
-    assert "what was not delivered is still in the channel" in errors
+    assert "undelivered events are still in the channel" in errors
     with FileChannel(tmp_path / "logs", minimum_free_space=0) as channel:
         assert channel.stats().size == 5
 
@@ -578,7 +579,7 @@ def test_an_interrupted_drain_keeps_what_it_has_not_delivered(tmp_path: Path) ->
 def test_drain_leaves_what_it_cannot_deliver_in_time(
     run: Run, tmp_path: Path, keys: Callable[[LogHubServer], None]
 ) -> None:
-    """Nothing is lost by a drain against a server that is down."""
+    """`drain` against an absent server keeps every event when its time is over."""
     leave(tmp_path / "logs", 5)
     with LogHubServer() as server:
         keys(server)
@@ -592,10 +593,10 @@ def test_drain_leaves_what_it_cannot_deliver_in_time(
 def test_drain_ends_in_time_also_where_a_server_takes_everything_and_says_nothing(
     run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Its requests may take 70 seconds each: they end with the time. Directories whose turn has not come are named."""
+    """`drain` cuts off requests without an answer at its timeout, and names directories that it did not start."""
     monkeypatch.setenv("LOGHUB_ACCESS_KEY_ID", "a")
     monkeypatch.setenv("LOGHUB_ACCESS_KEY_SECRET", "b")
-    monkeypatch.setattr("producer.cli.drain._GRACE", 0.1)
+    monkeypatch.setattr("producer.cli.drain._GRACE_SECONDS", 0.1)
     for number in range(2):
         leave(tmp_path / "base" / f"here-1-0000000{number}", 5)
     with socket.create_server(("127.0.0.1", 0), backlog=100) as silent:
@@ -603,11 +604,11 @@ def test_drain_ends_in_time_also_where_a_server_takes_everything_and_says_nothin
         code, out, errors = run("drain", "--all", tmp_path / "base", "--endpoint", endpoint, "--timeout", "0.3")
     assert code == 1
     assert "0 events delivered, 0 refused permanently, 0 damaged, 5 left in the channel" in out
-    assert "here-1-00000001 was not begun: the time (--timeout) is over" in errors
+    assert "here-1-00000001 was not drained: the time limit (--timeout) has passed" in errors
 
 
 def test_drain_without_credentials_says_what_to_set(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Before anything is tried."""
+    """`drain` without credentials says what to set, before it tries anything."""
     monkeypatch.delenv("LOGHUB_ACCESS_KEY_ID", raising=False)
     leave(tmp_path / "logs", 1)
     code, _, errors = run("drain", tmp_path / "logs", "--endpoint", "http://127.0.0.1:1")
@@ -647,7 +648,7 @@ def test_drain_asks_before_it_takes_anything(
     wrong: Callable[[LogHubServer, pytest.MonkeyPatch], None],
     said: tuple[str, ...],
 ) -> None:
-    """One wrong character in an access key empties no channel: exit code 2, a sentence, and every event is there."""
+    """`drain` with a wrong access key takes no event, exits with 2, and explains the error."""
     leave(tmp_path / "logs", 3)
     with LogHubServer() as server:
         keys(server)
@@ -669,7 +670,7 @@ def test_drain_asks_before_it_takes_anything(
 def test_drain_stops_at_what_somebody_has_to_mend(
     run: Run, tmp_path: Path, keys: Callable[[LogHubServer], None], status: int, code: str
 ) -> None:
-    """A refusal of the key, the project or the permission on the way: the rest stays in the channel; exit code 1."""
+    """`drain` stops at a refusal of the key, the project or the permission, keeps the rest, and exits with 1."""
     leave(tmp_path / "logs", 3)
     with LogHubServer() as server:
         keys(server)
@@ -685,7 +686,7 @@ def test_drain_stops_at_what_somebody_has_to_mend(
 
 
 def test_a_key_that_may_only_write_drains(run: Run, tmp_path: Path, keys: Callable[[LogHubServer], None]) -> None:
-    """The question before the drain needs another permission than the writes: its refusal alone stops nothing."""
+    """`drain` works with a key that may write, but not query."""
     leave(tmp_path / "logs", 3)
     with LogHubServer() as server:
         keys(server)

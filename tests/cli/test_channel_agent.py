@@ -1,4 +1,4 @@
-"""``producer channel`` for the directory of an agent's channel."""
+"""``producer channel`` works on the directory of an agent's channel."""
 
 import json
 from collections.abc import Callable
@@ -18,7 +18,7 @@ Run = Callable[..., tuple[int, str]]
 
 @pytest.fixture
 def run(capsys: pytest.CaptureFixture[str]) -> Run:
-    """Runs the command: its exit code, and what it printed."""
+    """Return a function that runs the command, and returns the exit code and the output."""
 
     def call(action: str, directory: Path, *arguments: str) -> tuple[int, str]:
         code = main(["channel", action, str(directory), *arguments])
@@ -29,7 +29,7 @@ def run(capsys: pytest.CaptureFixture[str]) -> Run:
 
 @pytest.fixture
 def directory(tmp_path: Path) -> Path:
-    """Of five batches of a hundred lines two were delivered; one event came over the network."""
+    """Make a channel with five batches of a hundred lines, two of them delivered, and one event from the network."""
     with opened(file_channel(tmp_path)) as channel:
         for number in range(5):
             lines = b"".join(b"line %d\n" % (100 * number + each) for each in range(100))
@@ -46,7 +46,9 @@ def _content(directory: Path) -> dict[str, bytes]:
 
 
 def test_inspect_counts_the_events_in_the_batches(run: Run, directory: Path) -> None:
-    """And what of each source waits, and how far it came; nothing is changed."""
+    """`inspect` counts the events in the batches, and shows each source's waiting events and offset; it changes
+    nothing.
+    """
     before = _content(directory)
     code, out = run("inspect", directory)
     assert code == 0
@@ -58,7 +60,7 @@ def test_inspect_counts_the_events_in_the_batches(run: Run, directory: Path) -> 
 
 
 def test_a_channel_of_a_producer_is_not_an_agents(run: Run, tmp_path: Path) -> None:
-    """Nothing is said of batches."""
+    """`inspect` of a producer's channel mentions no batches."""
     with opened(file_channel(tmp_path)) as channel, channel.channel.transaction() as transaction:
         transaction.put(Event({}, b"x"))
         transaction.commit()
@@ -66,10 +68,10 @@ def test_a_channel_of_a_producer_is_not_an_agents(run: Run, tmp_path: Path) -> N
 
 
 def test_verify_reads_each_batch(run: Run, directory: Path, tmp_path: Path) -> None:
-    """One of which nothing can be made is told, with its number: exit code 1."""
+    """`verify` reports each batch that cannot be decoded by its number, and exits with 1."""
     assert run("verify", directory) == (
         0,
-        f"{directory}: every record checks out, 4 batches of an agent with 301 events\n",
+        f"{directory}: every record is valid, 4 batches of an agent with 301 events\n",
     )
     with opened(file_channel(tmp_path)) as channel:
         for headers in ({"~count": "2", "~form": "lines"}, {"~count": "many"}, {"~count": "1", "~form": "ends"}):
@@ -78,15 +80,15 @@ def test_verify_reads_each_batch(run: Run, directory: Path, tmp_path: Path) -> N
                 transaction.commit()
     code, out = run("verify", directory)
     assert code == 1
-    assert out.count("is no batch, though it says so") == 3
-    assert "unreadable: event 7 is no batch, though it says so (it has 1 event, not 2)" in out
+    assert out.count("is marked as a batch but is not one") == 3
+    assert "unreadable: event 7 is marked as a batch but is not one (it has 1 event, not 2)" in out
     assert "every record" not in out
     with opened(file_channel(tmp_path)) as channel:
-        assert channel.held == 301 + 4  # an agent opens it all the same
+        assert channel.held == 301 + 4  # an agent opens it anyway
 
 
 def test_notes_that_cannot_be_read_are_told(run: Run, directory: Path) -> None:
-    """They hold the names of the channel's numbers."""
+    """`verify` reports notes that cannot be read."""
     for path in directory.glob("notes.db*"):
         path.write_bytes(b"no database at all" * 100)
     code, out = run("inspect", directory)
@@ -95,7 +97,7 @@ def test_notes_that_cannot_be_read_are_told(run: Run, directory: Path) -> None:
 
 
 def test_repair_tells_what_of_the_agents_is_left(run: Run, directory: Path) -> None:
-    """A damaged batch is taken out; those that are left are counted."""
+    """`repair` removes a damaged batch, and counts the remaining ones."""
     [segment] = directory.glob("log-*")
     segment.write_bytes(segment.read_bytes().replace(b"line 250\n", b"LINE 250\n"))
     code, out = run("repair", directory)
@@ -105,7 +107,7 @@ def test_repair_tells_what_of_the_agents_is_left(run: Run, directory: Path) -> N
 
 
 def test_peek_shows_the_events_in_the_batches(run: Run, directory: Path) -> None:
-    """Each with its headers, and the number of its batch."""
+    """`peek` shows the events of each batch with their headers and the batch's number."""
     _, out = run("peek", directory, "--limit", "1000")
     rows = [json.loads(line) for line in out.splitlines()]
     assert rows[0] == {"__event__": "3", "kind": "x", "body": "line 200"}
@@ -117,7 +119,7 @@ def test_peek_shows_the_events_in_the_batches(run: Run, directory: Path) -> None
 def test_drain_all_tells_what_waits_in_an_agents_channels(
     state: str, directory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """And who delivers it; nothing is changed, whether the folder of channels is named or the agent's state."""
+    """`drain --all` shows the waiting events of an agent's channels and how to deliver them; it changes nothing."""
     base = tmp_path
     if state:
         base = tmp_path / state
@@ -135,7 +137,7 @@ def test_drain_all_tells_what_waits_in_an_agents_channels(
 
 
 def test_drain_all_counts_what_is_encrypted_with_its_key(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """Without one it says which option is missing."""
+    """`drain --all` counts encrypted events with their key, and names the option if the key is missing."""
     keys = key_file(tmp_path / "keys.json")
     (tmp_path / "c").mkdir()
     channel = FileChannel(str(tmp_path / "c/events"), encryption=FileKeys(str(keys)))

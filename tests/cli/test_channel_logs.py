@@ -1,4 +1,4 @@
-"""``producer channel peek`` and ``export`` show the logs in a channel; ``drain --all`` empties those of processes."""
+"""``producer channel peek`` and ``export`` show a channel's logs; ``drain --all`` empties the channels of processes."""
 
 import json
 from collections.abc import Callable
@@ -39,7 +39,7 @@ def rows(out: str) -> list[dict[str, str]]:
 
 
 def test_events_are_looked_at_as_the_channel_has_them(directory: Path) -> None:
-    """In order, without those that were taken, and nothing is changed; also beside a running channel."""
+    """Events are read in order, without the taken ones, without a change, and also beside a running channel."""
     before = content_of(directory)
     seen = list(look_at_events(str(directory)))
     assert content_of(directory) == before
@@ -51,7 +51,7 @@ def test_events_are_looked_at_as_the_channel_has_them(directory: Path) -> None:
 
 
 def test_a_damaged_event_is_missing_and_the_others_are_there(directory: Path) -> None:
-    """What cannot be read is left out."""
+    """A damaged event is left out, and the others are read."""
     damage(directory)
     bodies = [bytes(event.body)[:8] for event in look_at_events(str(directory))]
     assert bodies.count(b"body-010") < 3
@@ -59,7 +59,7 @@ def test_a_damaged_event_is_missing_and_the_others_are_there(directory: Path) ->
 
 
 def test_peek_shows_the_first_logs_decoded(run: Run, tmp_path: Path) -> None:
-    """Where they are to go, their time, their fields; as many as asked for, and nothing is changed."""
+    """`peek` shows the first logs with target, time and fields, up to the limit, and changes nothing."""
     leave(tmp_path / "logs", 15)
     before = content_of(tmp_path / "logs")
     code, out, _ = run("peek", tmp_path / "logs")
@@ -75,7 +75,7 @@ def test_peek_shows_the_first_logs_decoded(run: Run, tmp_path: Path) -> None:
 
 
 def test_export_has_every_log(run: Run, tmp_path: Path) -> None:
-    """Of events with one log and with many, their topic, source and tags."""
+    """`export` prints every log with topic, source and tags."""
     sink = RecordingSink()
     config = ProducerConfig(log_tags={"env": "test"}, drain_timeout_ms=0, linger_ms=5000)
     with Producer(sink=sink, config=config, channel=FileChannel(tmp_path / "logs", minimum_free_space=0)) as producer:
@@ -91,7 +91,7 @@ def test_export_has_every_log(run: Run, tmp_path: Path) -> None:
 @pytest.mark.parametrize("action", ["export", "peek"])
 @pytest.mark.parametrize("whole", [False, True], ids=["records", "segment"])
 def test_what_cannot_be_shown_is_told(run: Run, tmp_path: Path, action: str, whole: bool) -> None:
-    """The logs that are left are shown, what is damaged stands beside them, and the exit code is 1."""
+    """The intact logs are printed, damage is reported on the standard error, and the exit code is 1."""
     leave(tmp_path / "logs", 15)
     [log] = sorted((tmp_path / "logs").glob("log-*"))
     content = log.read_bytes()
@@ -106,14 +106,14 @@ def test_what_cannot_be_shown_is_told(run: Run, tmp_path: Path, action: str, who
 
 
 def test_events_that_are_no_producers_are_shown_as_they_are(run: Run, directory: Path) -> None:
-    """Their headers, and the body as text."""
+    """An event of another program is shown with its headers and its body as text."""
     first = rows(run("export", directory, "-n", "1")[1])[0]
     assert first["body"].startswith("body-002;")
     assert first["n"] == "2"
 
 
 def test_batches_of_an_agent_are_shown_event_by_event(run: Run, tmp_path: Path) -> None:
-    """Their headers and bodies, as sources put them."""
+    """An agent's batch is shown event by event, with headers and bodies."""
     batch = EventBatch.of_events([({"host": "a", "n": "1"}, b"one"), ({"host": "a"}, b"two \xff")])
     with FileChannel(tmp_path / "logs", minimum_free_space=0) as channel, channel.transaction() as transaction:
         transaction.put(write_batch(batch))
@@ -122,7 +122,7 @@ def test_batches_of_an_agent_are_shown_event_by_event(run: Run, tmp_path: Path) 
 
 
 def test_encrypted_events_need_their_keys(run: Run, tmp_path: Path) -> None:
-    """Without them the command says which option gives them; the exit code is 2."""
+    """Encrypted events without a key exit with 2, and the error names the option."""
     keys = key_file(tmp_path / "keys.json")
     with (
         FileChannel(tmp_path / "logs", encryption=FileKeys(keys), minimum_free_space=0) as channel,
@@ -137,7 +137,7 @@ def test_encrypted_events_need_their_keys(run: Run, tmp_path: Path) -> None:
 def test_drain_all_delivers_what_every_process_left(
     run: Run, tmp_path: Path, target: Callable[[LogHubServer], None]
 ) -> None:
-    """Each directory below the base; one that is in use is left alone and told, with exit code 1."""
+    """`drain --all` drains each directory below the base; it skips and reports one in use, and exits with 1."""
     for name, count in (("a", 3), ("b", 2), ("c", 1)):
         leave(tmp_path / "base" / name, count)
     with LogHubServer() as server:
@@ -156,7 +156,7 @@ def test_drain_all_delivers_what_every_process_left(
 def test_drain_all_keeps_what_is_refused_beside_the_base(
     run: Run, tmp_path: Path, target: Callable[[LogHubServer], None]
 ) -> None:
-    """Of all directories in one place; below the base another process would adopt it."""
+    """`drain --all` stores all dead letters in one place beside the base, where no process adopts them."""
     for name in ("a", "b"):
         leave(tmp_path / "base" / name, 1)
     with LogHubServer() as server:
@@ -171,7 +171,7 @@ def test_drain_all_keeps_what_is_refused_beside_the_base(
 def test_what_is_refused_of_one_process_is_kept_beside_the_base(
     run: Run, tmp_path: Path, target: Callable[[LogHubServer], None]
 ) -> None:
-    """Below it a running process would take the dead letters for those of a process that died, and send them again."""
+    """`drain` of one process's directory stores dead letters beside the base, where no process adopts them."""
     with ProcessFileChannel(tmp_path / "base", minimum_free_space=0) as channel:
         own = Path(channel.directory)
     leave(own, 1)
@@ -184,9 +184,9 @@ def test_what_is_refused_of_one_process_is_kept_beside_the_base(
 
 
 def test_drain_all_wants_the_base(run: Run, tmp_path: Path, target: Callable[[LogHubServer], None]) -> None:
-    """A single channel, and a directory without any, are told; the exit code is 2."""
+    """`drain --all` of a single channel, or of a directory without channels, exits with 2."""
     leave(tmp_path / "logs", 1)
     (tmp_path / "nothing").mkdir()
-    for path, told in (("logs", "leave --all out"), ("nothing", "no directory of a channel"), ("x", "cannot be read")):
+    for path, told in (("logs", "leave --all out"), ("nothing", "no channel's directory"), ("x", "cannot be read")):
         code, _, err = run("drain", "--all", tmp_path / path, "--endpoint", "http://127.0.0.1:1")
         assert (code, told in err) == (2, True), err

@@ -1,4 +1,4 @@
-"""``producer channel drain``: what its figures count, and whom one directory that cannot be drained keeps waiting."""
+"""The figures of ``producer channel drain``, and its independence of single directories."""
 
 import contextlib
 import signal
@@ -33,7 +33,7 @@ Target = Callable[[LogHubServer], None]
 
 
 def leave_event(directory: Path, logstore: str, *numbers: int) -> None:
-    """A directory with one more event, which a producer could not deliver."""
+    """Make a directory with one more event, which a producer could not deliver."""
     sink = RecordingSink()
     sink.write = _unreachable  # type: ignore[method-assign]
     config = ProducerConfig(linger_ms=100, drain_timeout_ms=0)
@@ -45,7 +45,7 @@ def leave_event(directory: Path, logstore: str, *numbers: int) -> None:
 def test_a_directory_that_loghub_refuses_does_not_keep_the_others_waiting(
     run: Run, tmp_path: Path, target: Target
 ) -> None:
-    """It is told, and the exit code is 1."""
+    """A directory that LogHub refuses is reported, does not stop the others, and the exit code is 1."""
     for name in ("a", "b"):
         leave(tmp_path / "base" / name, 2)
     with LogHubServer() as server:
@@ -58,7 +58,7 @@ def test_a_directory_that_loghub_refuses_does_not_keep_the_others_waiting(
 
 
 def test_the_time_is_that_of_all_directories_together(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """What one took the next one has not; the exit code is 1 where one was not begun."""
+    """The timeout is shared by all directories; the exit code is 1 if one was not started."""
     now, given = [100.0], list[float | None]()
 
     def drained(*_: object, timeout: float | None, **__: object) -> Outcome:
@@ -78,7 +78,7 @@ def test_the_time_is_that_of_all_directories_together(tmp_path: Path, monkeypatc
 def test_a_drain_that_is_killed_is_run_again_and_nothing_is_lost(
     run: Run, tmp_path: Path, target: Target, when: str
 ) -> None:
-    """Wherever its request was: what the channel had, and had not heard of, is there once more."""
+    """A drain that is killed at any moment loses nothing: undelivered events are in the channel again."""
     for begin in range(0, 30, 10):
         leave_event(tmp_path / "logs", "app-log", *range(begin, begin + 10))
     with LogHubServer() as server:
@@ -102,7 +102,7 @@ def test_a_drain_that_is_killed_is_run_again_and_nothing_is_lost(
 def test_a_project_that_does_not_answer_is_asked_for_one_of_its_logstores(
     run: Run, tmp_path: Path, target: Target
 ) -> None:
-    """Each question may take a while; that it goes on is told, and what comes of it."""
+    """A project that does not answer is queried for one logstore only, and the drain continues with a warning."""
     for logstore in ("one", "two", "three"):
         leave_event(tmp_path / "logs", logstore, 1)
     with LogHubServer() as server:
@@ -110,12 +110,12 @@ def test_a_project_that_does_not_answer_is_asked_for_one_of_its_logstores(
         server.faults.add(cut("before_body"), operation="ListShards")
         code, out, err = run("drain", tmp_path / "logs")
         asked = {request.path for request in server.requests if request.operation == "ListShards"}
-    assert (code, len(asked), err.count("could not check the target before the drain")) == (0, 1, 1)
+    assert (code, len(asked), err.count("cannot check the target before the drain")) == (0, 1, 1)
     assert "3 events delivered" in out
 
 
 def test_a_clock_that_differs_is_learned_before_the_drain(run: Run, tmp_path: Path, target: Target) -> None:
-    """The first question is refused for its time, and asked again with the server's; nothing is told of it."""
+    """A clock difference is learned from the first refusal, without a message."""
     leave_event(tmp_path / "logs", "app-log", 1)
     with LogHubServer() as server:
         target(server)
@@ -125,7 +125,7 @@ def test_a_clock_that_differs_is_learned_before_the_drain(run: Run, tmp_path: Pa
 
 
 def test_a_request_in_flight_at_the_timeout_gets_a_while_longer(run: Run, tmp_path: Path, target: Target) -> None:
-    """Its answer counts: cut off, the events would stay in the channel and be stored twice."""
+    """A request in flight at the timeout gets more time, so that its events are not stored twice."""
     leave_event(tmp_path / "logs", "app-log", 1)
     with LogHubServer() as server:
         target(server)
@@ -135,20 +135,20 @@ def test_a_request_in_flight_at_the_timeout_gets_a_while_longer(run: Run, tmp_pa
 
 
 def test_an_agent_s_events_behind_a_producer_s_are_not_drained(run: Run, tmp_path: Path, target: Target) -> None:
-    """Nobody here knows where they are to go: nothing is taken, and the exit code is 2."""
+    """A channel with an agent's events behind a producer's is not drained, and the exit code is 2."""
     leave_event(tmp_path / "logs", "app-log", 1)
     with FileChannel(tmp_path / "logs", minimum_free_space=0) as channel, channel.transaction() as transaction:
         transaction.put(write_batch(EventBatch.of_events([({}, b"one")])))
     with LogHubServer() as server:
         target(server)
         code, _, err = run("drain", tmp_path / "logs")
-        assert (code, "batches of an agent's" in err, server.requests) == (2, True, [])
+        assert (code, "an agent's batches" in err, server.requests) == (2, True, [])
     with FileChannel(tmp_path / "logs", minimum_free_space=0) as channel:
         assert channel.stats().size == 2
 
 
 def test_an_event_that_was_cut_and_refused_counts_once(run: Run, tmp_path: Path, target: Target) -> None:
-    """The dead letters have both of its halves, the figures the one that was left."""
+    """An event that was split and rejected counts once; its dead letters have both halves."""
     leave_event(tmp_path / "logs", "app-log", *range(4))
     with LogHubServer() as server:
         target(server)
@@ -161,7 +161,7 @@ def test_an_event_that_was_cut_and_refused_counts_once(run: Run, tmp_path: Path,
 
 
 def test_a_key_that_is_refused_now_and_then_does_not_end_a_drain(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Only one that is refused again and again: an answer in between begins the count anew."""
+    """Only consecutive refusals of the credentials end a drain: an answer in between resets the count."""
     error = UnauthorizedError("Unauthorized", "not now")
     most = error.max_consecutive or 0
     outcomes: list[Any] = []

@@ -1,4 +1,4 @@
-"""Commands on Ctrl-C and SIGTERM: a line, no trace, and an exit code that says which it was."""
+"""Commands end at Ctrl-C and SIGTERM with one line, no traceback, and the signal's exit code."""
 
 import os
 import signal
@@ -18,7 +18,7 @@ from producer.cli.interrupts import Interrupts
 from producer.testing import LogHubServer
 from tests.support.waiting import allowed, eventually
 
-#: How long a command may take to say something, or to end, seconds.
+#: The limit for a command to print something, or to end, seconds.
 PATIENCE = 120.0
 
 _KEYS = {"LOGHUB_ACCESS_KEY_ID": "id", "LOGHUB_ACCESS_KEY_SECRET": "secret"}
@@ -26,7 +26,7 @@ _KEYS = {"LOGHUB_ACCESS_KEY_ID": "id", "LOGHUB_ACCESS_KEY_SECRET": "secret"}
 
 @pytest.fixture(autouse=True)
 def default_actions() -> Iterator[None]:
-    """Commands take over that a signal is ignored, as below ``nohup``, or handled, as after a test of a log handler."""
+    """Reset signals to their default actions, since commands keep ignored and handled signals."""
     before = {number: signal.signal(number, signal.SIG_DFL) for number in (signal.SIGHUP, signal.SIGTERM)}
     yield
     for number, handler in before.items():
@@ -35,7 +35,7 @@ def default_actions() -> Iterator[None]:
 
 @pytest.fixture
 def filled(tmp_path: Path) -> Path:
-    """The directory of a channel with a record that no server takes."""
+    """Make a channel's directory with a record that no server accepts."""
     directory = tmp_path / "channel"
     project = ProjectConfig("p", endpoint="http://127.0.0.1:9", access_key_id="id", access_key_secret="secret")
     producer = Producer(project, channel=FileChannel(directory, minimum_free_space=0))
@@ -46,7 +46,7 @@ def filled(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def draining(filled: Path) -> Iterator[subprocess.Popen[str]]:
-    """``producer channel drain`` in the midst of its work: nobody answers at its endpoint."""
+    """Start ``producer channel drain`` against an endpoint that does not answer, and wait until it works."""
     command = [sys.executable, "-m", "producer", "channel", "drain", str(filled), "--endpoint=http://127.0.0.1:9"]
     with subprocess.Popen(
         command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, env=os.environ | _KEYS
@@ -63,18 +63,18 @@ def draining(filled: Path) -> Iterator[subprocess.Popen[str]]:
 def test_drain_that_is_ended_says_where_the_rest_is(
     draining: subprocess.Popen[str], number: signal.Signals, code: int
 ) -> None:
-    """What was not delivered is still in the channel, and one line says so."""
+    """A drain that a signal ends says that undelivered events are still in the channel."""
     draining.send_signal(number)
     _, err = draining.communicate(timeout=PATIENCE)
     assert draining.returncode == code, err
-    assert "interrupted: what was not delivered is still in the channel" in err
+    assert "interrupted: undelivered events are still in the channel" in err
     assert "Traceback" not in err
 
 
 def _interrupted_in_imports(folder: Path, command: str, number: signal.Signals, *modules: str) -> tuple[int, str]:
-    """The exit code of a command that gets a signal while it imports one of these, and what it says."""
+    """Send a signal to a command while it imports one of these modules, and return its exit code and error output."""
     for name in modules:
-        # Not one long sleep: a signal just before it would be looked at after it.
+        # Short sleeps: a signal just before a long one would be handled after it.
         text = "import time\nprint('importing', flush=True)\nwhile True:\n    time.sleep(0.05)\n"
         (folder / f"{name}.py").write_text(text)
     known = {name: value for name, value in os.environ.items() if not name.startswith("COVERAGE_")}
@@ -100,8 +100,8 @@ def _interrupted_in_imports(folder: Path, command: str, number: signal.Signals, 
 def test_command_that_is_still_imported_ends_with_one_line(
     command: str, number: signal.Signals, code: int, tmp_path: Path
 ) -> None:
-    """A signal in the first half second, while modules are imported, prints no trace."""
-    # Of the server, and of channels. Measuring coverage would import sqlite3 before the command begins.
+    """A signal while modules are imported prints one line without a traceback."""
+    # The imports of the server and of channels. Coverage would import sqlite3 before the command starts.
     ended, err = _interrupted_in_imports(tmp_path, command, number, "starlette", "sqlite3")
     assert ended == code, err
     words = {
@@ -114,7 +114,7 @@ def test_command_that_is_still_imported_ends_with_one_line(
 
 @pytest.mark.parametrize("command", ["count", "channel"])
 def test_command_that_has_imported_nothing_yet_ends_with_one_line(command: str, tmp_path: Path) -> None:
-    """Ctrl-C before there is what handles signals: what takes long to import is imported where one is told."""
+    """Ctrl-C before the signal handlers exist prints no traceback, because slow imports come later."""
     ended = _interrupted_in_imports(tmp_path, command, signal.SIGINT, "typing")
     assert ended == (130, "producer: interrupted\n")
 
@@ -124,7 +124,7 @@ def _texts(server: LogHubServer) -> list[str]:
 
 
 def test_send_whose_terminal_is_closed_ends_in_order() -> None:
-    """SIGHUP ends it in order, as SIGTERM does; with ``nohup`` it goes on."""
+    """`send` shuts down gracefully at SIGHUP, and continues with `nohup`."""
     with LogHubServer() as server:
         command = ["send", "--endpoint", server.endpoint, "--project", "my-project", "--logstore", "app"]
         keys = {"LOGHUB_ACCESS_KEY_ID": server.access_key_id, "LOGHUB_ACCESS_KEY_SECRET": server.access_key_secret}
@@ -155,9 +155,7 @@ def test_send_whose_terminal_is_closed_ends_in_order() -> None:
 def test_a_signal_that_comes_while_the_interpreter_exits_does_not_change_the_exit_code(
     tmp_path: Path, command: str
 ) -> None:
-    """The command has ended in order, and said so: a supervisor that asks once more must not see a process that was
-    killed.
-    """
+    """A signal while the interpreter exits does not change the exit code of a command that has finished."""
     config = tmp_path / "agent.toml"
     config.write_text(
         '[sources.s]\ntype = "sequence"\ntotal_events = 1\nchannels = ["c"]\n[channels.c]\ntype = "memory"\n'
@@ -176,7 +174,7 @@ def test_a_signal_that_comes_while_the_interpreter_exits_does_not_change_the_exi
 def test_send_that_is_interrupted_waits_a_second_for_an_absent_server(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What was accepted gets that long to arrive, and what did not is counted."""
+    """An interrupted `send` waits a second for accepted logs, and counts the undelivered ones."""
 
     def logs(*_: object) -> Iterator[tuple[int, dict[str, object]]]:
         yield 1, {"content": "x"}
@@ -189,12 +187,14 @@ def test_send_that_is_interrupted_waits_a_second_for_an_absent_server(
     assert main(["send", "--endpoint", "http://127.0.0.1:9", "--project", "my-project", "--logstore", "app"]) == 130
     assert time.monotonic() - began < allowed(8)
     err = capsys.readouterr().err
-    assert "waiting up to 1 s for the accepted logs to arrive" in err
+    assert "waiting up to 1 s for accepted logs to be delivered" in err
     assert "1 not delivered" in err
 
 
 def test_a_signal_that_echoes_does_not_end_what_cleans_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As of coreutils' ``timeout``, whose command has SIGTERM twice; one that comes later is another one."""
+    """A repeated signal within half a second, as from coreutils' `timeout`, does not interrupt the cleanup; a later one
+    does.
+    """
     now = [5.0]
     monkeypatch.setattr("producer.runtime.signals.time", types.SimpleNamespace(monotonic=lambda: now[0]))
     interrupts = Interrupts()
@@ -211,7 +211,7 @@ def test_a_signal_that_echoes_does_not_end_what_cleans_up(monkeypatch: pytest.Mo
 
 @pytest.mark.parametrize(("name", "told"), [("SIGTERM", (143, "terminated")), ("SIGINT", (130, "interrupted"))])
 def test_a_signal_while_text_is_executed_is_told_as_any_other(tmp_path: Path, name: str, told: tuple[int, str]) -> None:
-    """As it is at the start, where dataclasses are made: CPython would end a ``python -m`` by SIGINT."""
+    """SIGINT while text is executed, as in dataclasses, ends the command with its own exit code."""
     text = f"import os, signal; os.kill(os.getpid(), signal.{name}); never = 1"
     (tmp_path / "interrupted.py").write_text(
         f"import sys, producer.cli as cli\ncli._main = lambda *_, **__: exec({text!r})\nsys.exit(cli.main(['agent']))\n"
@@ -225,7 +225,7 @@ def test_a_signal_while_text_is_executed_is_told_as_any_other(tmp_path: Path, na
 def test_an_interrupt_while_a_class_is_made_is_one(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """CPython 3.11 makes an error of it, as modules are imported: one line, 130. Any other such error stays one."""
+    """An interrupt while a class is created prints one line and exits with 130; another RuntimeError is raised."""
 
     def failing(cause: BaseException) -> None:
         def run(_args: object) -> int:

@@ -1,4 +1,4 @@
-"""No foreign text forges a line in a log or on a terminal: names of files, words of peers, answers of servers."""
+"""Foreign text, such as names of files and answers of servers, cannot forge a line in a log or on a terminal."""
 
 import ast
 import io
@@ -31,7 +31,7 @@ def log() -> tuple[logging.Logger, io.StringIO]:
 
 
 def test_a_record_is_one_line(log: tuple[logging.Logger, io.StringIO]) -> None:
-    """With backslashes for all that a reader or a terminal takes for more than text, in arguments and in errors."""
+    """A record is one line, with control characters of arguments and errors escaped."""
     logger, out = log
     logger.error("%s cannot be read: %s", _EVIL, OSError(2, "No such file", _EVIL))
     (line,) = out.getvalue().splitlines()
@@ -40,7 +40,7 @@ def test_a_record_is_one_line(log: tuple[logging.Logger, io.StringIO]) -> None:
 
 
 def test_lines_of_a_traceback_are_indented(log: tuple[logging.Logger, io.StringIO]) -> None:
-    """So that none of them, whatever an error says, passes for a record."""
+    """The lines of a traceback are indented, so that none looks like a record."""
     logger, out = log
     try:
         raise ValueError(_EVIL)
@@ -53,7 +53,7 @@ def test_lines_of_a_traceback_are_indented(log: tuple[logging.Logger, io.StringI
 
 
 def test_what_commands_say_is_printable(capsys: pytest.CaptureFixture[str]) -> None:
-    """On both outputs; a message of several lines has its others indented."""
+    """The output of commands is printable on both streams, with continuation lines indented."""
     say(_EVIL)
     tell(_EVIL)
     tell_error("x", f"1 problem\n  {_EVIL}")
@@ -67,7 +67,7 @@ def test_what_commands_say_is_printable(capsys: pytest.CaptureFixture[str]) -> N
 def test_a_directory_forges_no_line_of_inspect(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nor of verify, repair and export, nor of their errors."""
+    """A directory's name forges no line of inspect, verify, repair, export and their errors."""
     monkeypatch.setattr(logging.getLogger("loghub"), "propagate", False)
     directory = os.fspath(tmp_path / _EVIL.replace("/", "_"))
     with FileChannel(directory, minimum_free_space=0) as channel, channel.transaction() as transaction:
@@ -81,12 +81,12 @@ def test_a_directory_forges_no_line_of_inspect(
     assert not [line for line in (out + err).split("\n") if line.startswith(_FORGED) or not line.isprintable()]
 
 
-#: What prints more than lines: data, files and a help, of which nothing is foreign, or all is wanted as it is.
+#: Modules that print unescaped text: data, files and helps, without foreign text, or with all of it wanted.
 _BESIDE = {"output.py", "agent.py", "completion.py", "search.py", "serve.py", "__init__.py", "ship.py"}
 
 
 def test_commands_print_at_one_place() -> None:
-    """By the functions that make text printable."""
+    """Commands print only by the functions that escape text."""
     folder = Path(producer.cli.__file__).parent
     found = {
         path.name

@@ -1,4 +1,4 @@
-"""The commands that send, search and follow logs, and those that list and make what holds them."""
+"""The commands that send, search and follow logs, and that list and create projects and logstores."""
 
 import csv
 import io
@@ -43,7 +43,7 @@ def hub() -> Iterator[LogHubServer]:
 
 @pytest.fixture
 def server(hub: LogHubServer, config_file: object, monkeypatch: pytest.MonkeyPatch) -> Iterator[LogHubServer]:
-    """A server, and an environment that names it; each test has a logstore of its own."""
+    """Set an environment that names a server; each test has a logstore of its own."""
     settings = {
         "ENDPOINT": hub.endpoint,
         "ACCESS_KEY_ID": hub.access_key_id,
@@ -59,7 +59,7 @@ def server(hub: LogHubServer, config_file: object, monkeypatch: pytest.MonkeyPat
 
 @pytest.fixture
 def run(server: LogHubServer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Run:
-    """Runs a command: its exit code, and what it printed."""
+    """Return a function that runs a command, and returns the exit code and the output."""
 
     def call(*arguments: str, stdin: str = "") -> tuple[int, str, str]:
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
@@ -71,7 +71,7 @@ def run(server: LogHubServer, capsys: pytest.CaptureFixture[str], monkeypatch: p
 
 
 def stored(server: LogHubServer) -> list[dict[str, str]]:
-    """The fields of every log in the test's logstore."""
+    """Return the fields of every log in the test's logstore."""
     logs = server.logs("cli", os.environ["LOGHUB_LOGSTORE"])
     return [{key: str(value) for key, value in log.contents} for log in logs]
 
@@ -86,7 +86,7 @@ def filled(server: LogHubServer) -> LogHubServer:
 
 
 def test_send_delivers_what_is_named_and_says_so(run: Run, server: LogHubServer) -> None:
-    """Each argument is a log."""
+    """`send` delivers each argument as a log, and prints the number."""
     assert run("send", "one", "two", "--topic", "x") == (0, "", "2 delivered\n")
     assert stored(server) == [{"content": "one"}, {"content": "two"}]
     assert {log.topic for log in server.logs("cli", os.environ["LOGHUB_LOGSTORE"])} == {"x"}
@@ -104,7 +104,7 @@ def test_send_delivers_what_is_named_and_says_so(run: Run, server: LogHubServer)
 def test_send_reads_the_standard_input(
     run: Run, server: LogHubServer, form: str, text: str, found: list[dict[str, str]]
 ) -> None:
-    """Lines, JSON lines, or CSV whose first line names the fields; empty lines are none. A dash asks for it, too."""
+    """`send` reads lines, JSON lines or CSV from the standard input, and skips empty lines."""
     dash = ["-"] if form == "json" else []
     assert run("send", *dash, "--format", form, stdin=text) == (0, "", "2 delivered\n")
     assert stored(server) == found
@@ -113,7 +113,7 @@ def test_send_reads_the_standard_input(
 @pytest.mark.parametrize(
     ("form", "text", "told"),
     [
-        ("json", '{"a": 1}\n[2]\n{"a": 3}\n', "line 2: no object of JSON, but list"),
+        ("json", '{"a": 1}\n[2]\n{"a": 3}\n', "line 2: must be a JSON object, got list"),
         ("json", '{"a": 1}\n{"a"\n{"a": 3}\n', "line 2: "),
         ("csv", "a,b\n1,1\n2\n3,3\n", "line 3: 1 values for 2 fields"),
     ],
@@ -121,7 +121,7 @@ def test_send_reads_the_standard_input(
 def test_a_line_that_is_no_log_is_named_and_the_rest_is_sent(
     run: Run, server: LogHubServer, form: str, text: str, told: str
 ) -> None:
-    """The exit code is 1."""
+    """A line that is not a log is reported, the others are sent, and the exit code is 1."""
     code, _, err = run("send", "--format", form, stdin=text)
     assert (code, len(stored(server))) == (1, 2)
     assert told in err
@@ -129,9 +129,9 @@ def test_a_line_that_is_no_log_is_named_and_the_rest_is_sent(
 
 
 def test_send_stumbles_over_no_line(run: Run, server: LogHubServer) -> None:
-    """JSON nested too deeply is no log, a first line of CSV that cannot be read a usage error, a BOM nothing."""
+    """`send` rejects deeply nested JSON, reports an unreadable first line of CSV as a usage error, and drops a BOM."""
     code, _, err = run("send", "--format", "json", stdin="[" * 100_000 + '\n{"a": 1}\n')
-    assert (code, err) == (1, "line 1: it is nested too deeply\n1 delivered, 1 not sent\n")
+    assert (code, err) == (1, "line 1: the JSON is nested too deeply\n1 delivered, 1 not sent\n")
     code, _, err = run("send", "--format", "csv", stdin=f"{'x' * 9_000_000},b\n1,2\n")
     assert (code, err) == (
         2,
@@ -143,7 +143,7 @@ def test_send_stumbles_over_no_line(run: Run, server: LogHubServer) -> None:
 
 
 def test_a_closed_standard_error_is_no_error(server: LogHubServer) -> None:
-    """What would be told there is told nowhere: not among the output, and not as a failure."""
+    """A closed standard error is not an error, and its messages do not go to the output."""
     command = [sys.executable, "-m", "producer", "send", "hello"]
     ended = subprocess.run(["sh", "-c", 'exec "$@" 2>&-', "sh", *command], stdout=subprocess.PIPE, check=False)
     assert (ended.returncode, ended.stdout) == (0, b"")
@@ -151,7 +151,7 @@ def test_a_closed_standard_error_is_no_error(server: LogHubServer) -> None:
 
 
 def test_send_tells_what_was_not_delivered_and_why(run: Run, server: LogHubServer) -> None:
-    """The exit code is 1, the server's reason is told once."""
+    """`send` reports undelivered logs with the server's reason once, and exits with 1."""
     server.faults.add(answer(400, "InvalidFormat", "not so"))
     code, _, err = run("send", "one", "two")
     assert code == 1
@@ -159,7 +159,7 @@ def test_send_tells_what_was_not_delivered_and_why(run: Run, server: LogHubServe
 
 
 def test_search_prints_logs_in_order_of_time(run: Run, filled: LogHubServer) -> None:
-    """As JSON lines where the output is no terminal; a query chooses, a limit is told."""
+    """`search` prints matching logs in order of time, as JSON lines without a terminal, and reports the limit."""
     code, out, err = run("search")
     logs = [json.loads(line) for line in out.splitlines()]
     assert (code, err) == (0, "")
@@ -173,7 +173,7 @@ def test_search_prints_logs_in_order_of_time(run: Run, filled: LogHubServer) -> 
 
 
 def test_every_form_of_output_holds_the_same(run: Run, filled: LogHubServer) -> None:
-    """JSON is one list, CSV has a head, a table has columns; what a terminal obeys is shown, not done."""
+    """Every output format has the same values, and terminal control characters are escaped."""
     run("send", "\x1b[31mred\x07")
     as_json = json.loads(run("search", "-o", "json")[1])
     assert len(as_json) == 4
@@ -187,7 +187,7 @@ def test_every_form_of_output_holds_the_same(run: Run, filled: LogHubServer) -> 
 
 
 def test_search_turns_the_pages(run: Run, server: LogHubServer) -> None:
-    """More than LogHub gives at once; none twice, none left out."""
+    """`search` reads several pages, with each log once."""
     run("send", "--format", "lines", stdin="".join(f"{n}\n" for n in range(250)))
     for order in ((), ("--oldest",)):
         logs = json.loads(run("search", "--limit", "240", "-o", "json", *order)[1])
@@ -196,7 +196,7 @@ def test_search_turns_the_pages(run: Run, server: LogHubServer) -> None:
 
 
 def test_pull_has_everything_of_each_shard(run: Run, filled: LogHubServer) -> None:
-    """By cursors, whatever its time; a shard and a limit choose, a shard that is not there is told."""
+    """`pull` prints all logs of each shard by cursors, with a shard and a limit; an unknown shard is an error."""
     logs = [json.loads(line) for line in run("pull")[1].splitlines()]
     assert sorted(log["n"] for log in logs) == ["0", "1", "2"]
     assert all(log.keys() >= {"__time__", "__topic__", "__tag__:__pack_id__"} for log in logs)
@@ -208,11 +208,11 @@ def test_pull_has_everything_of_each_shard(run: Run, filled: LogHubServer) -> No
         code, out, told = run("pull", flag, "soon")
         assert (code, out) == (2, "")
         assert told.startswith(f"producer pull: {flag} must be now, a time ago")
-    assert run("pull", "--shard", "7")[2] == "producer pull: --shard 7: there is none; the shards are 0, 1\n"
+    assert run("pull", "--shard", "7")[2] == "producer pull: --shard 7: there is no such shard; the shards are 0, 1\n"
 
 
 def test_tail_shows_the_newest_and_what_comes(run: Run, filled: LogHubServer) -> None:
-    """``-n`` of those that are there, the newest last; with ``-f`` each that comes, once, until the limit."""
+    """`tail` prints the newest logs, newest last; with -f it prints each new log once, up to the limit."""
     assert [json.loads(line)["n"] for line in run("tail", "-n", "2")[1].splitlines()] == ["1", "2"]
     assert run("tail", "-n", "1", "-o", "table")[1].endswith(" n=2 level=INFO\n")
 
@@ -226,7 +226,7 @@ def test_tail_shows_the_newest_and_what_comes(run: Run, filled: LogHubServer) ->
                 access_key_secret=filled.access_key_secret,
             )
         ) as producer:
-            # Whoever may write may give a log a field that is called like its time.
+            # A sender may use the time's name for a field.
             for more in ({"content": "skipped"}, {"content": "come 1", "__time__": "no time"}, {"content": "come 2"}):
                 producer.send("cli", os.environ["LOGHUB_LOGSTORE"], more)
 
@@ -240,7 +240,7 @@ def test_tail_shows_the_newest_and_what_comes(run: Run, filled: LogHubServer) ->
 
 
 def test_an_outage_does_not_end_what_follows(run: Run, filled: LogHubServer) -> None:
-    """It is told, and following goes on where it was; what never passes ends it."""
+    """An outage is reported and does not end `tail -f`; a permanent error does."""
     filled.faults.add(answer(500, "InternalServerError", "not now"), operation="PullLogs", times=7)
 
     def send() -> None:
@@ -261,7 +261,7 @@ def test_an_outage_does_not_end_what_follows(run: Run, filled: LogHubServer) -> 
 
 
 def test_ctrl_c_ends_what_follows(run: Run, filled: LogHubServer) -> None:
-    """With a line, and 130; the connection is closed."""
+    """Ctrl-C ends `tail -f` with one line and 130, and closes the connection."""
 
     def interrupt() -> None:
         eventually(lambda: any(request.operation == "PullLogs" for request in filled.requests))
@@ -276,7 +276,7 @@ def test_ctrl_c_ends_what_follows(run: Run, filled: LogHubServer) -> None:
 
 
 def test_the_server_counts_selects_and_finds_neighbours(run: Run, filled: LogHubServer) -> None:
-    """Against the embedded LogHub, and not a played one: count, SQL, context and projects."""
+    """`count`, `sql`, `context` and `projects` work against the embedded LogHub."""
     assert run("count", "level: INFO", "-o", "table") == (0, "2\n", "")
     parts = [json.loads(line) for line in run("count", "--histogram", "--from", "-1h")[1].splitlines()]
     assert sum(part["count"] for part in parts) == 3
@@ -291,7 +291,7 @@ def test_the_server_counts_selects_and_finds_neighbours(run: Run, filled: LogHub
 
 @pytest.mark.parametrize("asked", [["*", "--pack-meta"], ['way: "a|b"']])
 def test_a_bar_that_is_no_sql_does_not_end_the_paging(run: Run, server: LogHubServer, asked: list[str]) -> None:
-    """That of ``with_pack_meta``, and one in quotation marks: each log is printed, once."""
+    """A query with `with_pack_meta` or a quoted bar is paged, with each log once."""
     with Producer(ProjectConfig("cli", **server.connection)) as producer:
         stream = producer.stream("cli", os.environ["LOGHUB_LOGSTORE"])
         stream.send_many([{"n": n, "way": "a|b"} for n in range(250)])
@@ -300,7 +300,7 @@ def test_a_bar_that_is_no_sql_does_not_end_the_paging(run: Run, server: LogHubSe
 
 
 def test_count_adds_the_parts_of_the_histogram(run: Run, server: LogHubServer) -> None:
-    """A number, or each part; a histogram that is not complete is asked for again."""
+    """`count` prints a number or each part, and repeats requests for an incomplete histogram."""
     parts = [{"from": 1, "to": 2, "count": 3, "progress": "Complete"}, {"from": 2, "to": 3, "count": 4}]
     half = json.dumps([{**parts[0], "progress": "Incomplete"}]).encode()
     whole = json.dumps(parts).encode()
@@ -315,7 +315,7 @@ def test_count_adds_the_parts_of_the_histogram(run: Run, server: LogHubServer) -
 
 
 def test_sql_prints_the_rows(run: Run, server: LogHubServer) -> None:
-    """A statement is one over all logs; what the service adds to a row is left out."""
+    """`sql` prints rows without the service's own columns; a statement without a query covers all logs."""
     rows = [{"__time__": "1", "__source__": "", "level": "INFO", "logs": "2"}]
     body = json.dumps({"meta": {"progress": "Complete", "count": 1}, "data": rows}).encode()
     server.faults.add(answer(200, "", body=body))
@@ -333,7 +333,7 @@ def test_sql_prints_the_rows(run: Run, server: LogHubServer) -> None:
     ],
 )
 def test_sql_alone_is_over_all_logs_whatever_is_in_it(run: Run, alone: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A ``|`` of a text or between two of them is no query's end; a query before it stays, in quotation marks too."""
+    """A ``|`` in a text, or as ``||``, does not end the query; a query before the SQL stays."""
     asked: list[str] = []
     monkeypatch.setattr(LogstoreSearch, "logs", lambda _, wanted: asked.append(wanted.query) or [])
     with_queries = [f"* | {alone}", f'"a|b" | {alone}', f"level: ERROR | {alone}", f"with timeout | {alone}"]
@@ -346,7 +346,7 @@ def test_sql_alone_is_over_all_logs_whatever_is_in_it(run: Run, alone: str, monk
 def test_what_a_search_found_before_a_page_failed_is_printed(
     run: Run, server: LogHubServer, newest: bool, form: str
 ) -> None:
-    """In order of time, with how many they are; if nothing was found, nothing."""
+    """If a page fails, the logs found before it are printed in order of time with their number."""
     times = range(200, 100, -1) if newest else range(101, 201)
     page = [{"__time__": str(time), "__source__": ""} for time in times]
     body = json.dumps({"meta": {"progress": "Complete", "count": 100}, "data": page}).encode()
@@ -363,7 +363,7 @@ def test_what_a_search_found_before_a_page_failed_is_printed(
 
 @pytest.mark.parametrize("newest", [True, False])
 def test_a_pipe_that_is_closed_is_no_page_that_failed(capsys: pytest.CaptureFixture[str], newest: bool) -> None:
-    """As of ``search --oldest | head -1``: nothing is told of logs that were not found."""
+    """A closed pipe, as with ``head -1``, is not reported as a failed page."""
 
     class Closed:
         def write(self, rows: Iterable[object]) -> None:
@@ -379,7 +379,7 @@ def test_a_pipe_that_is_closed_is_no_page_that_failed(capsys: pytest.CaptureFixt
 
 
 def test_what_was_found_when_ctrl_c_came_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
-    """Whoever has waited long enough has what there was until then."""
+    """After Ctrl-C `search` prints the logs found so far."""
 
     def pages() -> Iterator[list[dict[str, str]]]:
         yield [{"a": "2"}, {"a": "1"}]
@@ -392,14 +392,14 @@ def test_what_was_found_when_ctrl_c_came_is_printed(capsys: pytest.CaptureFixtur
 
 
 def test_search_refuses_sql(run: Run, filled: LogHubServer) -> None:
-    """Its rows were asked for again with each page, and printed in reverse; the error says what asks for them."""
+    """`search` refuses SQL, and names the command for it."""
     code, out, err = run("search", "* | SELECT n ORDER BY n", "--limit", "1000")
     assert (code, out) == (2, "")
     assert "`producer sql`" in err
 
 
 def test_context_shows_the_neighbours(run: Run, server: LogHubServer) -> None:
-    """Named by pack id and meta, as many before and after as asked for."""
+    """`context` shows the given numbers of logs before and after one."""
     body = json.dumps({"progress": "Complete", "logs": [{"__index_number__": "0", "content": "x"}]}).encode()
     server.faults.add(answer(200, "", body=body))
     assert run("context", "ID-1", "0|MTI=|3", "-B", "1", "-A", "0", "-o", "csv")[1] == "__index_number__,content\n0,x\n"
@@ -409,7 +409,7 @@ def test_context_shows_the_neighbours(run: Run, server: LogHubServer) -> None:
 
 
 class _Projects(BaseHTTPRequestHandler):
-    """Lists two projects, one a page, to whoever names none."""
+    """A server that lists two projects, one a page, to requests without a project."""
 
     def do_GET(self) -> None:
         query = parse_qs(urlsplit(self.path).query)
@@ -422,11 +422,11 @@ class _Projects(BaseHTTPRequestHandler):
         self.wfile.write(body)
 
     def log_message(self, *_: object) -> None:
-        """Silent."""
+        """Log nothing."""
 
 
 def test_projects_are_listed_without_naming_one(run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
-    """All pages; the host is the endpoint's."""
+    """`projects` lists all pages without a project, at the endpoint's own host."""
     monkeypatch.delenv("LOGHUB_PROJECT")
     with HTTPServer(("127.0.0.1", 0), _Projects) as listing:
         serving = threading.Thread(target=listing.serve_forever, args=(0.02,))
@@ -440,7 +440,7 @@ def test_projects_are_listed_without_naming_one(run: Run, monkeypatch: pytest.Mo
 
 
 def test_projects_and_logstores_are_created_and_listed(run: Run, server: LogHubServer) -> None:
-    """What exists already is an error, unless that is allowed."""
+    """Projects and logstores are created and listed; an existing one is an error unless that is allowed."""
     target = ("-p", "made", "-l", "new")
     assert run("create", "project", "made") == (0, "", "project made is created\n")
     assert run("create", "logstore", *target, "--shards", "3", "--ttl", "7", "--index")[0] == 0
@@ -458,7 +458,7 @@ def test_projects_and_logstores_are_created_and_listed(run: Run, server: LogHubS
 
 
 def test_a_logstore_that_no_log_could_be_sent_to_is_not_created(run: Run, server: LogHubServer) -> None:
-    """Its name is refused by the rule of `send`, before anything is asked."""
+    """`create` refuses a logstore's name by the rule of `send`, before any request."""
     server.clear_requests()
     code, _, err = run("create", "logstore", "App.Log", "-p", "made")
     assert (code, len(server.requests)) == (2, 0)
@@ -466,7 +466,7 @@ def test_a_logstore_that_no_log_could_be_sent_to_is_not_created(run: Run, server
 
 
 def test_check_says_whether_logs_would_arrive(run: Run, server: LogHubServer) -> None:
-    """A sentence either way; the exit code tells which."""
+    """`check` prints a sentence and an exit code for a valid and an invalid target."""
     code, out, _ = run("check")
     assert code == 0
     assert "accepts the access key" in out
@@ -486,18 +486,18 @@ def test_check_says_whether_logs_would_arrive(run: Run, server: LogHubServer) ->
         (["search", "-l", ""], "--logstore is empty: leave it out, or give a value"),
         (["tail", "--grep", "("], "--grep (: "),
         (["send", "x", "-l", "Bad Name!"], "Bad Name!"),
-        (["create", "project", "a", "-p", "b"], "two names of one project: a and --project b"),
+        (["create", "project", "a", "-p", "b"], "two names for one project: a and --project b"),
     ],
 )
 def test_wrong_arguments_are_told_in_words(run: Run, arguments: list[str], told: str) -> None:
-    """The flag, the rule, the value; the exit code is 2."""
+    """A wrong argument is reported with its flag, rule and value, and exits with 2."""
     code, _, err = run(*arguments)
     assert told in err
     assert code == 2
 
 
 def test_a_refusal_names_the_flag_to_look_at(run: Run, server: LogHubServer) -> None:
-    """What was asked, of whom, the server's code and request id, and what to do; the exit code is 1."""
+    """A refusal is reported with operation, target, error code, request id and advice, and exits with 1."""
     server.faults.add(answer(404, "LogStoreNotExist", "no such store"))
     code, _, err = run("search")
     assert code == 1
@@ -510,11 +510,11 @@ def test_a_refusal_names_the_flag_to_look_at(run: Run, server: LogHubServer) -> 
     ("code", "told"),
     [
         ("ParameterInvalid", "ParameterInvalid: it ends too early (request id "),
-        ("LogStoreAlreadyExist", "; --if-not-exists makes that no error\n"),
+        ("LogStoreAlreadyExist", "; --if-not-exists accepts that\n"),
     ],
 )
 def test_a_refusal_that_says_it_all_gets_no_advice(run: Run, server: LogHubServer, code: str, told: str) -> None:
-    """Nothing of parameters and permissions, where the server has said what is wrong."""
+    """A refusal whose message is complete gets no general advice."""
     server.faults.add(answer(400, code, "it ends too early"))
     _, _, err = run("search")
     assert told in err
@@ -522,13 +522,13 @@ def test_a_refusal_that_says_it_all_gets_no_advice(run: Run, server: LogHubServe
 
 
 def test_a_search_that_finds_nothing_says_so(run: Run, server: LogHubServer) -> None:
-    """Beside the output, which stays as it is for programs; the exit code is 0."""
+    """A search without results prints a message on the standard error, leaves the output alone, and exits with 0."""
     assert run("create", "logstore")[0] == 0
     assert run("search", "nothing", "--output", "json") == (0, "[]\n", "no log of that range matches\n")
 
 
 def test_times_are_relative_or_absolute() -> None:
-    """Ago in each unit, seconds, and ISO 8601 with a zone."""
+    """Times are times ago in each unit, seconds, or ISO 8601 with a zone."""
     now = 1_700_000_000.5
     found = [time_of(text, now) for text in ("now", "-30s", "-15m", "2h", "-7d", "-1w", "1600000000")]
     assert [int(now) - each for each in found[:6]] == [0, 30, 900, 7200, 604_800, 604_800]
@@ -537,7 +537,7 @@ def test_times_are_relative_or_absolute() -> None:
 
 
 def put_what_is_to_be_copied(server: LogHubServer, now: int) -> None:
-    """Logs of several topics, sources, tags and moments, and one of another client with reserved names as fields."""
+    """Send logs with several topics, sources, tags and times, and one with reserved names as fields."""
     with Producer(ProjectConfig("cli", **server.connection)) as producer:
         for number, topic in enumerate(("", "web", "größe")):
             tags = {"pod": f"p-{number}", "zone": "é"}
@@ -553,7 +553,7 @@ def put_what_is_to_be_copied(server: LogHubServer, now: int) -> None:
 
 
 def whole(server: LogHubServer, logstore: str) -> list[tuple[object, ...]]:
-    """All of every log, but for what each request of a producer has of its own."""
+    """Return everything of every log, except the values that each request makes."""
 
     def parts(log: StoredLog) -> tuple[object, ...]:
         tags = {name: text for name, text in log.tags.items() if name != "__pack_id__"}
@@ -566,7 +566,7 @@ def whole(server: LogHubServer, logstore: str) -> list[tuple[object, ...]]:
 @pytest.mark.parametrize("form", ["json", "jsonl"])
 @pytest.mark.parametrize("command", ["pull", "search", "tail"])
 def test_what_one_command_prints_another_sends_again(run: Run, server: LogHubServer, command: str, form: str) -> None:
-    """Time, nanoseconds, topic, source, tags and fields are kept; a field that looks like one of these is a field."""
+    """Logs that one command prints are sent again with time, topic, source, tags and fields kept."""
     logstore, now = os.environ["LOGHUB_LOGSTORE"], int(time.time()) - 60
     put_what_is_to_be_copied(server, now)
     code, printed, _ = run(command, "--output", form)
@@ -580,7 +580,7 @@ def test_what_one_command_prints_another_sends_again(run: Run, server: LogHubSer
 
 
 def test_a_flag_stands_in_the_place_of_what_was_printed(run: Run, server: LogHubServer) -> None:
-    """``--topic`` and ``--source`` are those of all logs; a time that is none is told with its line."""
+    """``--topic`` and ``--source`` override those of all logs; an invalid time is reported with its line."""
     text = '{"__topic__": "t", "__source__": "s", "a": "1"}\n{"__time__": "now", "b": "1"}\n{"__tag__:x": 1}\n'
     code, _, told = run("send", "--format", "json", "--topic", "mine", "--source", "here", stdin=text)
     assert code == 1

@@ -1,4 +1,4 @@
-"""``make run KEEP=1`` keeps the server up, and says where it is."""
+"""``make run KEEP=1`` keeps the server running, and prints its address."""
 
 import io
 import os
@@ -21,7 +21,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def test_the_server_is_kept_up_until_ctrl_c(capsys: pytest.CaptureFixture[str]) -> None:
-    """Its address is printed, with a command that shows what it holds; Ctrl-C ends it without a trace."""
+    """The server's address and a command for it are printed; Ctrl-C ends it without a traceback."""
     out = io.StringIO()
     shown: list[str] = []
 
@@ -49,7 +49,7 @@ def test_the_server_is_kept_up_until_ctrl_c(capsys: pytest.CaptureFixture[str]) 
 
 @pytest.mark.parametrize(("keep", "kept"), [("KEEP=1", True), ("KEEP=0", False), ("KEEP=", False)])
 def test_make_asks_for_it(keep: str, kept: bool) -> None:
-    """``KEEP=1``, and nothing else by itself."""
+    """Only ``KEEP=1`` keeps the server running."""
     told = subprocess.run(["make", "-n", "run", keep], cwd=ROOT, capture_output=True, text=True, check=True).stdout
     [line] = [line for line in told.splitlines() if "examples.ship_demo" in line]
     assert ("--keep" in line) is kept

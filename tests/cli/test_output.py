@@ -1,4 +1,4 @@
-"""What commands print, and where colours and progress are written."""
+"""The output of commands, colours and progress."""
 
 import contextlib
 import errno
@@ -38,7 +38,7 @@ def printed(kind: str | None, *rows: dict[str, object], stream: bool = False) ->
 
 
 def test_colours_are_for_terminals_that_want_them(terminal: Terminal, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Not for a file, nor with ``NO_COLOR``, nor for a dumb terminal."""
+    """Colours are for terminals only, not for a dumb one, nor with ``NO_COLOR``."""
     assert has_colours(terminal)
     assert not has_colours(io.StringIO())
     monkeypatch.setenv("TERM", "dumb")
@@ -52,7 +52,7 @@ def test_colours_are_for_terminals_that_want_them(terminal: Terminal, monkeypatc
 
 
 def test_a_terminal_gets_a_table_with_a_bold_head(terminal: Terminal) -> None:
-    """The columns that stand first first, those that the service adds last, those without a value not at all."""
+    """A terminal gets a table with a bold head: given columns first, the service's last, empty ones left out."""
     with contextlib.redirect_stdout(terminal):
         printed(None, {"__added__": "x", "b": 2, "first": "one", "empty": ""}, {"b": "wide value"})
     assert terminal.getvalue().splitlines() == [
@@ -63,7 +63,7 @@ def test_a_terminal_gets_a_table_with_a_bold_head(terminal: Terminal) -> None:
 
 
 def test_people_see_one_time_to_the_microsecond(capsys: pytest.CaptureFixture[str]) -> None:
-    """So that the order within a second is seen; a field of that name that is no part of a second stays as it is."""
+    """A table shows one time to the microsecond; a field of the nanoseconds' name without them stays a field."""
     moment = {"__time__": "1700000000", "__time_ns_part__": "5678999"}
     printed("table", {**moment, "a": "1"}, {"__time__": "soon", "__time_ns_part__": "later", "a": "2"})
     head, first, second = capsys.readouterr().out.splitlines()
@@ -79,7 +79,7 @@ def test_people_see_one_time_to_the_microsecond(capsys: pytest.CaptureFixture[st
 def test_an_error_is_red_on_a_terminal_alone(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], terminal: Terminal
 ) -> None:
-    """And plain elsewhere."""
+    """An error is red on a terminal only."""
     assert main(["search", "--from", "never"]) == 2
     assert "\x1b" not in capsys.readouterr().err
     monkeypatch.setattr(sys, "stderr", terminal)
@@ -88,14 +88,14 @@ def test_an_error_is_red_on_a_terminal_alone(
 
 
 def test_a_terminal_obeys_nothing_of_a_log() -> None:
-    """Control characters, ends of lines and what turns text around are shown; a long value is cut in a table."""
+    """A table escapes control characters, line ends and changes of text direction, and cuts long values."""
     assert plain("a\x1b]0;x\x07\r\nb\u202e") == "a\\x1b]0;x\\x07\\r\\nb\\u202e"
     assert plain("grün 日本") == "grün 日本"
     assert plain({"n": 1}) == '{"n": 1}'
 
 
 def test_a_value_of_a_hundred_characters_is_whole(terminal: Terminal) -> None:
-    """One more is one too many for a table, and shown as cut."""
+    """A table shows a value of a hundred characters whole, and cuts a longer one."""
     with contextlib.redirect_stdout(terminal):
         printed("table", {"a": "x" * 100}, {"a": "y" * 101})
     assert f"{'x' * 100}\n" in terminal.getvalue()
@@ -104,7 +104,7 @@ def test_a_value_of_a_hundred_characters_is_whole(terminal: Terminal) -> None:
 
 @pytest.mark.parametrize("kind", ["table", "lines", "json", "jsonl", "csv"])
 def test_no_form_of_output_lets_a_log_command_the_terminal(terminal: Terminal, kind: str) -> None:
-    """Escapes, the controls above ASCII, and signs that turn text round, in names, values and in the time."""
+    """Every output format escapes control characters in names, values and times on a terminal."""
     evil = "\x1b]0;evil\x07\x9b31m\u202e"
     with contextlib.redirect_stdout(terminal):
         printed("table" if kind == "lines" else kind, {"__time__": evil, evil: evil}, stream=kind == "lines")
@@ -115,49 +115,49 @@ def test_no_form_of_output_lets_a_log_command_the_terminal(terminal: Terminal, k
 
 
 def test_a_program_gets_csv_as_it_is(capsys: pytest.CaptureFixture[str]) -> None:
-    """Only a terminal is spared."""
+    """CSV that goes to a program is not escaped."""
     printed("csv", {"a": "\x1b[31m"})
     assert capsys.readouterr().out == "a\n\x1b[31m\n"
 
 
 def test_no_message_commands_the_terminal(capsys: pytest.CaptureFixture[str]) -> None:
-    """What a server, or a file, puts into an error is shown with backslashes; its lines stay lines, indented."""
+    """Messages escape control characters of foreign text, and indent its further lines."""
     tell("one\x1b[31m\ntwo")
     tell_error("sql", "three\x9b\nfour")
     assert capsys.readouterr().err == "one\\x1b[31m\n  two\nproducer sql: three\\x9b\n  four\n"
 
 
 def test_csv_tells_of_columns_that_come_too_late(capsys: pytest.CaptureFixture[str]) -> None:
-    """They cannot be among the output any more, and nothing is lost in silence."""
+    """CSV reports columns that are not in its head."""
     out = writer("csv", ())
     out.write([{"a": 1}])
     out.write([{"a": 2, "late": "x"}])
     out.close()
     told = capsys.readouterr()
     assert told.out == "a\n1\n2\n"
-    assert "columns that came later and are not among the output: late" in told.err
+    assert "left out columns that are not in the first rows: late" in told.err
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "csv", "table"])
 def test_what_follows_logs_has_each_at_once(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
-    """As ``tail -f | grep`` does: nothing waits in a buffer for the next ones."""
+    """Followed logs are printed at once, without a buffer."""
     pipe = io.BytesIO()
     monkeypatch.setattr("sys.stdout", io.TextIOWrapper(io.BufferedWriter(pipe)))  # type: ignore[type-var]
     out = writer(kind, stream=True)
     out.write([{"__time__": "1700000000", "__topic__": "t", "a": "seen"}])
     assert b"seen" in pipe.getvalue()
-    if kind == "table":  # for people: the time, and what the log's sender gave it
+    if kind == "table":  # for people: only the time and the sender's fields
         assert pipe.getvalue().decode() == f"{shown(1_700_000_000)} a=seen\n"
 
 
 def test_a_value_that_is_nothing_is_shown_as_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    """An SQL NULL, say, and no word for it."""
+    """A null value is printed as empty."""
     printed("table", {"a": None, "b": "x"}, {"a": 1, "b": "y"})
     assert capsys.readouterr().out == "a  b\n   x\n1  y\n"
 
 
 def test_json_is_a_list_also_of_nothing(capsys: pytest.CaptureFixture[str]) -> None:
-    """Whatever reads it finds JSON."""
+    """JSON output without rows is an empty list."""
     printed("json")
     assert capsys.readouterr().out == "[]\n"
     printed("json", {"a": "ü"}, {"b": 1})
@@ -165,10 +165,10 @@ def test_json_is_a_list_also_of_nothing(capsys: pytest.CaptureFixture[str]) -> N
 
 
 def test_progress_is_one_line_of_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Rewritten now and then, gone at the end, and not there where rows are printed on the same terminal."""
+    """Progress is one rewritten line, cleared at the end, and not shown where rows go to the same terminal."""
     stream = Terminal()
     monkeypatch.setattr(sys, "stderr", stream)
-    monkeypatch.setattr(progress, "_OFTEN", 0.0)
+    monkeypatch.setattr(progress, "_INTERVAL_SECONDS", 0.0)
     with Progress("logs", rows=False) as told:
         told.add(1000, "shard 0")
         told.add(500)
@@ -180,7 +180,7 @@ def test_progress_is_one_line_of_a_terminal(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 class Full(io.StringIO):
-    """An output on a disk that is full, or of whose room this user has had his share."""
+    """An output on a full disk, or above the user's quota."""
 
     def __init__(self, error: int = errno.ENOSPC) -> None:
         super().__init__()
@@ -193,8 +193,8 @@ class Full(io.StringIO):
 def test_an_output_that_takes_nothing_is_told_in_a_sentence(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A full disk, or none at all, with which nothing begins; nothing is traced."""
-    full = "the output cannot be written: No space left on device"
+    """A full or closed output is reported in one sentence without a traceback; with a closed one nothing starts."""
+    full = "cannot write the output: No space left on device"
     for stream, told, code in (
         (Full(), full, 1),
         (Full(errno.EDQUOT), full, 1),
@@ -210,7 +210,7 @@ def test_an_output_that_takes_nothing_is_told_in_a_sentence(
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
 @pytest.mark.parametrize(("end", "code", "lines"), [("> /dev/full", 1, 1), ("| exec 0<&-", 141, 0)])
 def test_an_output_that_ends_is_told_once(end: str, code: int, lines: int) -> None:
-    """The exit of the interpreter does not try it again, and trace what comes of it."""
+    """An output that fails is reported once, and not again when the interpreter exits."""
     command = f'"$@" completion zsh {end}; exit ${{PIPESTATUS[0]}}'
     done = subprocess.run(
         ["bash", "-c", command, "bash", sys.executable, "-m", "producer"], capture_output=True, text=True, check=False
@@ -223,17 +223,17 @@ def test_an_output_that_ends_is_told_once(end: str, code: int, lines: int) -> No
 def test_an_output_that_takes_a_part_is_no_success(
     tmp_path: Path, command: str, more: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever a command prints, and however: what is not all there ends it with 1, and one line."""
+    """A partial write of the output exits with 1 and one line, for every command."""
     monkeypatch.delenv("PYTHONUNBUFFERED", raising=False)
     with FileChannel(tmp_path / "logs", minimum_free_space=0):
         pass
     words = [sys.executable, "-m", "producer", *command.split()]
     words += [str(tmp_path / "logs")] * command.startswith("channel")
-    (tmp_path / "out").write_text("\n" * 4095)  # the limit is 4 KiB, and what is written comes behind that
+    (tmp_path / "out").write_text("\n" * 4095)  # The limit is 4 KiB, and the output is appended to this.
     limited = ["bash", "-c", f'ulimit -f 4; "$@" >> {tmp_path}/out', "bash", *words]
     done = subprocess.run(limited, capture_output=True, text=True, check=False, env=os.environ | more)
     assert (done.returncode, len(done.stderr.splitlines())) == (1, 1), done.stderr
-    assert "the output cannot be written: File too large" in done.stderr
+    assert "cannot write the output: File too large" in done.stderr
     assert (tmp_path / "out").stat().st_size == 4096
 
 
@@ -243,7 +243,7 @@ class Ended(io.StringIO):
 
 
 def test_a_reader_that_ends_early_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As ``head`` does: exit code 141 of every command, also of one that prints tables by a library."""
+    """A closed pipe, as with `head`, exits with 141, also for commands that print tables by a library."""
     with LogHubServer() as server:
         said = {"ENDPOINT": server.endpoint, "PROJECT": "x", "LOGSTORE": "x"}
         said |= {"ACCESS_KEY_ID": server.access_key_id, "ACCESS_KEY_SECRET": server.access_key_secret}
@@ -255,7 +255,7 @@ def test_a_reader_that_ends_early_is_told_apart(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_help_is_shown_in_every_locale(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Its examples have letters that the one of C lacks."""
+    """The help is printed in a locale that lacks its characters."""
     out = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
     monkeypatch.setattr("sys.stdout", out)
     with pytest.raises(SystemExit) as end:
@@ -268,7 +268,7 @@ def test_a_help_is_shown_in_every_locale(monkeypatch: pytest.MonkeyPatch) -> Non
 def test_what_the_system_refuses_is_told_in_a_sentence(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A file that cannot be read, an input that fails: the exit code is 1, and there is no trace."""
+    """A system error, such as an unreadable file, is reported in one sentence, and exits with 1."""
 
     def refused(_args: object) -> int:
         raise PermissionError(errno.EACCES, "Permission denied", "/etc/secret")
@@ -279,7 +279,7 @@ def test_what_the_system_refuses_is_told_in_a_sentence(
 
 
 def test_an_output_without_the_letters_gets_escapes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """In a locale without Unicode nothing is lost, and nothing is traced."""
+    """An output that lacks characters gets backslash escapes."""
     out = io.TextIOWrapper(io.BytesIO(), encoding="ascii")
     monkeypatch.setattr("sys.stdout", out)
     monkeypatch.setattr("producer.cli.completion.run", lambda _args: printed("table", {"a": "日"}) or 0)
@@ -290,7 +290,7 @@ def test_an_output_without_the_letters_gets_escapes(monkeypatch: pytest.MonkeyPa
 
 @pytest.mark.parametrize(("encoding", "kind"), [("ascii", "json"), ("latin-1", "jsonl"), ("utf-8", "jsonl")])
 def test_json_is_json_in_every_locale(monkeypatch: pytest.MonkeyPatch, encoding: str, kind: str) -> None:
-    """Letters that the output lacks, and those for which Python and JSON write other escapes, are read back."""
+    """JSON output is valid JSON in every locale."""
     row = {"a": "ü日😀", "b": "\x85"}
     out = io.TextIOWrapper(io.BytesIO(), encoding=encoding, errors="backslashreplace")
     monkeypatch.setattr("sys.stdout", out)

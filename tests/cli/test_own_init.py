@@ -1,4 +1,4 @@
-"""Process 1 of a container: orphans do not stay zombies, signals arrive, and the status is the agent's."""
+"""Process 1 of a container reaps orphans, passes signals on, and ends with the agent's status."""
 
 import signal
 import subprocess
@@ -9,12 +9,12 @@ import pytest
 
 from tests.support.waiting import eventually
 
-#: Adopts orphans as process 1 does; the child leaves one that ends, and waits for a signal.
+#: Adopts orphans like process 1. The child leaves an orphan that ends, and waits for a signal.
 PROGRAM = """
 import ctypes, os, signal, subprocess, sys, time
 ctypes.CDLL(None).prctl(36, 1, 0, 0, 0)
-from producer.cli.own_init import go_on_in_child
-go_on_in_child()
+from producer.cli.own_init import continue_in_child
+continue_in_child()
 signal.signal(signal.SIGTERM, lambda *_: os._exit(7))
 subprocess.run(["/bin/sh", "-c", "sleep 0.01 &"])
 print(os.getppid(), flush=True)
@@ -25,7 +25,7 @@ while True:
 
 @pytest.mark.skipif(sys.platform != "linux", reason="there is no process that adopts orphans")
 def test_process_1_collects_orphans_passes_signals_on_and_ends_as_the_agent_did() -> None:
-    """The agent is its only child: what the commands of the agent leave is collected."""
+    """Process 1 reaps orphans, passes signals on, and ends with the child's status."""
     with subprocess.Popen([sys.executable, "-c", PROGRAM], stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         parent = int(process.stdout.readline())

@@ -1,4 +1,4 @@
-"""What all commands have in common: help, examples, names that are nearly right, exit codes, completion."""
+"""The parser of all commands: help, examples, suggestions, exit codes and completion."""
 
 import argparse
 import subprocess
@@ -27,7 +27,7 @@ ROOT = Path(__file__).parents[2]
 
 
 def ended(*arguments: str) -> int:
-    """The code with which argparse ended it."""
+    """Run a command that argparse ends, and return its exit code."""
     with pytest.raises(SystemExit) as exit_:
         main(arguments)
     return int(exit_.value.code or 0)
@@ -44,13 +44,13 @@ def ended(*arguments: str) -> int:
         (["agent", "--confg", "x"], "producer agent: unknown flag --confg: did you mean --config? see"),
         (["channel", "inspct", "x"], "producer channel: no such command 'inspct': did you mean inspect? see"),
         (["agent", "unit", "sytemd"], "no such choice 'sytemd': did you mean systemd? see"),
-        (["serve", "more"], "producer serve: 'more' is one argument too many; see producer serve --help"),
+        (["serve", "more"], "producer serve: superfluous argument 'more'; see producer serve --help"),
         (
             ["agent", "check", "a.toml"],
-            "producer agent check: 'a.toml' is one argument too many; a file is given by --config a.toml",
+            "producer agent check: superfluous argument 'a.toml'; give a file as --config a.toml",
         ),
-        (["agent", "a.toml"], "producer agent: no such command 'a.toml'; a file is given by --config a.toml; see"),
-        (["agent", "a.properties"], "a file is given by --flume a.properties; see producer agent --help"),
+        (["agent", "a.toml"], "producer agent: no such command 'a.toml'; give a file as --config a.toml; see"),
+        (["agent", "a.properties"], "give a file as --flume a.properties; see producer agent --help"),
         (["send", "hello", "--time", "1700000000"], "producer send: unknown flag --time: did you mean --timeout? see"),
         (["tail", "-n", "-1"], "-n/--lines: must be an integer, at least 0, of at most 18 digits, got '-1'; see"),
         (["tail", "-n", "\u00b2"], "must be an integer, at least 0, of at most 18 digits, got '\u00b2'; see"),
@@ -62,7 +62,7 @@ def ended(*arguments: str) -> int:
         (["completion"], "required: shell, one of bash, zsh, fish; see producer completion --help"),
         (
             ["agent", "run", "--config", "a.toml"],
-            "no such command 'run'; without one it runs: producer agent --config FI",
+            "no such command 'run'; to run it, give none: producer agent --config FI",
         ),
         (["serve", "--port", "0x1"], "at least 0, of at most 18 digits, got '0x1'; see"),
         (["serve", "--zzzz"], "producer serve: unknown flag --zzzz; see producer serve --help"),
@@ -75,7 +75,9 @@ def ended(*arguments: str) -> int:
 def test_a_wrong_name_is_told_with_the_nearest_one(
     arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """One line, exit code 2; an unknown option is told before one that is missing, and a part of one is unknown."""
+    """A wrong name is reported in one line with the closest one, unknown options before missing ones, and exits with
+    2.
+    """
     assert ended(*arguments) == ExitCode.USAGE
     err = capsys.readouterr().err
     assert told in err
@@ -83,13 +85,13 @@ def test_a_wrong_name_is_told_with_the_nearest_one(
 
 
 def test_behind_two_dashes_nothing_is_a_flag(capsys: pytest.CaptureFixture[str]) -> None:
-    """As everywhere: a log may begin with dashes. What is missed is the project, and the exit code is still 2."""
+    """After ``--`` a word with dashes is an argument."""
     assert main(["send", "--", "--colour is no flag", "--nor-this"]) == ExitCode.USAGE
     assert "no project: set LOGHUB_PROJECT" in capsys.readouterr().err
 
 
 def test_the_name_alone_shows_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
-    """The help, on the standard error, and the exit code of a command that cannot be done."""
+    """The command without arguments prints the help on the standard error, and exits with 2."""
     assert main([]) == ExitCode.USAGE
     out, err = capsys.readouterr()
     assert not out
@@ -100,13 +102,13 @@ def test_the_name_alone_shows_what_there_is(capsys: pytest.CaptureFixture[str]) 
     ("asked", "shown"), [(["help"], "usage: producer [-h]"), (["help", "send"], "usage: producer send [-h]")]
 )
 def test_help_is_a_word_too(asked: list[str], shown: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """As in most programs that have commands."""
+    """``help`` and ``help COMMAND`` print the help."""
     assert ended(*asked) == 0
     assert capsys.readouterr().out.startswith(shown)
 
 
 def test_every_help_has_examples() -> None:
-    """Each command's, and each action's; an example begins as the command does."""
+    """Every command's and action's help has examples that begin with the command."""
     for name, parser in subparsers_of(build_parser(COMMANDS)).items():
         for each in (parser, *subparsers_of(parser).values()):
             text = each.format_help()
@@ -114,7 +116,7 @@ def test_every_help_has_examples() -> None:
 
 
 def test_help_needs_no_extra_and_little_time() -> None:
-    """Neither the libraries of extras nor the parts that do the work are imported for the help of any command."""
+    """The help of no command imports an extra's library or the modules of the work."""
     program = (
         "import contextlib, io, sys; from producer.cli import main\n"
         "for name in sys.argv[1:]:\n"
@@ -130,7 +132,7 @@ def test_help_needs_no_extra_and_little_time() -> None:
 
 
 def test_commands_that_ask_loghub_need_no_extra() -> None:
-    """The smallest installation searches, pulls and sends: nothing but the core's libraries is imported."""
+    """The commands that query LogHub import only the core's libraries."""
     program = (
         "import sys\n"
         "for name in ('google', 'rich', 'pyarrow', 'pyspark', 'starlette', 'pandas'): sys.modules[name] = None\n"
@@ -145,7 +147,7 @@ def test_commands_that_ask_loghub_need_no_extra() -> None:
 
 
 def test_defaults_in_the_help_are_those_of_the_work() -> None:
-    """The arguments repeat them, so that the help need not import the work."""
+    """The defaults in the help are those of the work."""
     assert tuple(UNITS) == agent_arguments.UNITS
     here = ship_arguments
     assert (here.ENGINES, here.PARSER_NAMES) == (ENGINES, PARSER_NAMES)
@@ -155,7 +157,7 @@ def test_defaults_in_the_help_are_those_of_the_work() -> None:
 
 
 def test_the_form_of_what_is_shown_is_chosen_in_one_way() -> None:
-    """By ``--output``, with the same words, wherever rows or a report are printed: no command has a flag of its own."""
+    """Every command that prints rows or a report has ``--output`` with the same formats."""
     parsers = dict[str, argparse.ArgumentParser]()
     for name, parser in subparsers_of(build_parser(COMMANDS)).items():
         parsers |= {name: parser} | {f"{name} {each}": of for each, of in subparsers_of(parser).items()}
@@ -179,7 +181,7 @@ def test_version_has_a_short_form(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 def test_exit_codes_are_documented() -> None:
-    """The table in the documents is that of the code, and the only one."""
+    """The table of exit codes in the documents is that of the code, and the only one."""
     tables = [path.name for path in (ROOT / "docs").rglob("*.md") if "| exit code |" in path.read_text()]
     assert tables == []
     text = (ROOT / "docs/cli/index.md").read_text()
@@ -189,7 +191,7 @@ def test_exit_codes_are_documented() -> None:
 
 
 def test_bash_completes_commands_actions_and_options(capsys: pytest.CaptureFixture[str]) -> None:
-    """The words that may follow, after global options too; a path is completed where no word is known."""
+    """bash completes commands, actions and options, also after global options, and paths otherwise."""
     assert main(["completion", "bash"]) == 0
     script = capsys.readouterr().out
     ask = 'COMP_WORDS=(producer "$@"); COMP_CWORD=$#; _producer; echo "${COMPREPLY[@]}"; echo'
@@ -217,7 +219,7 @@ _FISH = 'source $argv[1]; complete -C (string join -- " " $argv[2..])'
 def test_zsh_and_fish_complete_commands_actions_and_options(
     shell: str, ask: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As bash does, each by itself; also the first word, and behind global options."""
+    """zsh and fish complete the first word, commands, actions and options, also after global options."""
     need(shell)
     assert main(["completion", shell]) == 0
     (tmp_path / "script").write_text(capsys.readouterr().out)
@@ -236,13 +238,13 @@ def test_zsh_and_fish_complete_commands_actions_and_options(
 
 @pytest.mark.parametrize(("shell", "files"), [("bash", "complete -o default -F _producer"), ("zsh", "  _files\n")])
 def test_file_names_are_completed_beside_the_words(shell: str, files: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Where a value is a path; fish does so by itself."""
+    """File names are completed where a value is a path."""
     assert main(["completion", shell]) == 0
     assert files in capsys.readouterr().out
 
 
 def test_fish_takes_no_word_of_the_line_for_an_option_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
-    """Nor an empty path for an argument that is missing: both were errors at each key."""
+    """fish accepts options and an empty path in its script without an error."""
     assert main(["completion", "fish"]) == 0
     script = capsys.readouterr().out
     assert "(string join -- " in script
@@ -251,7 +253,7 @@ def test_fish_takes_no_word_of_the_line_for_an_option_of_its_own(capsys: pytest.
 
 @pytest.mark.parametrize("shell", SHELLS)
 def test_completion_knows_every_command(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """Each command and each action has a place in the script of each shell."""
+    """The completion of each shell has every command and action."""
     assert main(["completion", shell]) == 0
     script = capsys.readouterr().out
     for name, parser in subparsers_of(build_parser(COMMANDS)).items():

@@ -1,4 +1,4 @@
-"""``producer send``: whatever is given to it, each line is a log or told, and each log delivered or told."""
+"""``producer send`` sends or reports each line, and delivers or reports each log."""
 
 import io
 import os
@@ -21,7 +21,7 @@ __all__ = ["hub", "run", "server"]  # fixtures
 def test_bytes_that_are_no_text_arrive_with_backslashes(
     run: Run, server: LogHubServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """As lines of files do; they stop nobody."""
+    """Bytes that are not text arrive as backslash escapes."""
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(b"caf\xe9\nnext\n"), encoding="ascii"))
     assert main(["send"]) == 0
     assert stored(server) == [{"content": "caf\\xe9"}, {"content": "next"}]
@@ -37,12 +37,12 @@ def test_bytes_that_are_no_text_arrive_with_backslashes(
     ],
 )
 def test_csv_is_told_by_its_lines(run: Run, text: str, code: int, told: str) -> None:
-    """A field that is named twice would be lost, an empty line is none, and a number is that of the line."""
+    """CSV with a repeated field name is refused; errors have the line's number; empty lines are skipped."""
     assert run("send", "--format", "csv", stdin=text) == (code, "", told)
 
 
 def test_a_flood_of_mistakes_is_told_in_part(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
-    """The first lines, and the commonest reasons; how many they are is told in any case."""
+    """Many errors are reported in part, always with their number."""
     code, _, err = run("send", "--format", "json", stdin="no\n" * 100 + '{"a": 1}\n')
     assert (code, err.count("\nline ") + 1, err.splitlines()[-1]) == (1, 5, "1 delivered, 100 not sent")
     tally = send._Tally()
@@ -53,7 +53,7 @@ def test_a_flood_of_mistakes_is_told_in_part(run: Run, capsys: pytest.CaptureFix
 
 
 def test_a_log_that_no_request_can_hold_is_told_and_the_rest_is_sent(run: Run, server: LogHubServer) -> None:
-    """With its line; the exit code is 1."""
+    """A log that is too large is reported with its line, the others are sent, and the exit code is 1."""
     code, _, err = run("send", stdin=f"first\n{'x' * 12_000_000}\nlast\n")
     assert (code, [log["content"] for log in stored(server)]) == (1, ["first", "last"])
     assert err.startswith("line 2: ")
@@ -63,7 +63,7 @@ def test_a_log_that_no_request_can_hold_is_told_and_the_rest_is_sent(run: Run, s
 
 
 def test_a_busy_server_is_asked_until_the_time_is_over(run: Run, server: LogHubServer) -> None:
-    """Any number of refusals is no failure; more seconds than ``--timeout`` are."""
+    """A busy server is retried until ``--timeout``."""
     server.faults.add(answer(503, "ServerBusy"), operation="PutLogs", times=4)
     assert run("send", "--timeout", "50", "--source", "s-1", "patient")[0] == 0
     assert {log.source for log in server.logs("cli", os.environ["LOGHUB_LOGSTORE"])} == {"s-1"}
@@ -73,7 +73,7 @@ def test_a_busy_server_is_asked_until_the_time_is_over(run: Run, server: LogHubS
 
 
 def test_silent_server_is_waited_for_no_longer_than_a_busy_one(run: Run, server: LogHubServer) -> None:
-    """``--timeout`` bounds an attempt, too."""
+    """``--timeout`` also limits a single attempt."""
     server.faults.add(delay(30), operation="PutLogs")
     began = time.monotonic()
     code, _, err = run("send", "--timeout", "0.5", "unheard")
@@ -82,18 +82,18 @@ def test_silent_server_is_waited_for_no_longer_than_a_busy_one(run: Run, server:
 
 
 def test_whoever_sends_more_than_memory_holds_waits(server: LogHubServer) -> None:
-    """For ever, as for a pipe; what is given up is so by time alone."""
+    """`send` waits for memory without a limit; only ``--timeout`` fails logs."""
     config = send._producer(Settings(project="cli", logstore="l", **server.connection), 7).config
     assert (config.max_block_ms, config.delivery_timeout_ms, config.http.attempt_timeout_ms) == (-1, 7000, 7000)
     assert config.retries > 1000
 
 
 def test_who_types_logs_is_told_how_to_end(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """A terminal that says nothing looks like a command that hangs; without any input there is nothing to read."""
+    """`send` from a terminal prints how to end; without an input it exits with an error."""
     typed = Terminal("typed\n")
     monkeypatch.setattr("sys.stdin", typed)
     assert send._standard_input(newline="\n") is typed
-    assert capsys.readouterr().err == "reading the terminal: a log a line, Ctrl-D ends\n"
+    assert capsys.readouterr().err == "reading the terminal: one log a line, end with Ctrl-D\n"
     monkeypatch.setattr("sys.stdin", None)
     target = ["--endpoint=http://127.0.0.1:9", "-pp-1", "-ll-1", "--access-key-id=i", "--access-key-secret=s"]
     assert main(["send", *target]) == 2

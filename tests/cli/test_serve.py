@@ -34,7 +34,7 @@ sys.exit(run(parser.parse_args()))
 
 @contextmanager
 def serving(*options: str, **environment: str) -> Iterator[tuple[subprocess.Popen[str], str, int]]:
-    """The command as a process: the process, its line, and its port."""
+    """Start the command, and yield the process, its line and its port."""
     command = [sys.executable, "-c", PROGRAM, "--port", "0", *options]
     environ = {**os.environ, "PYTHONPATH": str(Path(__file__).parents[2]), **environment}
     process = subprocess.Popen(command, stdout=-1, stderr=-1, text=True, env=environ)
@@ -61,7 +61,7 @@ def client_of(port: int, key_id: str, secret: str) -> Client:
 def test_serve_says_where_it_listens_and_ends_at_a_signal(
     tmp_path: Path, config_file: Path, number: signal.Signals
 ) -> None:
-    """One line has the user, the endpoint and how to sign; a signal ends it with 0, its files are written."""
+    """`serve` prints the user, the endpoint and how to sign, writes its files, and exits with 0 after a signal."""
     access = tmp_path / "access.log"
     with serving("--data", str(tmp_path), "--access-log", str(access)) as (process, line, port):
         key = local_key(config_file.parent)
@@ -80,7 +80,7 @@ def test_serve_says_where_it_listens_and_ends_at_a_signal(
 
 
 def test_serve_takes_keys_and_does_not_print_the_secret() -> None:
-    """With keys of one's own only they are accepted, and the secret is not shown; --strict and --shards work."""
+    """`serve` accepts only the given keys, does not print the secret, and obeys --strict and --shards."""
     options = ("--access-key-id", "me", "--strict", "--shards", "5")
     with serving(*options, LOGHUB_SERVER_ACCESS_KEY_SECRET="hush-hush") as (_, line, port):
         assert "hush" not in line
@@ -100,7 +100,7 @@ def parse(*options: str) -> argparse.Namespace:
 
 
 def test_no_command_writes_into_the_server_of_another_user(tmp_path: Path) -> None:
-    """Where another user's server has the port, commands of the profile local are refused and name the user."""
+    """Commands with the profile local are refused by another user's server, and the error names the user."""
     one, other = ({"XDG_CONFIG_HOME": str(tmp_path / name)} for name in ("one", "other"))
     with serving(**one) as (_, _, port):
 
@@ -110,7 +110,7 @@ def test_no_command_writes_into_the_server_of_another_user(tmp_path: Path) -> No
             environ = {**os.environ, **environment}
             return subprocess.run(program, capture_output=True, text=True, check=False, env=environ)
 
-        # Users have names of their own in their key ids; here, both are the same, and their secrets are not.
+        # Users differ in their key ids. Here both ids are the same, and the secrets differ.
         refused = command("send", "-p", "p", "-l", "l", "hello", **other)
         assert refused.returncode == 1
         assert "SignatureNotMatch" in refused.stderr
@@ -121,7 +121,7 @@ def test_no_command_writes_into_the_server_of_another_user(tmp_path: Path) -> No
 
 
 def test_a_key_that_the_server_does_not_know_hears_whose_server_it_is() -> None:
-    """On this machine only; beyond it no server tells its user."""
+    """A refusal of an unknown key names the server's user, on this machine only."""
     with LogHubServer() as server, Client(server, access_key_id="local-bob", access_key_secret="x") as client:
         answer = client.put(log_group("x"))
         assert error_of(answer) == (401, "InvalidAccessKeyId")
@@ -131,7 +131,7 @@ def test_a_key_that_the_server_does_not_know_hears_whose_server_it_is() -> None:
 
 
 def test_a_shell_takes_the_key_of_the_user(capsys: pytest.CaptureFixture[str], config_file: Path) -> None:
-    """``--env`` prints what a shell evaluates, and serves nothing."""
+    """``--env`` prints variables for a shell, and does not serve."""
     assert run(parse("--env", "--port", "1234")) == ExitCode.OK
     key = local_key(config_file.parent)
     values = [f"LOGHUB_{name.upper()}={value}" for name, value in key.items()]
@@ -142,7 +142,7 @@ def test_a_shell_takes_the_key_of_the_user(capsys: pytest.CaptureFixture[str], c
 def test_only_a_terminal_is_shown_the_key_of_the_console(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, is_terminal: bool
 ) -> None:
-    """The address that opens the console without a question is for the user; a journal gets the plain one."""
+    """The console's address has the key only on a terminal."""
     with LogHubServer(access_keys={"local-me": "mine"}) as server:
         monkeypatch.setattr(sys.stdout, "isatty", lambda: is_terminal)
         serve._announce(server, parse())
@@ -163,19 +163,19 @@ def test_only_a_terminal_is_shown_the_key_of_the_console(
 def test_a_wrong_option_is_refused_in_words(
     capsys: pytest.CaptureFixture[str], options: tuple[str, ...], message: str
 ) -> None:
-    """The command names the option, its value and the rule; as everywhere, 2 says that nothing has begun."""
+    """An invalid option is reported with value and rule, and exits with 2."""
     assert run(parse(*options)) == ExitCode.USAGE
     assert message in capsys.readouterr().err
 
 
 def test_the_default_key_is_not_served_to_other_machines(capsys: pytest.CaptureFixture[str]) -> None:
-    """--host beyond this machine needs an access key of one's own, and the message names its options."""
+    """--host beyond this machine needs an access key, and the error names its options."""
     assert run(parse("--host", "0.0.0.0", "--port", "0")) == ExitCode.USAGE
     assert "--access-key-id" in capsys.readouterr().err
 
 
 def test_a_taken_port_is_told(capsys: pytest.CaptureFixture[str]) -> None:
-    """The command says which port cannot be had."""
+    """A port in use is reported."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         assert run(parse("--port", str(port))) == ExitCode.USAGE
@@ -201,7 +201,7 @@ sys.exit(run(parser.parse_args([])))
 
 
 def test_without_its_extra_the_server_says_what_to_install() -> None:
-    """Importing the package works without the extra; using it, or serving, names the command that installs it."""
+    """Without its extra, `serve` and the server's class say what to install; importing the package works."""
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT_EXTRA],
         capture_output=True,

@@ -1,4 +1,4 @@
-"""``producer tail`` and ``pull``: the newest logs, those that come, and all of them, whatever becomes of shards."""
+"""``producer tail`` and ``pull`` print the newest logs, new ones, and all of them, also while shards change."""
 
 import json
 import os
@@ -35,7 +35,7 @@ def found(printed: tuple[int, str, str]) -> list[int]:
 
 
 def test_the_newest_may_be_more_than_a_page(run: Run, server: LogHubServer) -> None:
-    """Of those that fit so many as were asked for, the newest last; a pattern counts those that match it."""
+    """`tail` finds more than a page of the newest logs that match."""
     send(server, *range(250))
     assert found(run("tail", "-n", "240")) == list(range(10, 250))
     assert found(run("tail", "-n", "120", "--grep", "^1$")) == list(range(11, 250, 2))
@@ -43,13 +43,13 @@ def test_the_newest_may_be_more_than_a_page(run: Run, server: LogHubServer) -> N
 
 
 def test_pull_prints_a_table_that_has_a_head(run: Run, filled: LogHubServer) -> None:
-    """A table is made of all rows; every other form is printed as it comes."""
+    """`pull` prints a table at the end, and every other format at once."""
     table = run("pull", "-o", "table")[1].splitlines()
     assert (table[0].split()[0], len(table)) == ("__time__", 4)
 
 
 def test_nothing_falls_between_the_newest_logs_and_those_that_come(run: Run, filled: LogHubServer) -> None:
-    """The cursors are there before the newest are looked for."""
+    """`tail -f` takes cursors before it searches for the newest logs, so that none is missed."""
     filled.clear_requests()
     assert run("tail", "-f", "-n", "3", "--limit", "3")[0] == 0
     asked = [request.operation for request in filled.requests]
@@ -59,17 +59,17 @@ def test_nothing_falls_between_the_newest_logs_and_those_that_come(run: Run, fil
 def test_what_the_first_write_makes_is_waited_for(
     run: Run, server: LogHubServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whoever looks before anything was sent sees the first logs, each once; without ``-f`` there is nothing to see."""
-    with monkeypatch.context() as before:  # the project is there, whichever test comes first
+    """`tail -f` waits for the first write of a logstore that does not exist, and prints its logs once."""
+    with monkeypatch.context() as before:  # the project exists, whichever test runs first
         before.setenv("LOGHUB_LOGSTORE", "earlier")
         send(server, 0)
     monkeypatch.setattr(tail, "time", _Time(lambda _: send(server, 1, 2)))
     code, out, err = run("tail", "-f", "--limit", "2")
     assert (code, found((code, out, err))) == (0, [1, 2])
-    assert err.endswith("does not exist in project cli: the first write creates it; following begins with it\n")
+    assert err.endswith("does not exist in project cli: the first write creates it; waiting for its first write\n")
     monkeypatch.setenv("LOGHUB_LOGSTORE", "another")
     assert run("tail")[0] == 1
-    server.faults.add(answer(404, "LogStoreNotExist", "gone for good"), operation="ListShards")
+    server.faults.add(answer(404, "LogStoreNotExist", "deleted"), operation="ListShards")
     assert run("tail", "-f")[0] == 1
 
 
@@ -80,8 +80,8 @@ def settings(server: LogHubServer) -> Settings:
 def test_what_a_split_has_made_is_followed_from_its_beginning(
     server: LogHubServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """New shards are looked for again and again; what came into them before that is not missed."""
-    monkeypatch.setattr(tail, "_LOOKS", 2)
+    """`tail -f` reads a shard that a split creates from its beginning."""
+    monkeypatch.setattr(tail, "_POLLS_PER_SHARD_LIST", 2)
     send(server, 0)
     with LogHub(settings(server), 60) as loghub, Client(server, "cli") as client:
         following = _Following(loghub)
@@ -90,12 +90,12 @@ def test_what_a_split_has_made_is_followed_from_its_beginning(
             half = {"0": "40", "1": "c0"}[shard] + "0" * 30
             assert client.request("POST", path, params={"action": "split", "key": half}).status_code == 200
         send(server, 1, 2)
-        logs = [log["n"] for _ in range(2) for log in following.look()]
+        logs = [log["n"] for _ in range(2) for log in following.poll()]
     assert sorted(logs) == ["1", "2"]
 
 
 class _Shards:
-    """Two shards, the second of which may fail; each look at one takes a log of it."""
+    """Two shards with one log for each poll; the second may fail."""
 
     def __init__(self) -> None:
         self.reader = self
@@ -116,20 +116,20 @@ class _Shards:
 
 
 def test_a_look_at_all_shards_is_by_time_and_loses_nothing_by_one_that_fails() -> None:
-    """What the first shard had before the second failed is got again."""
+    """A poll returns logs in order of time, and pulls again what it got before another shard failed."""
     shards: Any = _Shards()
     following = _Following(shards)
     shards.fails = True
     with pytest.raises(ConnectionError):
-        following.look()
+        following.poll()
     shards.fails = False
-    assert [[log["__time__"] for log in following.look()] for _ in range(3)] == [["1", "5"], ["7", "9"], []]
+    assert [[log["__time__"] for log in following.poll()] for _ in range(3)] == [["1", "5"], ["7", "9"], []]
 
 
 def test_each_outage_is_told_once(
     run: Run, filled: LogHubServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """A second one is another one; while logs come nobody waits for the next look."""
+    """Each outage is reported once."""
     waits: list[float] = []
     outages = iter(["first", "", "second"])
 
@@ -150,20 +150,20 @@ def test_each_outage_is_told_once(
 
 
 def test_while_logs_come_nobody_waits(run: Run, filled: LogHubServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The interval is that between two looks that find nothing."""
+    """`tail -f` pauses only after a poll without logs."""
     pages = iter([[{"__time__": "1", "n": "1"}], [{"__time__": "2", "n": "2"}]])
 
-    def looked(following: _Following) -> list[dict[str, str]]:
+    def polled(following: _Following) -> list[dict[str, str]]:
         following.at_end = False
         return next(pages)
 
     monkeypatch.setattr(tail, "time", _Time(lambda _: pytest.fail("it waited")))
-    monkeypatch.setattr(tail, "_looked", looked)
+    monkeypatch.setattr(tail, "_polled", polled)
     assert found(run("tail", "-f", "-n", "0", "--limit", "2")) == [1, 2]
 
 
 class _Time:
-    """The module ``time``, whose ``sleep`` is another one."""
+    """The module ``time`` with another ``sleep``."""
 
     def __init__(self, sleep: Callable[[float], None]) -> None:
         import time
@@ -172,7 +172,7 @@ class _Time:
 
 
 def test_a_log_at_which_grep_runs_away_is_shown(quick_limit: None, caplog: pytest.LogCaptureFixture) -> None:
-    """The search ends, and is told: a log too many is better than one too few."""
+    """A log for which the pattern exceeds its time limit is printed and reported."""
     wanted = _pattern(RUNAWAY)
     assert [_fits({"a": text}, wanted) for text in ("aa", "b", ENDLESS)] == [True, False, True]
     assert caplog.messages[0].startswith("--grep: a search with")

@@ -1,4 +1,4 @@
-"""``--timeout`` of the commands that ask LogHub: one time for a request, with all its attempts."""
+"""``--timeout`` limits a request with all its attempts."""
 
 import time
 
@@ -14,7 +14,7 @@ from .test_logs import Run, hub, run, server
 
 __all__ = ["hub", "run", "server"]  # fixtures
 
-#: Seconds that a command may take beside its timeout, on a busy machine.
+#: The time of a command besides its timeout on a busy machine, seconds.
 _BESIDE = 4.0
 _TOLD = "within 0.5 s, the most that a request may take (--timeout)"
 
@@ -38,7 +38,7 @@ _TOLD = "within 0.5 s, the most that a request may take (--timeout)"
 def test_commands_give_up_a_server_that_does_not_answer_after_the_timeout(
     command: str, behave: hostile.Behaviour, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Silence and an answer without an end take no longer than ``--timeout``: there is no second attempt after it."""
+    """A server that is silent, or whose answer never ends, fails the command after ``--timeout``."""
     name, *arguments = command.split()
     with hostile.serve(behave) as port:
         target = [f"--endpoint=http://127.0.0.1:{port}", "--access-key-id=i", "--access-key-secret=s"]
@@ -54,7 +54,7 @@ def test_commands_give_up_a_server_that_does_not_answer_after_the_timeout(
 
 
 def test_attempts_share_the_timeout(run: Run, server: LogHubServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A busy server is asked again until the time is over, and the error is what it said last."""
+    """All attempts share ``--timeout``, and the error has the last answer."""
     monkeypatch.setattr(loghub, "_RETRIES", 1_000_000)
     server.faults.add(answer(503, "ServerBusy"), operation="ListProject")
     began = time.monotonic()

@@ -1,4 +1,4 @@
-"""Times that commands are given, and that they show."""
+"""Parsing and formatting of times."""
 
 import argparse
 import time
@@ -21,7 +21,7 @@ def zone(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Ite
 
 
 def test_a_time_without_a_zone_is_of_this_machine_s(zone: str) -> None:
-    """So is one that is shown; with a zone it is that of the zone."""
+    """A time without a zone is in this machine's zone, in arguments and in the output."""
     there = {"Asia/Shanghai": "2023-11-15 06:13:20", "America/New_York": "2023-11-14 17:13:20"}[zone]
     assert shown(1_700_000_000) == there
     assert time_of(there, NOW) == time_of("2023-11-14T22:13:20Z", NOW) == 1_700_000_000
@@ -29,22 +29,22 @@ def test_a_time_without_a_zone_is_of_this_machine_s(zone: str) -> None:
 
 @pytest.mark.parametrize("number", ["9" * 12, "9" * 18, "9" * 30])
 def test_a_number_that_is_no_time_is_shown_as_it_is(number: str) -> None:
-    """Whoever may write may give a log a field of that name."""
+    """A number that is not a time is printed unchanged."""
     assert shown(number) == number
 
 
 @pytest.mark.parametrize("text", ["0001-01-01", "9999-12-31T23:59:59", "2026-13-01", "-1", "1.5", "\u00b2"])
 def test_what_is_no_time_is_refused_by_the_rule(zone: str, text: str) -> None:
-    """Also what the calendar has, and no clock of this machine."""
+    """A text that is not a time is refused with the rule."""
     with pytest.raises(argparse.ArgumentTypeError, match="must be now, a time ago such as -15m"):
         time_of(text, NOW)
 
 
 def test_a_time_ago_needs_no_sign() -> None:
-    """An option's value that begins with a dash is not everybody's habit."""
+    """A time ago needs no sign."""
     assert time_of("15m", NOW) == time_of("-15m", NOW) == int(NOW) - 900
 
 
 def test_time_ago_ends_where_unix_time_begins() -> None:
-    """Longer ago there is nothing to find, and no server takes a number below 0."""
+    """A time ago is at least 0."""
     assert time_of("-999999999d", NOW) == 0

@@ -1,4 +1,4 @@
-"""The commands in ``docs/cli/index.md`` do what they are said to do."""
+"""The commands in ``docs/cli/index.md`` do what the page says."""
 
 import io
 import re
@@ -16,13 +16,13 @@ TOUR = re.findall(r"^```text\n(.*?)^```$", DOCUMENT, re.MULTILINE | re.DOTALL)[0
 
 
 def test_every_command_is_in_the_table() -> None:
-    """Of the document, and no other."""
+    """The page's table has every command, and no other."""
     rows = re.findall(r"^\| (`.*?) \|", DOCUMENT.partition("## A tour")[0], re.MULTILINE)
     assert {name for row in rows for name in re.findall(r"`(\w+)`", row)} == set(COMMANDS)
 
 
 def test_the_tour_runs(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
-    """Each line after the server is up, one after the other; what is sent is found."""
+    """Each line of the tour runs, and finds what it sent."""
     ran = set[str]()
     with LogHubServer() as server:
         keys = {"ID": server.access_key_id, "SECRET": server.access_key_secret}

@@ -1,4 +1,4 @@
-"""An embedded LogHub for all integrations, a producer to it, and what arrived."""
+"""An embedded LogHub for all integrations, with a producer and its stored logs."""
 
 import itertools
 from collections.abc import Callable, Iterator
@@ -32,7 +32,7 @@ def reach(loghub: LogHubServer) -> dict[str, Any]:
 
 @pytest.fixture
 def producer(reach: dict[str, Any]) -> Iterator[Producer]:
-    """A producer to it, whose batches arrive in their order."""
+    """Make a producer whose batches arrive in order."""
     config = ProducerConfig(linger_ms=100, io_thread_count=1)
     with Producer(ProjectConfig(PROJECT, **reach), config=config) as producer:
         yield producer
@@ -45,7 +45,7 @@ def logstore() -> str:
 
 @pytest.fixture
 def arrived(loghub: LogHubServer, producer: Producer, logstore: str) -> Callable[[], list[StoredLog]]:
-    """What is in the test's logstore once the producer has delivered everything."""
+    """Return a function that flushes the producer, and returns the logs in the test's logstore."""
 
     def look() -> list[StoredLog]:
         producer.flush(PATIENCE)

@@ -1,4 +1,4 @@
-"""How processes end that log to LogHub, under real servers: what was logged arrives, or the loss is told."""
+"""Processes under real servers deliver all logs at their end, or report the loss."""
 
 import asyncio
 import logging
@@ -21,7 +21,7 @@ from producer.testing import RecordingSink
 from tests.integrations.conftest import PROJECT
 from tests.support.waiting import PATIENCE, eventually
 
-#: An application whose records would wait for a minute.
+#: An application whose records would linger for a minute.
 APP = """
 import sys
 if "gevent" in sys.argv:
@@ -81,13 +81,13 @@ if __name__ == "__main__":
 """
 UVICORN = [sys.executable, "-m", "uvicorn", "--port", "0", "app:app"]
 GUNICORN = [sys.executable, "-m", "gunicorn", "--bind", "127.0.0.1:0", "app:wsgi()"]
-#: As uvicorn's worker for gunicorn: a child of the process that made the handler raises the signal at its end.
+#: Like uvicorn's worker for gunicorn: a child of the process that made the handler raises the signal at its end.
 PRELOADED = [sys.executable, "app.py", "preloaded"]
 
 
 @pytest.fixture
 def run(tmp_path: Path, logstore: str) -> Callable[..., tuple[int, str]]:
-    """Starts the application, ends it by SIGTERM once it has logged; its exit code and what it wrote of errors."""
+    """Return a function that starts the application, ends it by SIGTERM, and returns its exit code and error output."""
 
     def run(command: list[str], reach: dict[str, Any], drain: int = 10_000) -> tuple[int, str]:
         (tmp_path / "app.py").write_text(APP.format(logstore=logstore, reach=reach, drain=drain))
@@ -98,7 +98,7 @@ def run(tmp_path: Path, logstore: str) -> Callable[..., tuple[int, str]]:
                 assert process.stdout is not None
                 assert process.stderr is not None
                 assert process.stdout.readline() == "ready\n", process.communicate()[1]
-                if any("uvicorn" in word for word in command):  # one that ends before it listens has no shutdown
+                if any("uvicorn" in word for word in command):  # a worker that ends before it listens has no shutdown
                     eventually(lambda: "Uvicorn running" in process.stderr.readline())
                 process.send_signal(signal.SIGTERM)
                 errors = process.communicate(timeout=PATIENCE)[1]
@@ -130,7 +130,7 @@ def test_sigterm_loses_nothing_that_was_logged(
     loghub: LogHubServer,
     logstore: str,
 ) -> None:
-    """From ``dictConfig``, with no code for it; a server may install its own handler before or behind ours."""
+    """SIGTERM loses no record of a handler from ``dictConfig``, before or after a server's own signal handler."""
     assert run(command, reach)[0] == code
     assert [log.fields["message"] for log in loghub.logs(PROJECT, logstore)] == [
         *map("line {}".format, range(50)),
@@ -139,7 +139,7 @@ def test_sigterm_loses_nothing_that_was_logged(
 
 
 def test_sigterm_tells_how_much_is_lost_while_loghub_is_away(run: Callable[..., tuple[int, str]]) -> None:
-    """After ``drain_timeout_ms``, on the standard error if there is no other handler."""
+    """SIGTERM while LogHub is away reports the number of lost records after ``drain_timeout_ms``."""
     away = {"endpoint": "http://127.0.0.1:9", "access_key_id": "a", "access_key_secret": "b"}
     code, errors = run([sys.executable, "app.py"], away, drain=100)
     assert code == -signal.SIGTERM
@@ -149,7 +149,7 @@ def test_sigterm_tells_how_much_is_lost_while_loghub_is_away(run: Callable[..., 
 
 @pytest.mark.parametrize("wanted", [True, False])
 def test_sigterm_is_handled_only_where_that_is_wanted(wanted: bool) -> None:
-    """The option leaves the signal alone; so does a handler that is made on another thread than the main one."""
+    """The option leaves SIGTERM alone, and so does a handler made on another thread than the main one."""
     code = (
         "import signal, threading\n"
         "from loghub import Producer\n"
@@ -169,7 +169,7 @@ Messages = list[dict[str, Any]]
 
 
 def _live(app: Any) -> Messages:
-    """Let an application start and shut down; what it answers."""
+    """Run an application's lifespan, and return its answers."""
     asked = iter([{"type": "lifespan.startup"}, {"type": "lifespan.shutdown"}])
     sent: Messages = []
 
@@ -195,7 +195,7 @@ async def _without_lifespan(_scope: Any, _receive: Any, _send: Any) -> None:
 
 @pytest.mark.parametrize("app", [_with_lifespan, _without_lifespan])
 def test_an_asgi_application_has_delivered_before_its_server_hears_of_its_shutdown(app: Any) -> None:
-    """What went through any integration, and to producers that are given; also for an application without lifespan."""
+    """An ASGI application delivers the logs of all integrations and given producers before its server is notified."""
     sinks = [RecordingSink(), RecordingSink(), RecordingSink()]
     producers = [Producer(sink=sink, config=ProducerConfig(linger_ms=60_000)) for sink in sinks]
     handler, processor = LogHubHandler(producers[0], "p", "l"), LogHubProcessor(producers[1], "p", "l")
@@ -210,7 +210,7 @@ def test_an_asgi_application_has_delivered_before_its_server_hears_of_its_shutdo
 
 
 def test_an_application_that_fails_to_start_is_not_answered_for() -> None:
-    """Its own error reaches the server."""
+    """The error of an application that fails to start reaches the server."""
 
     async def broken(_scope: Any, receive: Any, send: Any) -> None:
         await receive()

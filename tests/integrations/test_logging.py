@@ -1,4 +1,4 @@
-"""``LogHubHandler``, under the real ``logging`` and against a real server."""
+"""``LogHubHandler`` under the real ``logging`` and a real server."""
 
 import contextvars
 import importlib
@@ -41,7 +41,7 @@ Arrived = Callable[[], list[StoredLog]]
 
 @pytest.fixture
 def logger() -> Iterator[logging.Logger]:
-    """A logger of the test's own, which has no handlers but those that the test gives it."""
+    """Make a logger of the test's own, with no handlers."""
     logger = logging.getLogger("app.views")
     logger.setLevel(logging.DEBUG)
     logger.propagate = False
@@ -53,7 +53,7 @@ def logger() -> Iterator[logging.Logger]:
 
 @pytest.fixture
 def handler(producer: Producer, logstore: str, logger: logging.Logger) -> LogHubHandler:
-    """A handler of that logger, with the producer of all."""
+    """Make a handler of the logger with the shared producer."""
     handler = LogHubHandler(producer, PROJECT, logstore, topic="web")
     logger.addHandler(handler)
     return handler
@@ -70,7 +70,7 @@ class Kept(logging.Handler):
 
 @pytest.mark.usefixtures("handler")
 def test_a_record_arrives_with_its_time_its_level_and_its_place(logger: logging.Logger, arrived: Arrived) -> None:
-    """The time to the precision that the record has it in; names as OpenTelemetry has them."""
+    """A record arrives with its time, its level and its place, under OpenTelemetry's names."""
     before = time.time()
     logger.warning("%d of %s", 3, "many")
     [log] = arrived()
@@ -90,7 +90,7 @@ def test_a_record_arrives_with_its_time_its_level_and_its_place(logger: logging.
 
 
 def test_the_time_is_that_of_the_record(handler: LogHubHandler, arrived: Arrived) -> None:
-    """Not that of its sending, which may be much later; one that no log can have is replaced."""
+    """A log has the record's time, and an invalid time is replaced."""
     record = logging.makeLogRecord({"msg": "late", "created": 1_700_000_000.25, "name": "app", "levelno": 20})
     handler.handle(record)
     handler.handle(logging.makeLogRecord({"msg": "before time", "created": -1.5, "name": "app", "levelno": 20}))
@@ -100,7 +100,7 @@ def test_the_time_is_that_of_the_record(handler: LogHubHandler, arrived: Arrived
 
 
 def test_levels_have_the_numbers_of_opentelemetry(handler: LogHubHandler, arrived: Arrived) -> None:
-    """Those of the standard library, and those in between and beyond."""
+    """Levels have OpenTelemetry's numbers, also those in between and beyond."""
     levels = {0: "1", 5: "3", 10: "5", 20: "9", 25: "11", 30: "13", 40: "17", 50: "21", 99: "24"}
     for level in levels:
         handler.handle(logging.makeLogRecord({"msg": "x", "levelno": level, "name": "app"}))
@@ -114,7 +114,7 @@ class Odd:
 
 @pytest.mark.usefixtures("handler")
 def test_extra_becomes_fields_whatever_it_holds(logger: logging.Logger, arrived: Arrived) -> None:
-    """Values of any type; a name that is taken keeps its field, and the other goes under ``extra.``."""
+    """``extra`` becomes fields of any type, and under ``extra.`` if the name is taken."""
     extra = {"user": 7, "tags": ["a", "b"], "who": {1}, "odd": Odd(), "cut": "a\ud800", "logger": "mine", "no": None}
     logger.info("x", extra=extra)
     [log] = arrived()
@@ -129,7 +129,7 @@ def test_extra_becomes_fields_whatever_it_holds(logger: logging.Logger, arrived:
 
 @pytest.mark.usefixtures("handler")
 def test_exceptions_and_stacks_are_fields(logger: logging.Logger, arrived: Arrived) -> None:
-    """Type, message and trace; the stack where it is asked for."""
+    """Exceptions and stacks become fields."""
     try:
         raise ValueError("too much")
     except ValueError:
@@ -144,7 +144,7 @@ def test_exceptions_and_stacks_are_fields(logger: logging.Logger, arrived: Arriv
 def test_context_is_asked_when_it_is_logged(
     producer: Producer, logstore: str, logger: logging.Logger, arrived: Arrived
 ) -> None:
-    """Variables with and without a value, functions, or one function for all."""
+    """The context's variables and functions are read when a record is logged."""
     request = contextvars.ContextVar[str]("request")
     unset = contextvars.ContextVar[str]("unset")
     context = {"request_id": request, "unset": unset, "worker": lambda: 5}
@@ -163,7 +163,7 @@ def test_context_is_asked_when_it_is_logged(
 def test_a_formatter_makes_the_message_and_a_dict_makes_fields(
     handler: LogHubHandler, logger: logging.Logger, arrived: Arrived
 ) -> None:
-    """A formatter is the user's choice; without one a message that is a dict is taken for what it is."""
+    """A formatter makes the message; without one a ``dict`` becomes fields."""
     logger.info({"event": "paid", "amount": 31.5})
     handler.setFormatter(logging.Formatter("[%(levelname)s] %(message)s"))
     logger.info({"event": "paid"})
@@ -176,15 +176,15 @@ def test_a_formatter_makes_the_message_and_a_dict_makes_fields(
 def test_a_message_whose_arguments_do_not_fit_is_not_lost(
     handler: LogHubHandler, arrived: Arrived, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It is said as ``logging`` says it, and sent as it is."""
+    """A message with invalid arguments is reported as in ``logging``, and sent."""
     handler.handle(logging.LogRecord("app", 20, __file__, 1, "%d apples", ("no number",), None))
     [log] = arrived()
-    assert log.fields["message"] == "%d apples (arguments that do not fit: ('no number',))"
+    assert log.fields["message"] == "%d apples (invalid arguments: ('no number',))"
     assert "--- Logging error ---" in capsys.readouterr().err
 
 
 def test_arguments_too_deep_to_be_printed_stop_nobody_who_logs(handler: LogHubHandler, arrived: Arrived) -> None:
-    """Neither they nor a record whose logger has no name raise; both are sent."""
+    """Arguments nested too deeply and a logger without a name raise nothing, and the records are sent."""
     deep: dict[str, Any] = {}
     for _ in range(5000):
         deep = {"in": deep}
@@ -194,7 +194,7 @@ def test_arguments_too_deep_to_be_printed_stop_nobody_who_logs(handler: LogHubHa
 
 
 class UnspeakableError(Exception):
-    """Neither it nor its message can be told."""
+    """An exception whose message cannot be read."""
 
     def __str__(self) -> str:
         raise LookupError
@@ -203,7 +203,7 @@ class UnspeakableError(Exception):
 
 
 class Stranger:
-    """As a proxy of a request, outside of one."""
+    """An object like a request's proxy outside of a request."""
 
     @property
     def __class__(self) -> Any:
@@ -213,7 +213,7 @@ class Stranger:
 def test_no_record_is_lost_for_what_a_users_code_raises(
     producer: Producer, logstore: str, logger: logging.Logger, arrived: Arrived, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The message, the exception, what ``extra`` holds, a context: what cannot be had is left out or told."""
+    """A user's code that raises in a message, exception, ``extra`` or context loses no record."""
     handler = LogHubHandler(producer, PROJECT, logstore, context={"broken": lambda: 1 // 0, "works": lambda: 5})
     logger.addHandler(handler)
     try:
@@ -221,7 +221,7 @@ def test_no_record_is_lost_for_what_a_users_code_raises(
     except UnspeakableError:
         logger.exception("failed")
     for message, arguments in ((UnspeakableError(), ()), ("%s", (UnspeakableError(),))):
-        handler.handle(logging.LogRecord("app", 20, __file__, 1, message, arguments, None))  # other handlers give up
+        handler.handle(logging.LogRecord("app", 20, __file__, 1, message, arguments, None))  # other handlers fail here
     logger.info("asked", extra={"request": Stranger()})
     logger.removeHandler(handler)
     logger.addHandler(LogHubHandler(producer, PROJECT, logstore, context=lambda: {}["no"]))
@@ -229,7 +229,7 @@ def test_no_record_is_lost_for_what_a_users_code_raises(
     failed, odd, argument, asked, last = arrived()
     assert failed.fields["exception.message"] == "<exception str() failed>"
     assert odd.fields["message"] == "<UnspeakableError, whose repr raised LookupError>"
-    assert argument.fields["message"] == "%s (arguments that do not fit: <tuple, whose repr raised LookupError>)"
+    assert argument.fields["message"] == "%s (invalid arguments: <tuple, whose repr raised LookupError>)"
     assert "Stranger" in str(asked.fields["request"])
     assert (asked.fields["works"], last.fields["message"]) == ("5", "last")
     assert "ZeroDivisionError" in capsys.readouterr().err
@@ -238,7 +238,7 @@ def test_no_record_is_lost_for_what_a_users_code_raises(
 def test_filters_and_levels_of_the_handler_count(
     handler: LogHubHandler, logger: logging.Logger, arrived: Arrived
 ) -> None:
-    """As of any handler, and a filter may add fields."""
+    """The handler's filters and level apply, and a filter may add fields."""
     handler.setLevel("INFO")
     handler.addFilter(lambda record: setattr(record, "seen", True) or record.msg != "secret")
     for message in ("secret", "open"):
@@ -249,10 +249,10 @@ def test_filters_and_levels_of_the_handler_count(
 
 
 def test_nothing_feeds_back(producer: Producer, logstore: str, arrived: Arrived) -> None:
-    """Neither the records of the producer nor those of libraries on its threads are sent; others are."""
+    """The producer's own records, and those of HTTP libraries on its threads, are not sent; others are."""
     root, urllib3 = logging.getLogger(), logging.getLogger("urllib3.connectionpool")
     handler, kept = LogHubHandler(producer, PROJECT, logstore), Kept()
-    handler.addFilter(lambda record: not record.name.startswith("uvicorn"))  # of the server, which is here for the test
+    handler.addFilter(lambda record: not record.name.startswith("uvicorn"))  # the server of this test logs, too
     levels = root.level, urllib3.level
     root.addHandler(handler)
     root.addHandler(kept)
@@ -280,7 +280,7 @@ def test_nothing_feeds_back(producer: Producer, logstore: str, arrived: Arrived)
 
 
 def _full(**options: Any) -> tuple[Producer, GatedSink]:
-    """A producer without memory, whose sends would wait for ever."""
+    """Make a producer with a full buffer, whose sends would wait for ever."""
     sink = GatedSink()
     config = ProducerConfig(total_size_in_bytes=20_000, max_block_ms=-1, linger_ms=100)
     producer = Producer(sink=sink, config=config)
@@ -292,7 +292,7 @@ def _full(**options: Any) -> tuple[Producer, GatedSink]:
 def test_without_memory_a_record_is_dropped_counted_said_and_given_to_the_fallback(
     logger: logging.Logger, caplog: pytest.LogCaptureFixture, by_name: bool
 ) -> None:
-    """At once, whatever the producer's ``max_block_ms``; a fallback may be named, as in ``dictConfig``."""
+    """With a full buffer a record is dropped at once, counted, reported and passed to the fallback."""
     producer, sink = _full()
     fallback = Kept()
     fallback.name = "spare"
@@ -310,7 +310,7 @@ def test_without_memory_a_record_is_dropped_counted_said_and_given_to_the_fallba
 
 
 def test_told_to_wait_a_record_waits_for_memory(logger: logging.Logger) -> None:
-    """As long as the producer waits; nothing is dropped, and others can log meanwhile."""
+    """With ``on_full="wait"`` a record waits for memory, and does not block other threads."""
     producer, sink = _full()
     handler = LogHubHandler(producer, "p", "l", on_full="wait")
     logger.addHandler(handler)
@@ -324,7 +324,7 @@ def test_told_to_wait_a_record_waits_for_memory(logger: logging.Logger) -> None:
 
 
 def test_a_record_that_is_too_large_or_too_late_goes_to_the_fallback(logger: logging.Logger) -> None:
-    """Larger than a batch; after the shared producer was closed. Nothing is raised."""
+    """A record that is too large, or after the producer's close, goes to the fallback."""
     producer, fallback = Producer(sink=GatedSink()), Kept()
     handler = LogHubHandler(producer, "p", "l", fallback=fallback)
     logger.addHandler(handler)
@@ -339,12 +339,12 @@ def test_a_record_that_is_too_large_or_too_late_goes_to_the_fallback(logger: log
 def test_a_finalizer_that_logs_in_the_middle_of_a_send_neither_hangs_nor_loses(
     producer: Producer, logger: logging.Logger, arrived: Arrived
 ) -> None:
-    """As of a task whose exception nobody retrieved, or a signal handler: its record is sent on another thread."""
+    """A finalizer that logs during a send neither deadlocks nor loses its record, which another thread sends."""
     logger.info("first")
     pipeline = producer._pipeline
     assert pipeline is not None
     with pipeline.pipeline.budget.lock if hasattr(pipeline, "pipeline") else pipeline.budget.lock:  # type: ignore[attr-defined]
-        logger.info("inside %s", "x" * 300_000)  # larger than what is granted in advance
+        logger.info("inside %s", "x" * 300_000)  # larger than the memory granted in advance
     eventually(lambda: len(arrived()) == 2)
 
 
@@ -369,21 +369,21 @@ kwargs={options!r}
 
 
 def test_what_is_wrong_is_told_where_the_configuration_does_not_say_it(capfd: pytest.CaptureFixture[str]) -> None:
-    """gunicorn shows the words of ``dictConfig`` alone, which name the handler, and not what is wrong with it."""
+    """An invalid option in ``dictConfig`` is written to the standard error, since gunicorn hides it."""
     handler = {"class": "producer.integrations.logging.LogHubHandler", "project": "shop", "logstore": "app-log"}
     with pytest.raises(ValueError, match="Unable to configure handler 'loghub'"):
         logging.config.dictConfig({"version": 1, "disable_existing_loggers": False, "handlers": {"loghub": handler}})
-    assert "LogHubHandler: endpoint: must be given where no producer is" in capfd.readouterr().err
+    assert "LogHubHandler: endpoint: must be given if no producer is" in capfd.readouterr().err
     with pytest.raises(ConfigError):
         LogHubHandler(project="shop", logstore="app-log")
-    assert not capfd.readouterr().err  # whoever makes it himself sees the error
+    assert not capfd.readouterr().err  # a direct call raises the error
 
 
 @pytest.mark.parametrize("kind", ["dictConfig", "fileConfig"])
 def test_configured_it_has_a_producer_of_its_own_which_it_closes(
     kind: str, reach: dict[str, Any], loghub: LogHubServer, logstore: str, tmp_path: Path
 ) -> None:
-    """From ``dictConfig`` and ``fileConfig``; another configuration delivers what was logged, and ends the threads."""
+    """A handler from ``dictConfig`` or ``fileConfig`` has its own producer, which the next configuration closes."""
     options = {**reach, "project": PROJECT, "logstore": logstore, "config": {"linger_ms": "100", "name": f"own-{kind}"}}
     before = logging.root.handlers[:], logging.root.level
     if kind == "dictConfig":
@@ -404,7 +404,8 @@ def test_configured_it_has_a_producer_of_its_own_which_it_closes(
     for handler in before[0]:
         logging.root.addHandler(handler)
     logging.root.setLevel(before[1])
-    # Not by the call itself, which holds a lock that the delivery may need; nor only when nobody has the handler.
+    # Closed on a thread, since the call holds a lock that the delivery may need; and without waiting for its
+    # collection.
     eventually(lambda: own.producer.closed)
     eventually(lambda: not [thread for thread in threading.enumerate() if thread.name.startswith(f"own-{kind}-")])
     [log] = loghub.logs(PROJECT, logstore)
@@ -415,7 +416,7 @@ def test_configured_it_has_a_producer_of_its_own_which_it_closes(
 def test_a_handler_that_another_configuration_closed_opens_again(
     reach: dict[str, Any], loghub: LogHubServer, logstore: str, logger: logging.Logger
 ) -> None:
-    """Every ``dictConfig`` closes all handlers, of which some stay attached: as ``FileHandler`` it goes on."""
+    """A handler that ``dictConfig`` closed opens again at the next record."""
     handler = LogHubHandler(project=PROJECT, logstore=logstore, config={"linger_ms": 100}, **reach)
     logger.addHandler(handler)
     producers = [handler.producer]
@@ -440,7 +441,7 @@ def test_a_handler_that_another_configuration_closed_opens_again(
 def test_a_closed_handler_does_not_open_again_while_the_interpreter_exits(
     reach: dict[str, Any], logstore: str, logger: logging.Logger, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nothing would close it; what is logged is dropped, and counted."""
+    """A closed handler does not open again while the interpreter exits; its records are dropped and counted."""
     handler = LogHubHandler(project=PROJECT, logstore=logstore, **reach)
     logger.addHandler(handler)
     logger.info("before")
@@ -454,7 +455,7 @@ def test_a_closed_handler_does_not_open_again_while_the_interpreter_exits(
 def test_a_closed_handler_of_a_shared_producer_sends_on(
     handler: LogHubHandler, logger: logging.Logger, arrived: Arrived
 ) -> None:
-    """Its end is for the owner of the producer to say."""
+    """A closed handler of a shared producer still sends."""
     handler.close()
     logger.info("after")
     assert [log.fields["message"] for log in arrived()] == ["after"]
@@ -463,7 +464,7 @@ def test_a_closed_handler_of_a_shared_producer_sends_on(
 def test_all_that_is_dropped_is_counted_by_reason_and_told_at_the_end(
     logger: logging.Logger, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """In ``stats()``, in the metrics, and in one line with sums when the producer closes, and again only for more."""
+    """Dropped records are counted by reason in ``stats()`` and metrics, and reported in one line at the end."""
     producer, sink = _full()
     registry = CollectorRegistry()
     registry.register(LogHubCollector(producer))
@@ -488,7 +489,7 @@ def test_all_that_is_dropped_is_counted_by_reason_and_told_at_the_end(
 def test_a_record_that_cannot_be_made_into_a_log_is_counted(
     producer: Producer, logstore: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """By each integration, and raised into no code that logs; the others of its batch are sent."""
+    """Each integration counts a record that cannot become a log, raises nothing, and sends the others."""
     fallback = Kept()
     handler = LogHubHandler(producer, PROJECT, logstore, fallback=fallback)
     handler.handle(logging.makeLogRecord({"msg": "x", "name": "app", "levelno": 20, "created": None}))
@@ -508,14 +509,14 @@ class _Unasked:
 
 
 class _Broken:
-    """Has a context, and nothing else that a span has."""
+    """An object that has only a context of a span."""
 
     def get_span_context(self) -> None:
-        """Tell none."""
+        """Return no context."""
 
 
 def test_a_fallback_gets_what_could_not_be_delivered_where_that_is_asked_for(logger: logging.Logger) -> None:
-    """What was accepted and failed, each record once, and nothing that was delivered; without the option, nothing."""
+    """With ``fallback_on="failure"`` the fallback gets each failed record once, and no delivered one."""
     sink = ScriptedSink([None, RejectedError("Refused", "no")])
     producer = Producer(sink=sink, config=ProducerConfig(linger_ms=10_000, retries=0))
     asked, silent = Kept(), Kept()
@@ -532,12 +533,10 @@ def test_a_fallback_gets_what_could_not_be_delivered_where_that_is_asked_for(log
 
 
 def test_wrong_options_are_refused_with_their_names(producer: Producer, reach: dict[str, Any]) -> None:
-    """Where the handler is made, and no secret is told."""
-    with pytest.raises(ConfigError, match="endpoint: must be given where no producer is"):
+    """An invalid option is refused with its name when the handler is made, without secrets."""
+    with pytest.raises(ConfigError, match="endpoint: must be given if no producer is"):
         LogHubHandler(project="p", logstore="l")
-    with pytest.raises(
-        ConfigError, match="producer: must be None where an endpoint, a key or a config is given"
-    ) as told:
+    with pytest.raises(ConfigError, match="producer: must be None if an endpoint, a key or a config is given") as told:
         LogHubHandler(producer, "p", "l", **reach)
     assert reach["access_key_secret"] not in str(told.value)
     with pytest.raises(ConfigError, match="on_full: must be drop or wait, got 'block'"):
@@ -551,7 +550,7 @@ def test_wrong_options_are_refused_with_their_names(producer: Producer, reach: d
 def test_what_would_fail_later_is_refused_where_the_handler_is_made(
     producer: Producer, reach: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The project in the producer's place, a key that is nowhere, and values of which none is used before the end."""
+    """A project in the producer's place, a missing key and invalid values are refused when the handler is made."""
     with pytest.raises(ConfigError, match=r"producer: must be a Producer; .* got 'my-project'"):
         LogHubHandler("my-project", "app-log")  # type: ignore[arg-type]
     with pytest.raises(ConfigError, match=r"producer: must be a Producer; .* got 'ProducerConfig'"):
@@ -579,7 +578,7 @@ def test_what_would_fail_later_is_refused_where_the_handler_is_made(
     ],
 )
 def test_an_unknown_option_is_told_what_is_meant(producer: Producer, option: dict[str, Any], told: str) -> None:
-    """As everywhere, with the nearest name, or where it belongs."""
+    """An unknown option is refused with the closest name."""
     with pytest.raises(ConfigError) as caught:
         LogHubHandler(producer, "p", "l", **option)
     assert told in str(caught.value)
@@ -590,7 +589,7 @@ INTEGRATIONS = (LogHubHandler, LogHubSink, LogHubProcessor, LogHubLogExporter, L
 
 @pytest.mark.parametrize("integration", INTEGRATIONS)
 def test_editors_know_each_option_and_the_error_lists_each(integration: type) -> None:
-    """The names of the ``TypedDict`` are those that the outlet takes, none twice; every integration names its own."""
+    """The ``TypedDict`` and the errors have exactly the options of the outlet and of each integration."""
     taken = {name for name in inspect.signature(Outlet).parameters if name not in ("producer", "project", "logstore")}
     assert set(OutletOptions.__annotations__) == taken - {"on_full"}
     own = set(inspect.signature(integration).parameters) - {"options"}
@@ -599,7 +598,7 @@ def test_editors_know_each_option_and_the_error_lists_each(integration: type) ->
 
 
 def test_arguments_of_wrong_types_are_told_by_name(producer: Producer) -> None:
-    """As every error of an option: not as an error of Python's from somewhere inside."""
+    """An argument of a wrong type is refused by name."""
     for option, value in (("tags", ["a"]), ("topic", 5), ("source", 5), ("fallback", 5), ("fallback_on", "never")):
         given: Any = {option: value}
         with pytest.raises((ConfigError, InvalidArgumentError), match=f"^{option}: must be "):
@@ -611,7 +610,7 @@ def test_arguments_of_wrong_types_are_told_by_name(producer: Producer) -> None:
 
 @pytest.fixture
 def of_last_resort(monkeypatch: pytest.MonkeyPatch) -> Kept:
-    """What ``logging`` writes to the standard error where nobody takes a record."""
+    """Collect the records of the handler of last resort."""
     kept = Kept()
     kept.setLevel(logging.WARNING)
     monkeypatch.setattr(logging, "lastResort", kept)
@@ -621,7 +620,7 @@ def of_last_resort(monkeypatch: pytest.MonkeyPatch) -> Kept:
 def test_what_a_producer_reports_is_seen_where_nobody_else_takes_it(
     producer: Producer, logstore: str, of_last_resort: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Once, by the handler of last resort, if all handlers send to LogHub; another handler has it for itself."""
+    """A producer's record goes to the handler of last resort once, if only handlers to LogHub would get it."""
     handlers: list[logging.Handler] = [LogHubHandler(producer, PROJECT, logstore) for _ in range(2)]
     monkeypatch.setattr(logging.root, "handlers", [*handlers, logging.NullHandler()])
     log = logging.getLogger("loghub.send_task")
@@ -636,11 +635,11 @@ def test_what_a_producer_reports_is_seen_where_nobody_else_takes_it(
 def test_a_fallback_that_is_no_handler_is_told_at_once(
     producer: Producer, logstore: str, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """When the first record is logged, and not when the first one is dropped."""
+    """A fallback's unknown name is reported at the first record."""
     handler = LogHubHandler(producer, PROJECT, logstore, fallback="consol")
     for _ in range(2):
         handler.handle(logging.makeLogRecord({"msg": "mine", "name": "app"}))
-    assert caplog.text.count("fallback: there is no handler with the name 'consol'") == 1
+    assert caplog.text.count("fallback: there is no handler named 'consol'") == 1
 
 
 @pytest.mark.parametrize(
@@ -650,7 +649,7 @@ def test_a_fallback_that_is_no_handler_is_told_at_once(
 def test_without_its_extra_an_integration_says_what_to_install(
     module: str, missing: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The command that works for this installation."""
+    """An integration without its extra says what to install."""
     name = f"producer.integrations.{module}"
     for loaded in [each for each in sys.modules if each.partition(".")[0] == missing or each == name]:
         monkeypatch.delitem(sys.modules, loaded)
@@ -667,7 +666,7 @@ def _log_in_child(logger: logging.Logger) -> None:
 def test_a_forked_child_logs_its_own_records_and_none_of_its_parents(
     handler: LogHubHandler, logger: logging.Logger, arrived: Arrived
 ) -> None:
-    """Each is there once; the child's exit delivers them."""
+    """A forked child sends each of its own records once, and none of its parent's."""
     logger.info("parent")
     child = multiprocessing.get_context("fork").Process(target=_log_in_child, args=(logger,))
     child.start()
@@ -693,7 +692,7 @@ logging.getLogger("app").info("at work")
 def test_nothing_that_is_logged_until_the_very_end_of_a_process_is_lost(
     reach: dict[str, Any], loghub: LogHubServer, logstore: str
 ) -> None:
-    """Nobody closes anything; what other exit functions log later than the producers' drain is delivered, too."""
+    """Records logged until the end of a process are delivered, even after the producers' drain."""
     command = [sys.executable, "-c", PROGRAM, *reach.values(), logstore]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
     assert (done.returncode, done.stderr) == (0, "")
@@ -714,7 +713,7 @@ with LogHubServer() as server:
     handler = {
         "class": "loghub.integrations.logging.LogHubHandler", "endpoint": server.endpoint,
         "project": "p", "logstore": "l", "access_key_id": "unknown", "access_key_secret": "s",
-        "config": {"linger_ms": 100}, "fallback": "nobody",
+        "config": {"linger_ms": 100}, "fallback": "absent",
     }
     logging.config.dictConfig({"version": 1, "handlers": {"loghub": handler}, "root": {"handlers": ["loghub"]}})
     logging.getLogger("app").warning("hello")
@@ -724,10 +723,10 @@ print(quiet.disabled)
 
 
 def test_a_configuration_that_disables_loggers_does_not_silence_what_the_producer_says_of_failures() -> None:
-    """``disable_existing_loggers`` is True by default: a wrong key would lose every record without a word."""
+    """``disable_existing_loggers`` does not silence the producer's reports of failures."""
     done = subprocess.run(
         [sys.executable, "-c", SILENCED], check=False, capture_output=True, text=True, timeout=PATIENCE
     )
     assert "p/l: 1 record failed after 1 attempt: InvalidAccessKeyId" in done.stderr
-    assert "fallback: there is no handler with the name 'nobody'" in done.stderr
+    assert "fallback: there is no handler named 'absent'" in done.stderr
     assert done.stdout == "True\n"

@@ -1,4 +1,4 @@
-"""``LogHubSink``, under the real loguru and against a real server."""
+"""``LogHubSink`` under the real loguru and a real server."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def _own_sinks() -> Iterator[None]:
 
 
 def test_a_message_arrives_with_its_record(producer: Producer, logstore: str, arrived: Arrived) -> None:
-    """Time, level, place, exception, and what was bound; a name that is taken goes under ``extra.``."""
+    """A message arrives with time, level, place, exception and bound values."""
     sink = LogHubSink(producer, PROJECT, logstore, topic="web")
     logger.add(sink, format="{message}", level="TRACE")
     logger.bind(user=7, logger="mine").success("paid {amount}", amount=31.5)
@@ -53,7 +53,7 @@ def test_a_message_arrives_with_its_record(producer: Producer, logstore: str, ar
 
 
 def test_an_exception_that_cannot_be_told_is_sent(producer: Producer, logstore: str, arrived: Arrived) -> None:
-    """As ``traceback`` tells it."""
+    """A message with an exception that cannot be formatted is sent."""
 
     class UnspeakableError(Exception):
         def __str__(self) -> str:
@@ -69,7 +69,7 @@ def test_an_exception_that_cannot_be_told_is_sent(producer: Producer, logstore: 
 
 
 def test_a_message_does_not_wait_for_the_one_before(producer: Producer, logstore: str) -> None:
-    """Loguru calls ``flush`` of what has one after each message; so the sink has none."""
+    """A message does not wait for the one before, because the sink has no ``flush``."""
     logger.add(LogHubSink(producer, PROJECT, logstore), format="{message}")
     for number in range(100):
         logger.info("{}", number)
@@ -80,7 +80,7 @@ def test_a_message_does_not_wait_for_the_one_before(producer: Producer, logstore
 
 
 def test_the_time_is_that_of_the_record(producer: Producer, logstore: str, arrived: Arrived) -> None:
-    """To the microsecond, which is what loguru has."""
+    """A log has the record's time to the microsecond."""
     times: list[Any] = []
 
     def remember(message: loguru.Message) -> None:
@@ -94,7 +94,7 @@ def test_the_time_is_that_of_the_record(producer: Producer, logstore: str, arriv
 
 
 def test_what_a_producers_thread_logs_does_not_come_back(producer: Producer, logstore: str, arrived: Arrived) -> None:
-    """Where records of ``logging`` are brought to loguru, whatever name they get there; what a callback logs does."""
+    """Records of a producer's threads that are forwarded to loguru are not sent; those of a callback are."""
     logger.add(LogHubSink(producer, PROJECT, logstore))
     with at_work():
         logger.patch(lambda record: record.update(name="urllib3.connectionpool")).debug("Starting")
@@ -106,7 +106,7 @@ def test_what_a_producers_thread_logs_does_not_come_back(producer: Producer, log
 
 
 class ToLoguru(logging.Handler):
-    """Brings records of ``logging`` to loguru, as its documentation shows."""
+    """Forwards records of ``logging`` to loguru, as in its documentation."""
 
     def emit(self, record: logging.LogRecord) -> None:
         frame, depth = inspect.currentframe(), 0
@@ -116,7 +116,7 @@ class ToLoguru(logging.Handler):
 
 
 def test_what_is_said_of_dropped_messages_reaches_the_other_sinks(capsys: pytest.CaptureFixture[str]) -> None:
-    """Where loguru gets the records of ``logging``, and lets no sink log; it does not come back to the sink."""
+    """The report of dropped messages reaches loguru's other sinks, and does not come back."""
     gated, said, own = GatedSink(), list[str](), logging.getLogger("loghub")
     handler = ToLoguru()
     own.addHandler(handler)
@@ -139,7 +139,7 @@ def test_what_is_said_of_dropped_messages_reaches_the_other_sinks(capsys: pytest
 
 
 def test_a_sink_that_made_its_producer_closes_it(loghub: LogHubServer, reach: dict[str, Any], logstore: str) -> None:
-    """When it is removed, which delivers what was logged."""
+    """A sink that is removed closes its own producer, which delivers everything."""
     config = {"name": "own-loguru", "linger_ms": 100}
     number = logger.add(LogHubSink(project=PROJECT, logstore=logstore, config=config, **reach))
     logger.info("mine")
@@ -149,7 +149,7 @@ def test_a_sink_that_made_its_producer_closes_it(loghub: LogHubServer, reach: di
 
 
 def test_a_sink_that_is_added_again_opens_again(loghub: LogHubServer, reach: dict[str, Any], logstore: str) -> None:
-    """Loguru closes a sink that it removes; what comes to the same one later is delivered by another producer."""
+    """A sink that is added again opens another producer."""
     sink = LogHubSink(project=PROJECT, logstore=logstore, **reach)
     for message in ("first", "second"):
         number = logger.add(sink)

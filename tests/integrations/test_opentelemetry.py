@@ -1,4 +1,4 @@
-"""The exporters and instruments for OpenTelemetry, under the real SDK and against a real server."""
+"""The exporters and instruments under the real OpenTelemetry SDK and a real server."""
 
 import json
 import logging
@@ -35,7 +35,7 @@ RESOURCE = Resource({"service.name": "shop", "host.name": "box", "k8s.pod.name":
 
 
 def test_a_span_arrives_in_the_schema_of_traces(producer: Producer, logstore: str, arrived: Arrived) -> None:
-    """Every field of LogHub's traces; times in microseconds; the rest as JSON."""
+    """A span arrives with every field of LogHub's traces, times in microseconds, and the rest as JSON."""
     provider = TracerProvider(resource=RESOURCE)
     provider.add_span_processor(BatchSpanProcessor(LogHubSpanExporter(producer, PROJECT, logstore)))
     tracer = provider.get_tracer("shop.web", "1.2")
@@ -71,7 +71,7 @@ def test_a_span_arrives_in_the_schema_of_traces(producer: Producer, logstore: st
 def test_a_span_with_a_value_that_cannot_be_told_costs_no_other(
     producer: Producer, logstore: str, arrived: Arrived
 ) -> None:
-    """Its neighbours of the same batch arrive, and so does it."""
+    """A span with an invalid value arrives, and so do the others of its batch."""
 
     class Unspeakable:
         def __repr__(self) -> str:
@@ -86,7 +86,7 @@ def test_a_span_with_a_value_that_cannot_be_told_costs_no_other(
 
 
 def test_a_log_record_arrives_with_its_trace(producer: Producer, logstore: str, arrived: Arrived) -> None:
-    """Body, severity, attributes, resource, scope, and the span in which it was made."""
+    """A log record arrives with body, severity, attributes, resource, scope and span."""
     provider = LoggerProvider(resource=RESOURCE)
     provider.add_log_record_processor(BatchLogRecordProcessor(LogHubLogExporter(producer, PROJECT, logstore)))
     with TracerProvider().get_tracer("t").start_as_current_span("work") as span:
@@ -113,7 +113,7 @@ def test_a_log_record_arrives_with_its_trace(producer: Producer, logstore: str, 
 def test_what_is_not_taken_is_a_failure_and_shutdown_ends_an_own_producer(
     reach: dict[str, Any], loghub: LogHubServer, logstore: str
 ) -> None:
-    """So that the processor can say so; what was taken is delivered by then."""
+    """An export that is not accepted fails, and shutdown closes an own producer after delivery."""
     config = {"name": "own-otel", "linger_ms": 100}
     exporter = LogHubSpanExporter(project=PROJECT, logstore=logstore, config=config, **reach)
     span = TracerProvider().get_tracer("t").start_span("once")
@@ -133,7 +133,7 @@ def test_what_is_not_taken_is_a_failure_and_shutdown_ends_an_own_producer(
 def test_after_its_shutdown_an_exporter_takes_nothing(
     producer: Producer, logstore: str, arrived: Arrived, loghub: LogHubServer
 ) -> None:
-    """Also where the producer is another's, which stays open; all that was taken before is delivered by then."""
+    """After shutdown an export fails, also with a shared producer, which stays open."""
     exporter = LogHubSpanExporter(producer, PROJECT, logstore)
     span = TracerProvider().get_tracer("t").start_span("once")
     assert exporter.export([span]) is SpanExportResult.SUCCESS  # type: ignore[list-item]
@@ -144,7 +144,7 @@ def test_after_its_shutdown_an_exporter_takes_nothing(
 
 
 def test_records_of_logging_carry_the_trace(producer: Producer, logstore: str, arrived: Arrived) -> None:
-    """With ``context=trace_context``; none outside a span."""
+    """Records of ``logging`` have the current trace with ``context=trace_context``, and none outside a span."""
     handler = LogHubHandler(producer, PROJECT, logstore, context=trace_context)
     record = logging.LogRecord("app", 20, __file__, 1, "x", (), None)
     with TracerProvider().get_tracer("t").start_as_current_span("work") as span:
@@ -156,7 +156,7 @@ def test_records_of_logging_carry_the_trace(producer: Producer, logstore: str, a
 
 
 def test_figures_are_instruments(producer: Producer, logstore: str, arrived: Arrived) -> None:
-    """Counters and gauges with units, and one attribute for the producer."""
+    """Metrics are counters and gauges with units and the attribute ``producer``."""
     reader = InMemoryMetricReader()
     provider = MeterProvider([reader])
     observe(producer, meter=provider.get_meter("test"))
@@ -173,7 +173,7 @@ def test_figures_are_instruments(producer: Producer, logstore: str, arrived: Arr
 
 
 class Telling(RecordingSink):
-    """Logs and makes a span with each batch, as libraries and their instrumentations do."""
+    """A sink that logs and makes a span with each batch, like an instrumented library."""
 
     def __init__(self, tracer: trace.Tracer) -> None:
         super().__init__()
@@ -187,7 +187,7 @@ class Telling(RecordingSink):
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_what_a_producer_does_makes_neither_log_records_nor_spans_that_come_back() -> None:
-    """With the SDK's handler at the root, and with a sampler that takes every span; what callbacks do is exported."""
+    """A producer's work causes no log records and spans that are exported; callbacks do."""
     traces, logs = TracerProvider(sampler=ALWAYS_ON), LoggerProvider()
     sink = Telling(traces.get_tracer("urllib3"))
     producer = Producer(sink=sink, config=ProducerConfig(linger_ms=1))

@@ -1,4 +1,4 @@
-"""``LogHubCollector``, under the real prometheus_client."""
+"""``LogHubCollector`` under the real prometheus_client."""
 
 import gc
 import os
@@ -25,7 +25,7 @@ from tests.integrations.conftest import PROJECT
 def test_figures_are_served_under_prometheus_names(
     producer: Producer, logstore: str, arrived: Callable[[], list[StoredLog]]
 ) -> None:
-    """What Prometheus reads: units in the names, counters that end with ``_total``, a label for each producer."""
+    """Metrics have Prometheus' names: units at the end, ``_total`` for counters, a label for each producer."""
     registry = CollectorRegistry()
     with Producer(sink=RecordingSink(), config=ProducerConfig(name="durable"), channel=MemoryChannel()) as durable:
         registry.register(LogHubCollector(producer, durable))
@@ -50,13 +50,13 @@ def test_figures_are_served_under_prometheus_names(
 
 
 def test_a_collector_of_what_is_no_producer_is_refused() -> None:
-    """In words, where it is made."""
+    """A collector of something that is not a producer is refused."""
     with pytest.raises(ConfigError, match="producer: must be a Producer"):
         LogHubCollector("shop")  # type: ignore[arg-type]
 
 
 def test_the_collector_keeps_no_producer() -> None:
-    """One that is gone has no figures, and is drained as ever."""
+    """A collector keeps no producer alive."""
     registry = CollectorRegistry()
     producer = Producer(sink=RecordingSink())
     registry.register(LogHubCollector(producer))
@@ -66,7 +66,7 @@ def test_the_collector_keeps_no_producer() -> None:
     assert "loghub_producer_logs_pending{" not in generate_latest(registry).decode()
 
 
-#: A worker as under gunicorn with PROMETHEUS_MULTIPROC_DIR: a registry and a port of its own, until its input ends.
+#: A worker as under gunicorn with PROMETHEUS_MULTIPROC_DIR: with its own registry and port, until its input ends.
 WORKER = """
 import sys
 import pytest
@@ -92,7 +92,7 @@ with Producer(sink=RecordingSink(), config=ProducerConfig(name=f"worker-{number}
 
 
 def test_in_multiprocess_mode_each_worker_serves_its_own_figures(tmp_path: Path) -> None:
-    """The files that workers share have what they count; a registry of each worker's own has its producer's figures."""
+    """In multiprocess mode a registry of each worker's own has its producer's metrics."""
     environment = os.environ | {"PROMETHEUS_MULTIPROC_DIR": str(tmp_path)}
     with ExitStack() as stack:
         workers = [

@@ -1,4 +1,4 @@
-"""``LogHubProcessor``, under the real structlog and against a real server."""
+"""``LogHubProcessor`` under the real structlog and a real server."""
 
 import io
 import logging
@@ -33,7 +33,7 @@ def sender(producer: Producer, logstore: str) -> LogHubProcessor:
 
 
 def test_an_event_arrives_with_its_keys(sender: LogHubProcessor, arrived: Arrived) -> None:
-    """As the last processor: level, context, exception; a number that is the timestamp is the time; odd values too."""
+    """An event arrives with its keys, level, context, exception and numeric timestamp."""
     structlog.configure(
         processors=[
             structlog.contextvars.merge_contextvars,
@@ -74,7 +74,7 @@ EXCEPTION_FIELDS = {"exception.type", "exception.message", "exception.stacktrace
 def test_an_exception_has_the_fields_that_other_integrations_give_it(
     sender: LogHubProcessor, arrived: Arrived, before: Any
 ) -> None:
-    """Alone and behind those that format: type, message and traceback, from each form of ``exc_info``."""
+    """An exception has the common fields, from each form of ``exc_info`` and after a formatter."""
     structlog.configure(processors=[*([] if before is None else [before]), sender])
     log = structlog.get_logger()
     try:
@@ -93,7 +93,7 @@ def test_an_exception_has_the_fields_that_other_integrations_give_it(
 def test_an_exception_that_was_formatted_elsewhere_keeps_its_traceback(
     sender: LogHubProcessor, arrived: Arrived
 ) -> None:
-    """Its text is all there is; another value of that name stays, ``exc_info=True`` alone is no field."""
+    """An exception that another processor formatted keeps its traceback; another value of the name stays."""
     structlog.configure(processors=[structlog.processors.format_exc_info, sender])
     error = ZeroDivisionError("zero")
     try:
@@ -115,7 +115,7 @@ class Unspeakable:
 
 @pytest.mark.parametrize("timestamp", [math.nan, math.inf, -5, 10**400, 1_700_000_000_000, "noon", True])
 def test_nothing_is_raised_where_it_is_logged(sender: LogHubProcessor, arrived: Arrived, timestamp: Any) -> None:
-    """A timestamp that is no time is a field; a level may be anything."""
+    """An invalid timestamp or level raises nothing; the timestamp becomes a field."""
     structlog.configure(processors=[sender])
     structlog.get_logger().info("odd", timestamp=timestamp, level=Unspeakable())
     [log] = arrived()
@@ -125,7 +125,7 @@ def test_nothing_is_raised_where_it_is_logged(sender: LogHubProcessor, arrived: 
 
 
 def test_the_time_is_that_of_the_event(sender: LogHubProcessor, arrived: Arrived) -> None:
-    """That of its numeric ``timestamp``, which is no field then; else that of the call, in nanoseconds."""
+    """A log has the time of its numeric ``timestamp``, else of the call in nanoseconds."""
     structlog.configure(processors=[sender])
     structlog.get_logger().info("then", timestamp=1_700_000_000.25)
     before = time.time_ns()
@@ -136,7 +136,7 @@ def test_the_time_is_that_of_the_event(sender: LogHubProcessor, arrived: Arrived
 
 
 def test_before_a_renderer_the_event_goes_on(producer: Producer, logstore: str, arrived: Arrived) -> None:
-    """It is sent with its keys, and printed by the processors after it."""
+    """With ``pass_on`` the event is sent and passed to the next processor."""
     printed = io.StringIO()
     structlog.configure(
         processors=[LogHubProcessor(producer, PROJECT, logstore, pass_on=True), structlog.processors.JSONRenderer()],
@@ -149,7 +149,7 @@ def test_before_a_renderer_the_event_goes_on(producer: Producer, logstore: str, 
 
 
 def test_its_loggers_send_what_a_renderer_made(sender: LogHubProcessor, arrived: Arrived) -> None:
-    """With the logger factory alone: text is the message, and the method is the level."""
+    """The loggers of the factory send text as the message, with the method as the level."""
     structlog.configure(processors=[structlog.processors.JSONRenderer()], logger_factory=sender.logger_factory())
     structlog.get_logger().error("paid", amount=1)
     [log] = arrived()
@@ -161,7 +161,7 @@ def test_its_loggers_send_what_a_renderer_made(sender: LogHubProcessor, arrived:
 
 
 def test_what_a_producer_causes_does_not_come_back(sender: LogHubProcessor, arrived: Arrived) -> None:
-    """Neither its own records nor those of its HTTP library; others have no field of structlog's bookkeeping."""
+    """A producer's own records are not sent; others have no internal fields of structlog."""
     formatter = structlog.stdlib.ProcessorFormatter(
         foreign_pre_chain=[structlog.stdlib.add_logger_name, sender], processors=[lambda *_: "seen"]
     )
@@ -183,7 +183,7 @@ def test_what_a_producer_causes_does_not_come_back(sender: LogHubProcessor, arri
 
 
 def test_a_field_named_logger_may_be_anything(sender: LogHubProcessor, arrived: Arrived) -> None:
-    """It is asked for no text to find out who logs, which may raise, and is sent as its ``repr``."""
+    """A field ``logger`` of any type is sent as its ``repr``."""
 
     class Odd:
         def __str__(self) -> str:
@@ -196,7 +196,7 @@ def test_a_field_named_logger_may_be_anything(sender: LogHubProcessor, arrived: 
 
 
 def test_a_processor_behind_a_renderer_sends_its_text(sender: LogHubProcessor, arrived: Arrived) -> None:
-    """Nothing is raised into the code that logs: text is the message."""
+    """A processor after a renderer sends its text as the message."""
     with pytest.raises(structlog.DropEvent):
         sender(None, "warning", '{"event": "paid"}')  # type: ignore[arg-type]
     [log] = arrived()

@@ -197,19 +197,22 @@ def test_command_tells_what_it_leaves_out(
     [
         (["--parser=regex"], "--parser regex needs --pattern"),
         (["--pattern=(?P<a>.*)"], "--pattern is an option of --parser regex, but the parser is auto"),
-        (["--delimiter=;"], "--delimiter belongs to --parser delimited, and the parser is auto"),
-        (["--encoding=utf-17"], "--encoding 'utf-17' is no encoding of text"),
-        (["--encoding=undefined"], "--encoding 'undefined' is no encoding of text"),
-        (["--encoding=idna"], "--encoding 'idna' is no encoding of text"),
+        (["--delimiter=;"], "--delimiter needs --parser delimited, and the parser is auto"),
+        (["--encoding=utf-17"], "--encoding 'utf-17': Python has no such text encoding"),
+        (["--encoding=undefined"], "--encoding 'undefined': Python has no such text encoding"),
+        (["--encoding=idna"], "--encoding 'idna': Python has no such text encoding"),
         (["--topic=\udcff"], "--topic: '\\udcff' is not valid Unicode"),
-        (["--encoding=utf-16", "--follow", "--checkpoint=c"], "--encoding is for files that are shipped once"),
+        (
+            ["--encoding=utf-16", "--follow", "--checkpoint=c"],
+            "--encoding does not work with --follow or --exactly-once",
+        ),
         (["--parser=delimited", "--delimiter=;;"], "must be one ASCII character"),
         (["--parser=delimited", f"--columns={'x' * 129}"], "--columns: a name has more than 128 bytes"),
         (["--multiline-start=("], "--multiline-start '(' is not a regular expression"),
         (["--multiline-start=x", "--parser=delimited"], "--multiline-start with --parser delimited needs --columns"),
         (["--follow"], "--follow needs --checkpoint DIR"),
-        (["--once"], "--once belongs to --follow"),
-        (["--checkpoint=/tmp/x"], "--checkpoint belongs to --follow or --exactly-once"),
+        (["--once"], "--once needs --follow"),
+        (["--checkpoint=/tmp/x"], "--checkpoint needs --follow or --exactly-once"),
         (["--exactly-once"], "--exactly-once needs --checkpoint DIR"),
         (["--producer-option=linger=200"], "linger: unknown option; it is called linger_ms here"),
         (["--producer-option=linger_ms"], "must be NAME=VALUE"),
@@ -295,7 +298,7 @@ def test_a_run_that_finds_nothing_new_says_so(
     for said in (False, True):
         assert cli.run(parse_ship(arguments)) == 0
         out = capsys.readouterr().out
-        assert (f"nothing new: all that is there was shipped before, says the checkpoint {checkpoint}" in out) == said
+        assert (f"nothing new: according to the checkpoint {checkpoint}, everything was shipped before" in out) == said
 
 
 def test_a_run_without_a_checkpoint_says_that_the_next_one_sends_all_again(
@@ -307,7 +310,7 @@ def test_a_run_without_a_checkpoint_says_that_the_next_one_sends_all_again(
     for more, said in ([], True), (["--follow", "--once", f"--checkpoint={tmp_path / 'c'}"], False):
         assert cli.run(parse_ship([*arguments, *more])) == 0
         out = capsys.readouterr().out
-        assert ("this command sends all of this again; with --follow --once --checkpoint DIR" in out) == said
+        assert ("same command sends all of this again; use --follow --once --checkpoint DIR" in out) == said
     server.faults.add(answer(404, "LogStoreNotExist"), operation="PutLogs")
     assert cli.run(parse_ship(arguments)) == 1
     assert "sends all of this again" not in capsys.readouterr().out
@@ -320,7 +323,7 @@ def test_an_empty_file_is_said_to_have_no_line(
     (tmp_path / "a.log").write_text("")
     assert cli.run(parse_ship(ship_arguments(server, tmp_path / "a.log", "--engine=local"))) == 0
     out = capsys.readouterr().out
-    assert "nothing was sent: what was read has no line" in out
+    assert "nothing was sent: the files have no lines" in out
     assert "sends all of this again" not in out
 
 
@@ -488,7 +491,7 @@ def test_interrupt_ends_the_command_soon(tmp_path: Path, server: LogHubServer, l
     finally:
         command.kill()
     assert command.returncode == 130
-    known = f"started again with --checkpoint {checkpoint}, it goes on" if lasting else "may or may not have arrived"
+    known = f"run it again with --checkpoint {checkpoint} to continue" if lasting else "an unknown part of the records"
     assert "interrupted: " in err
     assert known in err
     assert "Traceback" not in err

@@ -108,8 +108,8 @@ def test_file_that_changed_between_two_starts_is_said(
 @pytest.mark.parametrize(
     ("path", "more", "said"),
     [
-        ("s3://bucket/logs", ["--follow", "--checkpoint=CK"], "--follow is for files of a file system"),
-        (f"https://u:{SECRET}@host/a", ["--exactly-once", "--checkpoint=CK"], "would have to keep what is secret"),
+        ("s3://bucket/logs", ["--follow", "--checkpoint=CK"], "--follow works only for files of a file system"),
+        (f"https://u:{SECRET}@host/a", ["--exactly-once", "--checkpoint=CK"], "would store the secret of this address"),
         ("ftp://host/a.log", [], "the scheme ftp:// is unknown; use a path, file:// or one of http://"),
         ("/a.log", ["--follow", "--checkpoint=s3://bucket/ck"], "must be a local directory"),
     ],

@@ -1,4 +1,4 @@
-"""Helpers for the tests of the Spark side: LogGroups in an embedded LogHub, and plans of reading them."""
+"""Helpers for the tests of the Spark connector: LogGroups in an embedded LogHub, and options of reads."""
 
 import contextlib
 from collections.abc import Callable, Iterator
@@ -20,7 +20,7 @@ from tests.support.spark_session import MEASURED
 
 PROJECT, LOGSTORE = "test-project", "test-logstore"
 
-# A key in the first and one in the second of two shards.
+# A key in the first of two shards, and one in the second.
 KEY_OF_SHARD = {"0": "00", "1": "ff"}
 
 Put = Callable[..., None]
@@ -28,13 +28,13 @@ Put = Callable[..., None]
 
 @pytest.fixture(autouse=True)
 def _unmeasured_processes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What Spark and its programs run in processes of their own is not measured: that would take half as long again."""
+    """Turn off coverage in Spark's own processes, which would take half as long again."""
     monkeypatch.delenv(MEASURED, raising=False)
 
 
 @pytest.fixture(autouse=True)
 def _own_producers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Producers of this process end with their test."""
+    """Close the producers of this process after each test."""
     monkeypatch.setattr(executor, "_producers", executor.WorkerProducers(SystemClock()))
     yield
     close_producers()
@@ -42,7 +42,7 @@ def _own_producers(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
 
 @pytest.fixture
 def server() -> Iterator[LogHubServer]:
-    """An embedded LogHub of its own for each test."""
+    """Start an embedded LogHub for each test."""
     with LogHubServer() as server:
         yield server
         server.faults.clear()
@@ -50,14 +50,14 @@ def server() -> Iterator[LogHubServer]:
 
 
 def close_producers() -> None:
-    """Close what get_producer made; what a test left behind on purpose is failed."""
+    """Close the producers of get_producer, and fail what a test left undelivered."""
     for producer in executor._producers.producers:
         with contextlib.suppress(CloseTimeoutError):
             producer.close(timeout=1)
 
 
 def project_of(server: LogHubServer) -> ProjectConfig:
-    """The configuration of a project on the server."""
+    """Return the configuration of a project on the server."""
     return ProjectConfig(
         PROJECT,
         endpoint=server.endpoint,
@@ -68,7 +68,7 @@ def project_of(server: LogHubServer) -> ProjectConfig:
 
 @pytest.fixture
 def put(server: LogHubServer) -> Iterator[Put]:
-    """Puts one LogGroup of messages, or an encoded one, into a shard."""
+    """Return a function that puts one LogGroup of messages, or an encoded one, into a shard."""
     with Client(server, project=PROJECT) as client:
 
         def put(*messages: str, shard: str = "0", raw: bytes | None = None, logstore: str = LOGSTORE) -> None:
@@ -82,13 +82,13 @@ def put(server: LogHubServer) -> Iterator[Put]:
 
 @pytest.fixture
 def client(server: LogHubServer) -> Iterator[LogstoreClient]:
-    """A client of the tests' logstore that does not wait long."""
+    """Make a client of the tests' logstore with short backoffs."""
     with plan_of(server).client() as client:
         yield client
 
 
 def options_of(server: LogHubServer, **options: str) -> dict[str, str]:
-    """The options of a read, as Spark hands them over: in lower case."""
+    """Return the options of a read as Spark passes them, in lower case."""
     given = {
         "endpoint": server.endpoint,
         "project": PROJECT,

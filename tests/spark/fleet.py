@@ -1,8 +1,8 @@
-"""What a thousand executors do to one endpoint, in simulated time: queue, gates and retries of each are the real ones.
+"""Simulate a thousand executors before one endpoint, with the real queues, gates and retries in simulated time.
 
-Each process has its batches ready, and sends as its producer does: so many requests at a time, a closed gate after each
-refusal for the quota, a backoff for the batch. LogHub takes so many requests a second in each whole second, and refuses
-the others; a request takes a while, unequally long. The tasks of a process fail when a batch has no attempts left.
+Each process has its batches ready, and sends like its producer: a limited number of requests at a time, a closed gate
+after each refusal for the quota, a backoff for the batch. LogHub accepts a number of requests in each whole second, and
+refuses the others. Requests take unequal times. The tasks of a process fail when a batch has no attempts left.
 
 ``python -m tests.spark.fleet`` prints the table of ``tests/benchmarks/MEASURED.md``.
 """
@@ -27,7 +27,7 @@ from producer.spark.ack_timeout import defaults_of_task
 from producer.spark.writing.options import ACK_TIMEOUT
 from tests.support.pipelines import KEY
 
-#: How long LogHub takes for a request, and for a refusal, seconds; how unequal they are (sigma of a log-normal).
+#: LogHub's times for a request and for a refusal, seconds, and their spread (sigma of a log-normal distribution).
 _SERVICE, _REFUSAL, _NOISE = 0.1, 0.02, 0.3
 _REFUSED = QuotaExceededError("ShardWriteQuotaExceed", "too much", http_status=403)
 _NOTED = Attempt(success=False, http_status=403, error_code="ShardWriteQuotaExceed", error_message="too much")
@@ -35,16 +35,16 @@ _NOTED = Attempt(success=False, http_status=403, error_code="ShardWriteQuotaExce
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """What came of a fleet.
+    """The result of a fleet.
 
-    :ivar seconds: until the last batch was stored, or had failed.
-    :ivar least: the seconds that the quota allows for all.
-    :ivar connections: requests that were under way at one time, at most.
-    :ivar asked: requests in the busiest second.
-    :ivar refused: of all requests, for the quota: a share.
-    :ivar retries: of one batch, at most.
-    :ivar quiet: the longest that a process waited for an acknowledgement, seconds.
-    :ivar failed: batches that had no attempt left.
+    :ivar seconds: the time until the last batch was stored, or had failed.
+    :ivar least: the seconds that the quota requires for all batches.
+    :ivar connections: the most requests in flight at one time.
+    :ivar asked: the requests in the busiest second.
+    :ivar refused: the share of requests that were refused for the quota.
+    :ivar retries: the most retries of one batch.
+    :ivar quiet: the longest wait of a process for an acknowledgement, seconds.
+    :ivar failed: the batches that had no attempt left.
     """
 
     seconds: float
@@ -58,7 +58,7 @@ class Outcome:
 
 
 class Fleet:
-    """Processes before one logstore; nothing runs but what :meth:`run` moves."""
+    """Processes before one logstore, moved only by :meth:`run`."""
 
     def __init__(self, processes: int, batches: int, quota: int, config: ProducerConfig, *, seed: int = 1) -> None:
         self.now = 0.0
@@ -78,14 +78,14 @@ class Fleet:
             self.at(self.random.uniform(0.0, 1.0), process.begin)
 
     def monotonic(self) -> float:
-        """Seconds since the beginning: it is the clock of the retries."""
+        """Return the seconds since the beginning, as the clock of the retries."""
         return self.now
 
     def at(self, when: float, do: Callable[[], None]) -> None:
         heapq.heappush(self._events, (when, next(self._order), do))
 
     def takes(self) -> bool:
-        """Whether LogHub takes one more request in this second."""
+        """Return True if LogHub accepts one more request in this second."""
         second = int(self.now)
         self.asked[second] += 1
         self.connections = max(self.connections, self.under_way)
@@ -101,7 +101,7 @@ class Fleet:
         self._last = self.now
 
     def run(self) -> Outcome:
-        """Let time pass until nothing is left."""
+        """Run until nothing is left."""
         while self._events:
             when, _, do = heapq.heappop(self._events)
             self.now = max(self.now, when)
@@ -121,7 +121,7 @@ class Fleet:
 
 
 class _Process:
-    """One of them: a worker with its producer."""
+    """A worker process with its producer."""
 
     def __init__(self, fleet: Fleet, config: ProducerConfig, batches: int) -> None:
         threads = config.io_thread_count
@@ -155,7 +155,7 @@ class _Process:
             fleet.at(max(self._queue.alarm, fleet.now), self._woken)
 
     def _woken(self) -> None:
-        if self._queue.alarm <= self._fleet.now:  # else it was put off, and comes again
+        if self._queue.alarm <= self._fleet.now:  # otherwise it was postponed, and comes again
             self._go_on()
 
     def _ask(self, turn: Turn) -> None:
@@ -203,9 +203,9 @@ class _Process:
         fleet.at(fleet.now + decision.delay, again)
 
 
-#: What a producer does outside of a task.
+#: The options of a producer outside of a task.
 HASTY = {"retries": 10, "max_retry_backoff_ms": 50_000}
-#: Processes, requests a second that are taken, options of the write.
+#: Processes, requests accepted in a second, and options of the write.
 ROWS: list[tuple[int, int, dict[str, int]]] = [
     (10, 320, {}),
     (100, 320, {}),
@@ -215,7 +215,7 @@ ROWS: list[tuple[int, int, dict[str, int]]] = [
     (1000, 64, {"io_thread_count": 1}),
     (1000, 64, HASTY),
 ]
-#: Batches of each process, and cores of its machine.
+#: The batches of each process, and the cores of its machine.
 BATCHES, CORES = 20, 4
 
 

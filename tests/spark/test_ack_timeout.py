@@ -1,4 +1,4 @@
-"""What a task waits for, and what it does not: quotas it outlasts, what no waiting mends fails soon."""
+"""A task outlasts quota errors, and fails soon for other errors."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def _config(**given: str) -> ProducerConfig:
 
 
 def _tried(errors: list[AttemptError], config: ProducerConfig) -> tuple[int, int, float]:
-    """How often a batch was tried that met these errors, how often it arrived, and how long that took."""
+    """Return the number of attempts of a batch that met these errors, the number that succeeded, and the time."""
     clock, sink = JumpingClock(), ScriptedSink(list(errors))
     begun = clock.monotonic()
     options = {name: getattr(config, name) for name in ("retries", "max_retry_backoff_ms", "quota_timeout_ms")}
@@ -44,7 +44,7 @@ def _tried(errors: list[AttemptError], config: ProducerConfig) -> tuple[int, int
 
 
 def test_a_task_outlasts_quotas_and_nothing_else() -> None:
-    """200 quota refusals are waited out, a silent endpoint has its usual 2.5 minutes, a wrong key one attempt."""
+    """200 quota refusals are waited out, a silent endpoint fails after 2.5 minutes, a wrong key at once."""
     attempts, arrived, seconds = _tried([QuotaExceededError("ShardWriteQuotaExceed", "x")] * 200, _config())
     assert (attempts, arrived) == (201, 1)
     assert seconds > 400
@@ -57,7 +57,7 @@ def test_a_task_outlasts_quotas_and_nothing_else() -> None:
 
 
 def test_what_the_user_says_of_retries_holds() -> None:
-    """With ``retries`` or ``delivery_timeout_ms`` quotas count; a backoff of one's own has ten retries."""
+    """The user's ``retries``, ``delivery_timeout_ms`` and backoff apply, also to quota errors."""
     quotas = [QuotaExceededError("ShardWriteQuotaExceed", "x")] * 200
     assert _tried(quotas, _config(retries="3"))[:2] == (4, 0)
     assert _config(delivery_timeout_ms="5").quota_timeout_ms == 0
@@ -68,7 +68,7 @@ def test_what_the_user_says_of_retries_holds() -> None:
 
 
 def test_ship_waits_as_the_data_source_does() -> None:
-    """Its jobs have the same options where the command line names none."""
+    """The jobs of `ship` have the same defaults."""
 
     def config(**given: str) -> ProducerConfig:
         project = ProjectConfig("p", endpoint="http://127.0.0.1:9", access_key_id="a", access_key_secret="s")
@@ -80,7 +80,7 @@ def test_ship_waits_as_the_data_source_does() -> None:
 
 
 def test_a_quota_that_refuses_more_often_than_there_are_retries_fails_no_task(server: LogHubServer) -> None:
-    """Into a real server: thirty refusals, ten retries."""
+    """More quota refusals than retries fail no task."""
     server.faults.add(answer(403, "WriteQuotaExceed"), times=30, operation="PutLogs")
     done = write(server, rows(10))
     assert (done.rows, done.attempts) == (10, 31)
@@ -90,7 +90,7 @@ def test_a_quota_that_refuses_more_often_than_there_are_retries_fails_no_task(se
 def test_a_task_fails_when_one_acknowledgement_takes_too_long_and_not_all_of_them(
     server: LogHubServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """However long the whole takes: a ``flush`` that would wait for all of it, in vain, is not waited for."""
+    """A task fails when one acknowledgement takes too long, and not because all take long together."""
     flush = Producer.flush
 
     def never_done(producer: Producer, timeout: float | None = None) -> None:
@@ -103,14 +103,14 @@ def test_a_task_fails_when_one_acknowledgement_takes_too_long_and_not_all_of_the
 
 
 def test_a_task_that_waits_too_long_says_what_for(server: LogHubServer) -> None:
-    """Nothing was acknowledged for ``ackTimeout``: the error has what the last attempt met."""
+    """A task that waits too long reports the last attempt's error."""
     server.faults.add(answer(403, "WriteQuotaExceed"), operation="PutLogs")
     with pytest.raises(DeliveryFailedError, match=r"not completed within 1\.0 s.*the last attempt: WriteQuotaExceed"):
         write(server, rows(10), ackTimeout="1")
 
 
 def test_what_lingers_leaves_at_once_and_nobody_waits_for_its_answer() -> None:
-    """At the end of a task: a server that is silent is noticed by the futures, after ``ackTimeout``, not by a flush."""
+    """At the end of a task open batches are sent at once, without waiting for their answers."""
     sink = GatedSink()
     project = ProjectConfig("p", endpoint="http://127.0.0.1:9", access_key_id="a", access_key_secret="s")
     with Producer(project, config=ProducerConfig(linger_ms=60_000), sink=sink) as producer:

@@ -12,7 +12,7 @@ if TYPE_CHECKING:
 
 
 def test_every_way_delivers_what_it_is_measured_for(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
-    """With a few rows every way ends and is told, the server has got the bytes, and the table has a line for each."""
+    """Every way of the benchmark delivers the bytes that it is measured for, and has a line in the table."""
     found = measure(spark, 2000, 1, WAYS)
     assert [line.split()[0] for line in capsys.readouterr().err.splitlines() if line.endswith("rows/s")] == list(WAYS)
     table = report(2000, found)

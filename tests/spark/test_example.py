@@ -13,7 +13,7 @@ from producer.server import LogHubServer
 EXAMPLES = Path(__file__).parents[2] / "examples"
 NAMES = ("foreach_partition", "spark_batch", "spark_streaming", "spark_read")
 
-#: Runs programs one after the other in one process, whose JVM takes longer to start than they take to run.
+#: Runs programs one after the other in one process, because the JVM starts slowly.
 RUNNER = """
 import runpy, sys
 for path in sys.argv[1:]:
@@ -23,7 +23,7 @@ for path in sys.argv[1:]:
 
 @pytest.fixture(scope="module")
 def ran(quick_java: str) -> Iterator[tuple[LogHubServer, str]]:
-    """A server against which all examples ran as their documentation says, and what they printed."""
+    """Run all examples against a server as their documentation says, and return it and their output."""
     with LogHubServer() as server:
         environment = os.environ | {
             "LOGHUB_ENDPOINT": server.endpoint,
@@ -38,7 +38,7 @@ def ran(quick_java: str) -> Iterator[tuple[LogHubServer, str]]:
 
 
 def test_every_row_of_foreach_partition_arrives(ran: tuple[LogHubServer, str]) -> None:
-    """The example delivers its thousand rows once."""
+    """The example of foreachPartition delivers its thousand rows once."""
     server, output = ran
     assert "1000 rows acknowledged" in output
     ids = [dict(log.contents)["id"] for log in server.logs("my-project", "app-log")]
@@ -46,14 +46,14 @@ def test_every_row_of_foreach_partition_arrives(ran: tuple[LogHubServer, str]) -
 
 
 def test_batch_job_that_runs_twice_writes_once(ran: tuple[LogHubServer, str]) -> None:
-    """The batch example has each order once after two runs, under the topic of its country."""
+    """The batch example stores each order once in two runs, with its country as the topic."""
     server, output = ran
     assert "1000 orders in LogHub, 1000 different ones" in output
     assert {log.topic for log in server.logs("my-project", "orders")} == {"cn", "de", "br"}
 
 
 def test_streaming_example_writes_only_what_is_new(ran: tuple[LogHubServer, str]) -> None:
-    """The second run of the streaming example writes the second file, and the metrics tell of both."""
+    """The second run of the streaming example writes only the second file, and the metrics have both."""
     server, output = ran
     assert "micro-batch 0: 300 rows" in output
     assert "micro-batch 1: 200 rows" in output

@@ -1,4 +1,4 @@
-"""get_producer: one producer for each process and configuration."""
+"""get_producer returns one producer for each process and configuration."""
 
 import contextlib
 import os
@@ -25,7 +25,7 @@ def project(name: str = "p") -> ProjectConfig:
 
 
 def test_equal_configuration_gives_the_same_producer() -> None:
-    """A later task, whose configuration was unpickled anew, uses the producer of the earlier one."""
+    """An equal configuration, unpickled again in a later task, gives the same producer."""
     config = ProducerConfig(linger_ms=300, log_tags={"a": "b"})
     first = get_producer(project(), config=config)
     again = pickle.loads(pickle.dumps((project(), config)))
@@ -33,7 +33,7 @@ def test_equal_configuration_gives_the_same_producer() -> None:
 
 
 def test_a_project_that_is_only_a_name_is_refused_with_what_is_needed() -> None:
-    """Both ways to a producer say which argument is wrong, and what it must be."""
+    """A project that is only a name is refused with the type that is needed."""
     said = r"projects: each must be a ProjectConfig, .*, got 'p' \(str\)"
     with pytest.raises(InvalidArgumentError, match=said):
         get_producer(project("other"), "p")  # type: ignore[arg-type]
@@ -42,7 +42,7 @@ def test_a_project_that_is_only_a_name_is_refused_with_what_is_needed() -> None:
 
 
 def test_other_configuration_gives_another_producer() -> None:
-    """A second project or other options never use the first one's endpoint, credentials or options."""
+    """A second project or other options give another producer."""
     producers = {
         get_producer(project()),
         get_producer(project("q")),
@@ -53,7 +53,7 @@ def test_other_configuration_gives_another_producer() -> None:
 
 
 def test_forked_process_gets_a_producer_of_its_own() -> None:
-    """The child neither uses nor closes its parent's producer."""
+    """A forked child neither uses nor closes its parent's producer."""
     parents = get_producer(project())
     reading, writing = os.pipe()
     child = os.fork()
@@ -70,7 +70,7 @@ def test_forked_process_gets_a_producer_of_its_own() -> None:
 
 
 def test_records_behind_a_channel_survive_the_worker(tmp_path: Path) -> None:
-    """What a killed worker had stored is found by the next one there; another channel is another producer."""
+    """Records in a channel survive the worker, and another channel is another producer."""
     base = str(tmp_path / "channel")
     child = os.fork()
     if child == 0:
@@ -85,7 +85,7 @@ def test_records_behind_a_channel_survive_the_worker(tmp_path: Path) -> None:
 
 
 class Worker:
-    """A worker process: its clock, the task that it runs, and its producers, which nobody closes by himself."""
+    """A worker process with a clock, its current task, and its producers, which close only by ``idle``."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
         self.clock = ManualClock()
@@ -95,12 +95,12 @@ class Worker:
         self.run_task(1)
 
     def run_task(self, number: int | None) -> None:
-        """From now on it runs that attempt at a task; None is a process that is no worker."""
+        """Set the attempt that the worker runs; None for no worker."""
         context = None if number is None else SimpleNamespace(taskAttemptId=lambda: number)
         self._monkeypatch.setattr(executor.TaskContext, "get", staticmethod(lambda: context))
 
     def idle(self, seconds: float = IDLE_SECONDS) -> list[Producer]:
-        """Look, let time pass, look again: what is closed then."""
+        """Close unused producers before and after some time, and return those closed at the end."""
         closed = self.producers.close_unused()
         self.clock.advance(seconds)
         return closed + self.producers.close_unused()
@@ -120,7 +120,7 @@ def usable(producer: Producer) -> bool:
 
 
 def test_task_keeps_every_producer_that_it_asked_for(worker: Worker) -> None:
-    """However many projects a task sends to, and however long it takes, its producers stay open until it has ended."""
+    """A task keeps every producer that it asked for until it ends."""
     asked = [get_producer(project(f"p{number}")) for number in range(MAX_PRODUCERS + 2)]
     assert worker.idle(10 * IDLE_SECONDS) == []
     assert [get_producer(project(f"p{number}")) for number in range(MAX_PRODUCERS + 2)] == asked
@@ -128,7 +128,7 @@ def test_task_keeps_every_producer_that_it_asked_for(worker: Worker) -> None:
 
 
 def test_producers_outside_of_a_task_are_never_surplus(worker: Worker) -> None:
-    """Where there is no task, nobody can tell when a producer is done with: it stays open, however many there are."""
+    """Outside of a task a producer stays open, since its use has no known end."""
     worker.run_task(None)
     asked = [get_producer(project(f"p{number}")) for number in range(MAX_PRODUCERS + 2)]
     assert worker.idle(10 * IDLE_SECONDS) == []
@@ -136,7 +136,7 @@ def test_producers_outside_of_a_task_are_never_surplus(worker: Worker) -> None:
 
 
 def test_producer_used_longest_ago_makes_room(worker: Worker) -> None:
-    """A process whose tasks meet ever new configurations does not collect threads without end."""
+    """Above the limit, the producer that was idle longest is closed."""
     of_first = [get_producer(project(f"p{number}")) for number in range(MAX_PRODUCERS)]
     worker.run_task(2)
     of_second = [get_producer(project("new")), get_producer(project("p0"))]
@@ -147,7 +147,7 @@ def test_producer_used_longest_ago_makes_room(worker: Worker) -> None:
 
 
 def test_producer_that_no_task_uses_is_closed(worker: Worker) -> None:
-    """Half a minute after its last task a producer ends its threads and connections; the next task gets a new one."""
+    """A producer is closed half a minute after its last task, and the next task gets a new one."""
     with leased_producer(project()) as producer:
         assert worker.idle(10 * IDLE_SECONDS) == []
     assert worker.idle(IDLE_SECONDS - 1) == []
@@ -158,7 +158,7 @@ def test_producer_that_no_task_uses_is_closed(worker: Worker) -> None:
 
 
 def test_time_of_a_task_is_not_idle_time(worker: Worker) -> None:
-    """After a long task the next one, which begins a moment later, finds the connections still open."""
+    """The time of a running task does not count as idle time."""
     producer = get_producer(project())
     assert worker.idle(10 * IDLE_SECONDS) == []
     worker.run_task(2)
@@ -167,7 +167,7 @@ def test_time_of_a_task_is_not_idle_time(worker: Worker) -> None:
 
 
 def test_leases_of_more_configurations_than_are_kept_stay_open(worker: Worker) -> None:
-    """What is in use is not closed to make room; once it is given back, it is."""
+    """A leased producer stays open above the limit, and is closed after its release."""
     with contextlib.ExitStack() as stack:
         leased = [stack.enter_context(leased_producer(project(f"p{n}"))) for n in range(MAX_PRODUCERS + 2)]
         assert worker.producers.close_unused() == []
@@ -176,7 +176,7 @@ def test_leases_of_more_configurations_than_are_kept_stay_open(worker: Worker) -
 
 
 def test_producer_that_its_user_has_closed_is_replaced(worker: Worker) -> None:
-    """A task that closes the producer that it got spoils nothing for the tasks after it."""
+    """A producer that its user closed is replaced in the next task."""
     with get_producer(project()) as first:
         pass
     assert usable(get_producer(project()))
@@ -184,7 +184,7 @@ def test_producer_that_its_user_has_closed_is_replaced(worker: Worker) -> None:
 
 
 class Stubborn(Producer):
-    """A producer that does not close before it is told to."""
+    """A producer whose close waits or fails."""
 
     def __init__(self, *projects: ProjectConfig, config: ProducerConfig) -> None:
         super().__init__(*projects, config=config)
@@ -193,7 +193,7 @@ class Stubborn(Producer):
         self.closer: threading.Thread | None = None
 
     def close(self, timeout: float | None = None) -> None:
-        """Wait for ``may_end``; raise as often as ``misses`` says."""
+        """Wait for ``may_end``, and raise ``misses`` times."""
         self.closer = threading.current_thread()
         self.asked.set()
         assert self.may_end.wait(60)
@@ -210,17 +210,17 @@ def stubborn_producers() -> executor.WorkerProducers:
 
 
 def test_no_task_waits_for_the_close_of_another_ones_producer(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A producer that takes long to close is closed by a thread beside the tasks, which get theirs meanwhile."""
+    """No task waits for the close of another task's producer."""
     producers = stubborn_producers()
     monkeypatch.setattr(executor, "_producers", producers)
-    monkeypatch.setattr(executor, "_caretaker", executor._Caretaker(producers, SystemClock()))
+    monkeypatch.setattr(executor, "_idle_closer", executor._IdleCloser(producers, SystemClock()))
     of_first = [get_producer(project(f"p{number}")) for number in range(MAX_PRODUCERS)]
     worker.run_task(2)
     own = get_producer(project("own"))
     (surplus, *others) = of_first
     assert isinstance(surplus, Stubborn)
     assert surplus.asked.wait(60)
-    again = get_producer(project("p0"))  # while its namesake is on its way out
+    again = get_producer(project("p0"))  # while the close of its namesake is in progress
     assert again is not surplus
     assert usable(own)
     assert surplus.closer is not threading.current_thread()
@@ -230,7 +230,7 @@ def test_no_task_waits_for_the_close_of_another_ones_producer(worker: Worker, mo
 
 
 def test_producer_that_missed_its_close_is_tried_again(monkeypatch: pytest.MonkeyPatch, worker: Worker) -> None:
-    """One whose close failed is not forgotten with its threads: it is closed later, and given to nobody meanwhile."""
+    """A producer whose close failed is closed later, and no task gets it meanwhile."""
     producers = stubborn_producers()
     monkeypatch.setattr(executor, "_producers", producers)
     first = get_producer(project())
@@ -254,7 +254,7 @@ def test_producer_that_missed_its_close_is_tried_again(monkeypatch: pytest.Monke
 
 
 def test_producer_that_cannot_be_made_leaves_nothing_behind(worker: Worker, tmp_path: Path) -> None:
-    """A wrong channel is told to whoever asked, and nothing is kept that would hinder the next task."""
+    """A producer that cannot be made raises its error, and leaves nothing behind."""
     (tmp_path / "file").write_text("in the way")
     for _ in range(2):
         with pytest.raises(ChannelError):
@@ -264,7 +264,7 @@ def test_producer_that_cannot_be_made_leaves_nothing_behind(worker: Worker, tmp_
 
 
 def test_other_credentials_are_signed_with_from_then_on(worker: Worker) -> None:
-    """A job with renewed temporary credentials keeps the worker's producer, which signs with the new ones."""
+    """A producer signs with the credentials of the last call."""
     with LogHubServer(access_keys={"old": "s", "new": "s"}) as server:
         for key in ("old", "new"):
             config = ProjectConfig("p", endpoint=server.endpoint, access_key_id=key, access_key_secret="s")

@@ -12,12 +12,12 @@ from producer.spark import get_producer
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: More than a worker keeps.
+#: Above the limit of kept producers.
 _PROJECTS = 6
 
 
 def test_task_may_send_to_more_projects_than_are_kept(spark: SparkSession, server: LogHubServer) -> None:
-    """Every producer that a running task asked for stays open until the task has ended, task after task."""
+    """A running task keeps every producer that it asked for, task after task."""
     endpoint, key, secret = server.endpoint, server.access_key_id, server.access_key_secret
 
     def send_to_each(rows: Iterable[int]) -> None:

@@ -1,4 +1,4 @@
-"""Which refusals blame rows, for Spark, ``ship`` and the agent alike."""
+"""Refusals that blame rows, for Spark, ``ship`` and the agent."""
 
 import pytest
 
@@ -36,5 +36,5 @@ def _failed(code: str, status: int | None) -> Result:
 def test_a_refusal_of_loghub_that_no_operator_can_mend_blames_rows(
     code: str, status: int | None, *, blamed: bool
 ) -> None:
-    """Whatever its code; not a page of another server, a number, the network, or an end of this side's."""
+    """Only a refusal of LogHub that no operator can fix blames rows, whatever its code."""
     assert blames_rows(_failed(code, status)) is blamed

@@ -1,4 +1,4 @@
-"""What ``MEASURED.md`` says of a thousand executors before one endpoint is what the simulation says."""
+"""The figures of a thousand executors in ``MEASURED.md`` are those of the simulation."""
 
 import os
 from pathlib import Path
@@ -15,12 +15,12 @@ _QUICK = 2
 
 @pytest.mark.parametrize("number", range(len(ROWS) if _SOAK else _QUICK))
 def test_the_table_is_what_the_simulation_says(number: int) -> None:
-    """Line by line; the later ones take half a minute each, and are looked at by ``make soak``."""
+    """Each line of the table is the simulation's; ``make soak`` checks the slow ones."""
     assert f"\n{row(*ROWS[number])}\n" in _DOCUMENT.read_text()
 
 
 def test_the_table_has_each_row_of_the_simulation() -> None:
-    """With the number of processes, the quota and the options of each."""
+    """The table has each row of the simulation, with processes, quota and options."""
     lines = [line.split("|")[1:4] for line in _DOCUMENT.read_text().splitlines()]
     for processes, quota, options in ROWS:
         told = ", ".join(f"`{name}={value}`" for name, value in options.items()) or "defaults"
@@ -28,7 +28,7 @@ def test_the_table_has_each_row_of_the_simulation() -> None:
 
 
 def test_a_fleet_that_writes_for_longer_than_all_backoffs_loses_nothing() -> None:
-    """In five minutes of quota each process waits for its share; a producer outside of a task fails half of them."""
+    """A fleet that writes for longer than all backoffs loses nothing; outside of a task half of it would fail."""
     hasty, patient = simulate(100, 6, HASTY), simulate(100, 6, {})
     assert hasty.failed > 500
     assert hasty.retries == 10
@@ -38,7 +38,7 @@ def test_a_fleet_that_writes_for_longer_than_all_backoffs_loses_nothing() -> Non
 
 
 def test_gates_keep_a_fleet_from_hammering_the_endpoint() -> None:
-    """Each process has four threads and twenty batches, and could ask forty times a second for what is refused."""
+    """Gates limit the refused requests of a fleet."""
     found = simulate(100, 32, {})
     assert found.failed == 0
     assert found.refused < 0.75

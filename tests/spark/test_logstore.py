@@ -1,4 +1,4 @@
-"""The client of the reading side, against the embedded LogHub and its faults."""
+"""The client for reading, against the embedded LogHub and its faults."""
 
 from dataclasses import dataclass, field
 
@@ -25,7 +25,7 @@ def texts(groups: ReadGroups) -> list[str]:
 
 
 def test_a_shard_is_read_from_cursor_to_cursor(client: LogstoreClient, put: Put) -> None:
-    """Pulls follow each other from begin to the end cursor and no further, by as many LogGroups as were asked for."""
+    """Pulls follow each other up to the end cursor, with the given number of LogGroups."""
     for number in range(5):
         put(f"message {number}")
     begin, end = client.cursor("0", "begin"), client.cursor("0", "end")
@@ -43,7 +43,7 @@ def test_a_shard_is_read_from_cursor_to_cursor(client: LogstoreClient, put: Put)
 
 
 def test_shards_are_listed_in_order() -> None:
-    """Shard 10 comes after shard 9."""
+    """Shards are listed in the order of their numbers."""
     with LogHubServer(shards=12) as server, plan_of(server).client() as client:
         from tests.server.client import Client, log_group
 
@@ -53,7 +53,7 @@ def test_shards_are_listed_in_order() -> None:
 
 
 def test_a_cursor_has_the_time_of_receipt(server: LogHubServer, client: LogstoreClient, put: Put) -> None:
-    """GetCursor from a time and GetCursorTime undo each other."""
+    """GetCursor and GetCursorTime are inverse to each other."""
     put("early")
     server.clock_offset = 100
     put("late")
@@ -78,7 +78,7 @@ def test_a_cursor_has_the_time_of_receipt(server: LogHubServer, client: Logstore
 def test_what_may_pass_is_tried_again(
     server: LogHubServer, client: LogstoreClient, put: Put, fault: object, operation: str
 ) -> None:
-    """A request that fails twice for a passing reason succeeds in the end, and nobody notices."""
+    """A request that fails twice for a transient reason succeeds."""
     put("a message")
     begin = client.cursor("0", "begin")
     installed = server.faults.add(fault, times=2, operation=operation)  # type: ignore[arg-type]
@@ -88,7 +88,9 @@ def test_what_may_pass_is_tried_again(
 
 
 def test_retries_are_bounded(server: LogHubServer, put: Put) -> None:
-    """A server that stays busy is an error after ``retries`` retries, which says how often, what and under which id."""
+    """A server that stays busy is an error after ``retries`` retries, with their number, the code and the request
+    id.
+    """
     put("a message")
     installed = server.faults.add(answer(503, "ServerBusy", "come back later"))
     with LogstoreClient(target_in(server), FAST) as client, pytest.raises(LogHubReadError) as raised:
@@ -102,7 +104,7 @@ def test_retries_are_bounded(server: LogHubServer, put: Put) -> None:
 
 
 def test_a_refusal_is_not_tried_again(server: LogHubServer, put: Put) -> None:
-    """A logstore that is not there is an error at once, which names the option."""
+    """A missing logstore is an error at once, and names the option."""
     put("a message")
     server.clear_requests()
     with LogstoreClient(target_in(server, "missing"), FAST) as client, pytest.raises(LogHubReadError) as raised:
@@ -113,7 +115,7 @@ def test_a_refusal_is_not_tried_again(server: LogHubServer, put: Put) -> None:
 
 
 def test_a_server_that_is_not_there_is_an_error_that_says_where() -> None:
-    """No answer is told as such, with the endpoint and what to look at."""
+    """A missing server is an error with the endpoint and advice."""
     project = ProjectConfig(PROJECT, endpoint="http://127.0.0.1:9", access_key_id="id", access_key_secret="secret")
     with LogstoreClient(Target(project, LOGSTORE), FAST) as client, pytest.raises(LogHubReadError) as raised:
         client.shards()
@@ -123,7 +125,7 @@ def test_a_server_that_is_not_there_is_an_error_that_says_where() -> None:
 
 @dataclass
 class Renewing:
-    """A provider whose first key is one that the server no longer knows."""
+    """A provider whose first key is invalid."""
 
     keys: list[Credentials]
     asked: list[int] = field(default_factory=list)
@@ -134,7 +136,7 @@ class Renewing:
 
 
 def test_refused_credentials_are_renewed(server: LogHubServer, put: Put) -> None:
-    """After a 401 the provider is asked again, and the request repeated with what it says now."""
+    """After a 401 the provider is asked again, and the request is repeated."""
     put("a message")
     wrong = Credentials(access_key_id=server.access_key_id, access_key_secret="expired")
     right = Credentials(access_key_id=server.access_key_id, access_key_secret=server.access_key_secret)
@@ -146,7 +148,7 @@ def test_refused_credentials_are_renewed(server: LogHubServer, put: Put) -> None
 
 
 def test_wrong_credentials_are_an_error_without_the_secret(server: LogHubServer, put: Put) -> None:
-    """A secret that stays wrong ends in an error, which does not show it."""
+    """Wrong credentials are an error without the secret."""
     put("a message")
     project = ProjectConfig(
         PROJECT, endpoint=server.endpoint, access_key_id=server.access_key_id, access_key_secret="my-wrong-secret"
@@ -159,7 +161,7 @@ def test_wrong_credentials_are_an_error_without_the_secret(server: LogHubServer,
 
 
 def test_a_clock_that_is_wrong_is_learned(server: LogHubServer, put: Put) -> None:
-    """A server whose clock is far ahead refuses once; then its time is used."""
+    """A clock difference is learned from one refusal."""
     put("a message")
     server.clock_offset = 3600
     with LogstoreClient(target_in(server), FAST) as client:
@@ -176,7 +178,7 @@ def test_version_4_signs_reads_too(server: LogHubServer, put: Put) -> None:
 
 
 def test_each_log_group_has_its_own_cursor() -> None:
-    """Where cursors are numbers without gaps, each LogGroup has its number; else its place from the answer's cursor."""
+    """Each LogGroup has a cursor of its own, or its place after the answer's cursor."""
     assert cursors_of("MTI=", "MTU=", 3) == ["MTI=", "MTM=", "MTQ="]
     assert cursors_of("MTI=", "MTU=", 2) == ["MTI=#0", "MTI=#1"]
     assert cursors_of("opaque", "other", 1) == ["opaque#0"]

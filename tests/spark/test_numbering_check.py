@@ -1,4 +1,4 @@
-"""``exactlyOnce`` asks the target what it stands on, before the job."""
+"""``exactlyOnce`` checks the target's sequence numbers before the job."""
 
 import logging
 
@@ -26,7 +26,9 @@ def asked(server: LogHubServer) -> list[tuple[int, str | None]]:
 
 
 def test_service_that_frees_the_numbers_of_refused_requests_is_good(server: LogHubServer) -> None:
-    """Two requests are refused for their bodies; nothing is stored, and a later job is answered alike."""
+    """A service that frees the numbers of refused requests is accepted; nothing is stored, and a later check
+    succeeds, too.
+    """
     for _ in range(2):
         assert not asks(server)
     assert asked(server) == [(400, "PostBodyInvalid")] * 4
@@ -34,13 +36,13 @@ def test_service_that_frees_the_numbers_of_refused_requests_is_good(server: LogH
 
 
 def test_the_question_does_not_frighten(server: LogHubServer, caplog: pytest.LogCaptureFixture) -> None:
-    """The refusals that the question provokes are in no log: nothing of anybody's was lost."""
+    """The refusals of the check are not logged."""
     assert not asks(server)
     assert not caplog.records
 
 
 def test_service_that_uses_up_the_numbers_of_refused_requests_is_refused() -> None:
-    """A job that could take refused rows for written ends before it begins, and says what to use instead."""
+    """A service that uses up the numbers of refused requests fails the job before it begins, with an alternative."""
     with LogHubServer(refused_takes_number=True) as server:
         options = {**target(server), **ONCE, "checkTarget": "true"}
         for _ in range(2):
@@ -50,14 +52,14 @@ def test_service_that_uses_up_the_numbers_of_refused_requests_is_refused() -> No
 
 
 def test_service_that_cannot_be_asked_is_no_error(server: LogHubServer, caplog: pytest.LogCaptureFixture) -> None:
-    """Without an answer the job goes on: its tasks will meet what is wrong."""
+    """A service that does not answer the check does not fail the job."""
     server.faults.add(answer(403, "Unauthorized"))
     assert not asks(server)
-    assert "could not check what" in caplog.text
+    assert "cannot check whether" in caplog.text
 
 
 def test_rows_that_were_written_already_are_told_of(server: LogHubServer, caplog: pytest.LogCaptureFixture) -> None:
-    """A task that finds rows of its stored says how many, of which partition, and where."""
+    """A task that finds its rows already written logs their number, partition and target."""
     with caplog.at_level(logging.WARNING, "loghub.spark.write"):
         write(server, rows(100), **ONCE)
         assert "already" not in caplog.text

@@ -1,4 +1,4 @@
-"""``producer.spark.session``: what it prepares, and what a worker without the package says.
+"""``producer.spark.session`` prepares the workers, and a worker without the package explains its error.
 
 ``tests/test_docs.py`` runs the quick start, which uses it, with this environment not on PATH.
 """
@@ -21,7 +21,7 @@ HOME = str(Path(producer.__file__).parents[1])
 
 
 def test_what_is_not_set_is_set_so_that_workers_are_this_python() -> None:
-    """The interpreter, the package, and Java where there is none."""
+    """Unset variables get this interpreter, this package, and the packaged Java if there is none."""
     environment = {"PATH": "/nowhere"}
     prepare(environment)
     assert environment["PYSPARK_PYTHON"] == sys.executable
@@ -30,7 +30,7 @@ def test_what_is_not_set_is_set_so_that_workers_are_this_python() -> None:
 
 
 def test_what_the_user_has_set_stays() -> None:
-    """His interpreter and his Java; the package comes last on his path, and once."""
+    """The user's interpreter and Java stay, and the package is the last on the path, once."""
     own = {"PATH": "/nowhere", "PYSPARK_PYTHON": "python3.12", "JAVA_HOME": "/java", "PYTHONPATH": "/one"}
     environment = dict(own)
     prepare(environment)
@@ -39,7 +39,7 @@ def test_what_the_user_has_set_stays() -> None:
 
 
 def test_another_python_of_the_workers_is_said(caplog: pytest.LogCaptureFixture) -> None:
-    """As when Spark was started before; the same one by another name is none."""
+    """Another Python of the workers causes a warning; another name of the same one does not."""
     _warn_of_another_python(sys.executable)
     assert caplog.records == []
     with caplog.at_level(logging.WARNING):
@@ -61,7 +61,7 @@ for go_on in (lambda: source({}).writer(None, False), lambda: pickle.loads(bytes
 
 
 def test_a_worker_without_the_package_says_what_to_do() -> None:
-    """The source and write_partition travel with code that names the interpreter; with the package they work."""
+    """A worker without the package raises an error with its interpreter; with the package it works."""
     write = write_partition({"endpoint": "http://127.0.0.1:9", "project": "p", "logstore": "l"})
     parcels = [cloudpickle.dumps(each) for each in (travelling_source(), write)]
     command = [sys.executable, "-c", WITHOUT_PACKAGE, *(parcel.hex() for parcel in parcels)]
@@ -75,7 +75,7 @@ def test_a_worker_without_the_package_says_what_to_do() -> None:
 
 
 def test_a_session_without_pyspark_names_the_extra(monkeypatch: pytest.MonkeyPatch) -> None:
-    """How it is installed stands in the error, instead of the bare name of a module."""
+    """A session without pyspark names the extra to install."""
     monkeypatch.setitem(sys.modules, "pyspark.sql", None)
     with pytest.raises(ImportError, match=r"pip install .*\[spark\]"):
         session()

@@ -1,10 +1,10 @@
-"""A process of Spark's imports what it does, no more: Spark starts one for each core, and anew after each error."""
+"""A process of Spark imports only what it uses, because Spark starts many of them."""
 
 import pytest
 
 from tests.test_imports import imported
 
-#: What sends, stores or shows, and costs a process the more time to start the less it does.
+#: Modules that send, store or print, and that slow down the start of a process that needs none of them.
 HEAVY = {
     "numpy",
     "pandas",
@@ -32,5 +32,5 @@ HEAVY = {
     ],
 )
 def test_what_a_process_does_not_do_is_not_imported(statement: str, needed: set[str]) -> None:
-    """To plan needs no sender, to send no channel, to write no dead letters, to ship no progress bar."""
+    """Each kind of process imports only the modules of its work."""
     assert imported(statement) & HEAVY <= needed

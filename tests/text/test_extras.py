@@ -1,4 +1,4 @@
-"""What is said of installing an extra works, however the package was installed; and its other name."""
+"""The hint for an extra works for every kind of installation; and the package's other name."""
 
 import importlib.metadata
 import json
@@ -31,7 +31,7 @@ URL = "https://example.org/loghub-producer.git"
 def test_the_hint_names_what_this_installation_came_from(
     monkeypatch: pytest.MonkeyPatch, told: dict[str, Any] | None, said: str
 ) -> None:
-    """A package index, a repository, a clone, a wheel. Where nothing is compiled, what is built again is not either."""
+    """The hint has the origin of the installation, and builds without a compiler if it is not compiled."""
 
     class Distribution:
         def read_text(self, _name: str) -> str | None:
@@ -46,13 +46,13 @@ def test_the_hint_names_what_this_installation_came_from(
 
 
 def test_compiled_is_told_by_what_is_there() -> None:
-    """Whatever ``PRODUCER_PURE`` says of what works."""
+    """The compiled state is found by the modules, whatever ``PRODUCER_PURE`` says."""
     wire = Path(producer.__file__).parent / "wire"
     assert extras._is_compiled() == any((wire / f"_lines{end}").exists() for end in EXTENSION_SUFFIXES)
 
 
 def test_without_an_installation_the_hint_speaks_of_a_clone(monkeypatch: pytest.MonkeyPatch) -> None:
-    """As in a source tree, or in an archive that was sent to a cluster."""
+    """Without an installation the hint is for a clone."""
 
     def absent(name: str) -> None:
         raise importlib.metadata.PackageNotFoundError(name)
@@ -62,7 +62,7 @@ def test_without_an_installation_the_hint_speaks_of_a_clone(monkeypatch: pytest.
 
 
 def test_loghub_is_producer_under_another_name() -> None:
-    """The same objects and the same modules, whichever is imported first; errors are caught under both names."""
+    """``loghub`` and ``producer`` have the same objects and modules, whichever is imported first."""
     import loghub.errors
     import loghub.wire.schema
     from loghub.testing import RecordingSink
@@ -85,7 +85,7 @@ def test_loghub_is_producer_under_another_name() -> None:
 
 
 def test_a_file_of_the_user_that_hides_the_package_is_named(tmp_path: Path) -> None:
-    """The most likely one: a program that is itself called producer.py."""
+    """An import error caused by a user's file named producer.py names the file."""
     program = tmp_path / "producer.py"
     program.write_text("from loghub import Producer\n")
     done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, timeout=60, check=False)

@@ -1,4 +1,4 @@
-"""Numbers in what people read."""
+"""Numbers in messages agree with their nouns."""
 
 import re
 from pathlib import Path
@@ -10,13 +10,14 @@ from producer.text.plural import counted
 PACKAGE = Path(__file__).parents[2] / "producer"
 _NOUNS = "records|events|logs|batches|rows|lines|attempts|requests|shards|files|copies|directories|words|bytes"
 _COUNTED = re.compile(rf"(?:%d|\{{(?!counted)[^{{}}]*\}}) (?!(?:of|holds) )(?:[a-z]+ )?(?:{_NOUNS})\b")
-#: Where the number is never one, or is of a bug that nobody can count on.
+#: Numbers that are never one, or that only a bug shows.
 _NEVER_ONE = (
     "a batch of %d logs is too large for the server; splitting it in two",
     "{len(records)} records from a batch of {batch.log_count} logs",
     'what = "a line" if',
     '"the only row was" if',
     "after {attempts} attempts",
+    "after {_INCOMPLETE} requests",
     "the {logs} logs of this page",
     "the heartbeat names {len(held)} shards",
     "lines/s",
@@ -43,17 +44,17 @@ _NEVER_ONE = (
     ],
 )
 def test_a_number_and_its_noun_agree(number: int, words: tuple[str, ...], said: str) -> None:
-    """The plural of one is shown to nobody."""
+    """A number has the singular or the plural of its noun."""
     assert counted(number, *words) == said
 
 
 def test_large_numbers_are_grouped_where_that_is_asked_for() -> None:
-    """As tables and summaries have them."""
+    """Large numbers are grouped if asked for."""
     assert counted(1_000_000, "line", form=",") == "1,000,000 lines"
 
 
 def test_what_people_read_goes_through_one_helper() -> None:
-    """No message has a plural behind a number that may be one; the agent, wire errors and SQL are apart."""
+    """Messages use the helper for plurals, except in the agent, wire errors and SQL."""
     found = [
         f"{path.relative_to(PACKAGE)}:{number}: {line.strip()}"
         for path in sorted(PACKAGE.rglob("*.py"))

@@ -1,1 +1,1 @@
-"""The arguments of commands whose work takes long to import, or needs an extra: the help needs neither."""
+"""The arguments of commands, apart from their work: the help needs no slow import and no extra."""

@@ -6,7 +6,7 @@ import argparse
 
 from ..parsing import add_action, set_examples
 
-#: As :data:`producer.agent.config.units.UNITS`, which takes long to import.
+#: A copy of :data:`producer.agent.config.units.UNITS`, which imports slowly.
 UNITS = ("systemd", "container", "kubernetes")
 
 
@@ -14,20 +14,18 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``producer agent``."""
     _add_file(parser, None)
     parser.add_argument("--until-done", action="store_true", help="end when everything is delivered")
-    parser.add_argument("--no-reload", action="store_true", help="do not take up changes of the file")
+    parser.add_argument("--no-reload", action="store_true", help="do not reload the file when it changes")
     actions = parser.add_subparsers(dest="action", metavar="ACTION", title="actions, instead of running the agent")
-    check = add_action(actions, "check", "list what would run, or all mistakes; start nothing")
+    check = add_action(actions, "check", "list what would run, or all errors; start nothing")
     _add_file(check, argparse.SUPPRESS)
-    check.add_argument("--connect", action="store_true", help="also ask every LogHub and peer whether it answers")
+    check.add_argument("--connect", action="store_true", help="also connect to every LogHub and peer")
     turn = add_action(actions, "convert", "translate a Flume file to TOML, on standard output")
     turn.add_argument("--flume", metavar="FILE", default=argparse.SUPPRESS, help="a properties file")
     turn.add_argument("--name", metavar="AGENT", default=argparse.SUPPRESS, help="the agent's name in it")
     tell = add_action(actions, "explain", "describe a type and its options; without TYPE, list all types")
     tell.add_argument("type", nargs="?", metavar="TYPE", help="such as taildir, sinks.http or Flume's name")
-    form = add_action(
-        actions, "schema", "print a JSON Schema of the TOML file, by which an editor completes and checks"
-    )
-    text = add_action(actions, "unit", "print a file that runs it as a service")
+    form = add_action(actions, "schema", "print a JSON Schema of the TOML file, for completion and checks in an editor")
+    text = add_action(actions, "unit", "print a file that runs the agent as a service")
     text.add_argument("kind", choices=UNITS, help="the kind of service")
     text.add_argument("--config", metavar="FILE", default=argparse.SUPPRESS, help="the agent's configuration")
     checked = "producer agent check --config agent.toml"
@@ -46,7 +44,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
 
 
 def _add_file(parser: argparse.ArgumentParser, default: object) -> None:
-    """:param default: nothing for an action, which must not overwrite what stands before it."""
+    """Add the options of the configuration.
+
+    :param default: ``SUPPRESS`` for an action, whose parser would reset the options that stand before the action.
+    """
     off = False if default is None else default
     parser.add_argument("--config", metavar="FILE", default=default, help="the configuration, in TOML")
     parser.add_argument("--flume", metavar="FILE", default=default, help="a Flume properties file, instead of --config")

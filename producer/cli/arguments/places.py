@@ -9,7 +9,7 @@ from .target import WHERE, add_output, add_target, add_timeout
 
 
 def projects(parser: argparse.ArgumentParser) -> None:
-    """Of ``producer projects``."""
+    """Add the arguments of ``producer projects``."""
     add_output(parser)
     add_timeout(parser)
     add_target(parser, project=False, logstore=False)
@@ -17,7 +17,7 @@ def projects(parser: argparse.ArgumentParser) -> None:
 
 
 def logstores(parser: argparse.ArgumentParser) -> None:
-    """Of ``producer logstores``."""
+    """Add the arguments of ``producer logstores``."""
     parser.add_argument("-v", "--details", action="store_true", help="also show shards and how long logs are kept")
     add_output(parser)
     add_timeout(parser)
@@ -26,7 +26,7 @@ def logstores(parser: argparse.ArgumentParser) -> None:
 
 
 def create(parser: argparse.ArgumentParser) -> None:
-    """Of ``producer create``."""
+    """Add the arguments of ``producer create``."""
     parser.add_argument("what", choices=("project", "logstore"), metavar="project or logstore")
     parser.add_argument("name", nargs="?", metavar="NAME", help="default: --project or --logstore")
     parser.add_argument("--shards", type=positive_integer, default=2, metavar="N", help="default: %(default)s")
@@ -49,7 +49,7 @@ def create(parser: argparse.ArgumentParser) -> None:
 
 
 def check(parser: argparse.ArgumentParser) -> None:
-    """Of ``producer check``."""
+    """Add the arguments of ``producer check``."""
     parser.add_argument(
         "--timeout", type=positive_seconds, default=10.0, metavar="SECONDS", help="default: %(default)s"
     )

@@ -14,7 +14,7 @@ _TIMES = (
 
 
 def search(parser: argparse.ArgumentParser) -> None:
-    """Of ``producer search``."""
+    """Add the arguments of ``producer search``."""
     parser.add_argument("query", nargs="?", default="*", metavar="QUERY", help="keywords; default: all logs")
     add_range(parser)
     parser.add_argument(
@@ -30,7 +30,7 @@ def search(parser: argparse.ArgumentParser) -> None:
 
 
 def count(parser: argparse.ArgumentParser) -> None:
-    """Of ``producer count``."""
+    """Add the arguments of ``producer count``."""
     parser.add_argument("query", nargs="?", default="*", metavar="QUERY", help="keywords; default: all logs")
     add_range(parser)
     parser.add_argument("--histogram", action="store_true", help="count each part of the range")
@@ -42,7 +42,7 @@ def count(parser: argparse.ArgumentParser) -> None:
 
 
 def sql(parser: argparse.ArgumentParser) -> None:
-    """Of ``producer sql``."""
+    """Add the arguments of ``producer sql``."""
     parser.add_argument("statement", metavar="SQL", help="SELECT … for all logs, or QUERY | SELECT …")
     add_range(parser)
     _finish(
@@ -53,7 +53,7 @@ def sql(parser: argparse.ArgumentParser) -> None:
 
 
 def context(parser: argparse.ArgumentParser) -> None:
-    """Of ``producer context``."""
+    """Add the arguments of ``producer context``."""
     parser.add_argument("pack_id", metavar="PACK_ID", help="the log's __tag__:__pack_id__")
     parser.add_argument("pack_meta", metavar="PACK_META", help="the log's __pack_meta__, from `search --pack-meta`")
     for letter, name, text in (("-B", "--before", "logs before it"), ("-A", "--after", "logs after it")):
@@ -69,7 +69,7 @@ def context(parser: argparse.ArgumentParser) -> None:
 
 
 def add_range(parser: argparse.ArgumentParser) -> None:
-    """Add the range of time."""
+    """Add ``--from`` and ``--to``."""
     parser.add_argument("--from", dest="begin", default="-15m", metavar="TIME", help="default: %(default)s")
     parser.add_argument("--to", dest="end", default="now", metavar="TIME", help="default: %(default)s")
 

@@ -9,7 +9,7 @@ from .target import WHERE, add_target
 
 
 def add_arguments(parser: argparse.ArgumentParser) -> None:
-    """Add them."""
+    """Add the arguments of ``producer send``."""
     parser.add_argument("line", nargs="*", metavar="LINE", help="a log; without LINE, or with -, read standard input")
     parser.add_argument(
         "-f",
@@ -19,8 +19,10 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         help="lines: each line is the field `content`; json: one object a line, also as search, tail and pull print"
         " them, with their time, topic, source and tags; csv: the first line names the fields",
     )
-    parser.add_argument("--topic", default="", metavar="TEXT", help="of all logs, in place of their own")
-    parser.add_argument("--source", metavar="TEXT", help="likewise; default: this machine's address")
+    parser.add_argument("--topic", default="", metavar="TEXT", help="topic of all logs, in place of their own")
+    parser.add_argument(
+        "--source", metavar="TEXT", help="source of all logs, in place of their own; default: this machine's address"
+    )
     parser.add_argument(
         "--timeout",
         type=positive_seconds,

@@ -1,6 +1,6 @@
 """The arguments of ``producer ship``.
 
-Its defaults are those of :mod:`producer.ship`, which takes long to import; a test holds them to each other.
+The defaults are copies of those of :mod:`producer.ship`, which imports slowly. A test compares them.
 """
 
 from __future__ import annotations
@@ -100,13 +100,13 @@ def _add_reading_arguments(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--allow-unread",
         action="store_true",
-        help="end with exit code 0 though something that was named or found cannot be read",
+        help="end with exit code 0 even if a named or found file cannot be read",
     )
     group.add_argument(
         "--encoding",
         default="utf-8",
         metavar="NAME",
-        help="of the files, such as utf-16 or gb18030; converted to UTF-8; not with --follow; default: %(default)s",
+        help="encoding of the files, such as utf-16 or gb18030; not with --follow; default: %(default)s",
     )
     group.add_argument(
         "--file-offset",
@@ -141,7 +141,7 @@ def _add_reading_arguments(group: argparse._ArgumentGroup) -> None:
         type=positive_integer,
         default=PARTITION_BYTES,
         metavar="N",
-        help="how many bytes one task reads; default: %(default)s",
+        help="bytes that one task reads; default: %(default)s",
     )
 
 
@@ -155,7 +155,7 @@ def _add_following_arguments(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--checkpoint",
         metavar="DIR",
-        help="where to remember how far each file was shipped; with --follow or --exactly-once",
+        help="directory for the offsets of shipped files; with --follow or --exactly-once",
     )
     group.add_argument(
         "--once", action="store_true", help="with --follow: ship what is new since the last time, and end"

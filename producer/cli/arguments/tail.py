@@ -9,7 +9,7 @@ from .target import WHERE, add_output, add_target, add_timeout
 
 
 def tail(parser: argparse.ArgumentParser) -> None:
-    """Of ``producer tail``."""
+    """Add the arguments of ``producer tail``."""
     parser.add_argument("-f", "--follow", action="store_true", help="follow new logs until Ctrl-C")
     parser.add_argument(
         "-n",
@@ -40,7 +40,7 @@ def tail(parser: argparse.ArgumentParser) -> None:
 
 
 def pull(parser: argparse.ArgumentParser) -> None:
-    """Of ``producer pull``."""
+    """Add the arguments of ``producer pull``."""
     parser.add_argument("--shard", action="append", metavar="N", help="only this shard; may be repeated")
     parser.add_argument(
         "--from", dest="begin", default="begin", metavar="TIME", help="received since TIME; default: all logs"
@@ -54,5 +54,5 @@ def pull(parser: argparse.ArgumentParser) -> None:
         parser,
         "producer pull -p my-project -l app > app.jsonl",
         "producer pull --shard 0 --shard 1 --from -1h --to now --output csv -p my-project -l app",
-        more=f"Times are as those of `search`, and those of receipt. Progress is shown on a terminal.\n\n{WHERE}",
+        more=f"Times have the forms of `search`, and are times of receipt. Progress is shown on a terminal.\n\n{WHERE}",
     )

@@ -1,4 +1,4 @@
-"""The arguments that say where to and who signs; :mod:`..profiles` looks elsewhere for what they leave out."""
+"""The arguments for the target and its access key; :mod:`..profiles` finds the values that they leave out."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 from ..parsing import positive_seconds
 
-#: What the help of every command with a target says.
+#: The paragraph in the help of every command with a target.
 WHERE = (
     "Flags that you leave out come from the environment (LOGHUB_ENDPOINT, LOGHUB_PROJECT, LOGHUB_LOGSTORE,\n"
     "LOGHUB_ACCESS_KEY_ID, LOGHUB_ACCESS_KEY_SECRET, LOGHUB_SECURITY_TOKEN, LOGHUB_REGION), then from the profile.\n"
@@ -18,21 +18,21 @@ FORMATS = ("table", "json", "jsonl", "csv")
 
 
 def add_output(parser: argparse.ArgumentParser) -> None:
-    """Add in which form rows are printed."""
+    """Add the output format of rows."""
     parser.add_argument(
         "-o", "--output", choices=FORMATS, help="default: a table on a terminal, else JSON lines (jsonl)"
     )
 
 
 def add_output_of_report(parser: argparse.ArgumentParser) -> None:
-    """Add in which form a report is printed, which is no row."""
+    """Add the output format of a report."""
     parser.add_argument(
         "-o", "--output", choices=("table", "json"), default="table", help="json is for programs (%(default)s)"
     )
 
 
 def add_timeout(parser: argparse.ArgumentParser) -> None:
-    """Add how long a request may take."""
+    """Add the time limit of a request."""
     parser.add_argument(
         "--timeout",
         type=positive_seconds,
@@ -43,11 +43,11 @@ def add_timeout(parser: argparse.ArgumentParser) -> None:
 
 
 def add_target(parser: argparse.ArgumentParser, *, project: bool = True, logstore: bool = True) -> Any:
-    """Add them.
+    """Add the endpoint, project, logstore and access key.
 
-    :param project: whether the command has one.
-    :param logstore: whether the command has one.
-    :returns: their group.
+    :param project: True if the command has a project.
+    :param logstore: True if the command has a logstore.
+    :returns: the group of arguments.
     """
     group = parser.add_argument_group("where to")
     group.add_argument(
@@ -64,7 +64,7 @@ def add_target(parser: argparse.ArgumentParser, *, project: bool = True, logstor
 
 
 def add_keys(group: Any) -> None:
-    """Add who signs."""
+    """Add the access key."""
     group.add_argument("--access-key-id", metavar="ID", help="default: $LOGHUB_ACCESS_KEY_ID")
     group.add_argument(
         "--access-key-secret",

@@ -19,11 +19,11 @@ __all__ = ["CURSOR", "READ_OPTIONS", "batch_reader", "default_schema", "stream_r
 
 
 def batch_reader(options: Mapping[str, str], schema: StructType) -> DataSourceReader:
-    """The reader of a batch.
+    """Make the reader of a batch.
 
-    :param options: as Spark hands them over.
-    :param schema: of the user, or :func:`default_schema`.
-    :raises ConfigError: an option or the schema is wrong.
+    :param options: the options from Spark.
+    :param schema: the user's schema, or :func:`default_schema`.
+    :raises ConfigError: an option or the schema is invalid.
     """
     plan = ReadPlan.of(options, schema)
     if plan.query is not None:
@@ -32,12 +32,12 @@ def batch_reader(options: Mapping[str, str], schema: StructType) -> DataSourceRe
 
 
 def stream_reader(options: Mapping[str, str], schema: StructType) -> DataSourceStreamReader:
-    """The reader of a streaming query; needs PySpark 4.2.
+    """Make the reader of a streaming query; needs PySpark 4.2.
 
-    :param options: as Spark hands them over.
-    :param schema: of the user, or :func:`default_schema`.
-    :raises ConfigError: an option or the schema is wrong.
+    :param options: the options from Spark.
+    :param schema: the user's schema, or :func:`default_schema`.
+    :raises ConfigError: an option or the schema is invalid.
     """
-    from .stream import LogHubStreamReader  # imports what PySpark has since 4.2
+    from .stream import LogHubStreamReader  # its imports need PySpark 4.2
 
     return LogHubStreamReader(ReadPlan.of(options, schema))

@@ -1,7 +1,7 @@
-"""How far a micro-batch goes, where it is not to take all that is there.
+"""Choose the end of a micro-batch that has a limit of rows or seconds.
 
-The protocol does not say how many logs lie between two cursors. So rows are counted by pulling them, and what the
-driver has counted, the executors pull once more; seconds are known to the server and cost nothing.
+The protocol does not tell the number of logs between two cursors. So the driver counts rows by pulling them, and the
+executors pull them again. A limit in seconds costs nothing, because the server finds cursors by time.
 """
 
 from __future__ import annotations
@@ -17,9 +17,9 @@ from .ranges import ShardRange
 def advance_by_seconds(
     client: LogstoreClient, begin: dict[str, str], end: dict[str, str], seconds: int
 ) -> dict[str, str]:
-    """``end``, but in each shard only what was received within ``seconds`` of the first LogGroup from ``begin`` on.
+    """Return the end of each shard, limited to ``seconds`` after the receipt of the first LogGroup from ``begin``.
 
-    At least that LogGroup is in it.
+    The range contains at least that LogGroup.
     """
     return {
         shard: cursor if cursor == begin[shard] else _within(client, shard, begin[shard], cursor, seconds)
@@ -32,23 +32,24 @@ def _within(client: LogstoreClient, shard: str, begin: str, end: str, seconds: i
     here, there = position_of(reached), position_of(end)
     if here is not None and there is not None:
         return reached if here < there else end
-    # Without an order of cursors, one time of receipt against the other.
+    # The cursors have no known order: compare their times of receipt.
     return reached if client.cursor_time(shard, reached) < client.cursor_time(shard, end) else end
 
 
-def in_turn(ranges: Sequence[ShardRange], turn: int) -> list[ShardRange]:
-    """The ranges, another one first at each turn: what is left over is not always the same shard's."""
+def rotated(ranges: Sequence[ShardRange], turn: int) -> list[ShardRange]:
+    """Return the ranges, rotated by ``turn``, so that no shard is always the last one."""
     start = turn % max(1, len(ranges))
     return [*ranges[start:], *ranges[:start]]
 
 
 def advance_by_rows(client: LogstoreClient, ranges: Sequence[ShardRange], rows: int, count: int) -> dict[str, str]:
-    """How far about ``rows`` rows go in all, at whole LogGroups, and at least one LogGroup.
+    """Return the end of each shard for about ``rows`` rows in whole LogGroups, and at least one LogGroup.
 
-    The shards get equal shares, and what one has not is given to those after it. Shards without a share are left out.
+    The shards get equal shares. The unused share of a shard goes to the shards after it. Shards without a share are
+    left out.
 
-    :param ranges: where there is anything, and how far it goes.
-    :param count: LogGroups in one request.
+    :param ranges: the ranges that are not empty.
+    :param count: the number of LogGroups in one request.
     """
     reached, left = {}, rows
     for index, part in enumerate(ranges):
@@ -59,7 +60,7 @@ def advance_by_rows(client: LogstoreClient, ranges: Sequence[ShardRange], rows: 
 
 
 def _advance(client: LogstoreClient, part: ShardRange, rows: int, count: int) -> tuple[str, int]:
-    """The cursor behind the last LogGroup that fits into ``rows``, or behind the first one, and the rows before it."""
+    """Return the cursor after the LogGroups that fit into ``rows``, at least one, and their number of rows."""
     cursor, taken = part.begin, 0
     while taken < rows:
         pulled = client.pull_columns(part.shard, cursor, count, part.end)
@@ -73,11 +74,11 @@ def _advance(client: LogstoreClient, part: ShardRange, rows: int, count: int) ->
             break
         elif is_cursor(pulled.cursors[fitting]):
             return pulled.cursors[fitting], taken + sum(sizes[:fitting])
-        else:  # only the server can say which cursor is behind so many
+        else:  # pull only these: the server returns the cursor after them
             count = fitting
     return cursor, taken
 
 
 def _fitting(sizes: Sequence[int], rows: int) -> int:
-    """How many of the LogGroups, from the first one on, have no more than ``rows`` logs."""
+    """Return how many LogGroups from the first one on have at most ``rows`` logs together."""
     return sum(total <= rows for total in accumulate(sizes))

@@ -1,4 +1,4 @@
-"""From LogGroups to Arrow record batches, column by column."""
+"""Convert LogGroups to Arrow record batches, column by column."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from .number_columns import plain_numbers
 from .schema import CONTENTS, CURSOR, FIXED, PACK_ID, SOURCE, TAGS, TIME, TOPIC, arrow_schema
 from .values import Parse, parser_of
 
-#: Rows of a record batch, as Spark itself makes them.
+#: The rows of a record batch, as in Spark.
 BATCH_ROWS = 10_000
-#: Decompressed bytes of LogGroups after which a record batch is made even if it has fewer rows.
+#: The decompressed bytes of LogGroups after which a record batch is made, even with fewer rows.
 BATCH_BYTES = 16 * 1024 * 1024
 
 _MOST_SHOWN = 200
@@ -27,10 +27,10 @@ _MOST_SHOWN = 200
 
 @dataclass(slots=True)
 class _Segment:
-    """Logs of one answer, one behind the other.
+    """Consecutive logs of one answer.
 
-    :ivar first: the number of the first one in the answer.
-    :ivar stop: that of the one behind the last.
+    :ivar first: the number of the first log in the answer.
+    :ivar stop: the number after the last log.
     """
 
     groups: ReadGroups
@@ -39,12 +39,12 @@ class _Segment:
 
 
 class Batches:
-    """Collects LogGroups of one shard, and makes record batches of them.
+    """A collector of one shard's LogGroups, which makes record batches of them.
 
-    :param schema: one that :func:`~producer.spark.reading.schema.check_schema` passed.
-    :param shard: which shard, for the column ``__cursor__``.
-    :param where: what cursors are places in, for error messages; the shard, unless it is something else.
-    :param failfast: whether a value that is not of its column's type is an error; else it is null.
+    :param schema: a schema that :func:`~producer.spark.reading.schema.check_schema` accepts.
+    :param shard: the shard, for the column ``__cursor__``.
+    :param where: the source of the cursors, for error messages; None for the shard.
+    :param failfast: True if a value that does not match its column's type is an error; otherwise it is null.
     """
 
     def __init__(self, schema: StructType, shard: str, *, failfast: bool, where: str | None = None) -> None:
@@ -67,10 +67,10 @@ class Batches:
         self._bytes = 0.0
 
     def add(self, groups: ReadGroups, cursors: Sequence[str], size: int) -> Iterator[Any]:
-        """Take LogGroups in, and hand out the record batches that are full.
+        """Add LogGroups, and yield full record batches.
 
-        :param cursors: of each LogGroup.
-        :param size: bytes of all of them.
+        :param cursors: the cursor of each LogGroup.
+        :param size: the bytes of all LogGroups together.
         """
         share = size / max(1, len(cursors))
         first = 0
@@ -92,7 +92,7 @@ class Batches:
             self._segments.append(_Segment(groups, first, first + logs))
 
     def rest(self) -> Iterator[Any]:
-        """Hand out what is not in a record batch yet."""
+        """Yield the remaining rows as record batches."""
         if self._rows:
             batch = pa.RecordBatch.from_arrays(self._columns(), schema=self._arrow)
             for start in range(0, self._rows, BATCH_ROWS):
@@ -117,7 +117,7 @@ class Batches:
         return columns
 
     def _named(self) -> list[Any]:
-        """The fields that the user's columns are made of, as bytes."""
+        """Return the fields of the user's columns, as bytes."""
         names = list(self._parsers)
         if not names:
             return []
@@ -125,7 +125,7 @@ class Batches:
         return [_joined(parts) for parts in zip(*found, strict=True)]
 
     def _of_groups(self) -> Callable[[Callable[[Head, str, str], Any], Any], Any]:
-        """What makes a column of what is the same for all logs of a LogGroup."""
+        """Return a function that makes a column of a value that all logs of a LogGroup share."""
         group_of = pa.array(np.repeat(np.arange(len(self._heads)), self._sizes))
 
         def column(value_of: Callable[[Head, str, str], Any], kind: Any) -> Any:
@@ -135,7 +135,7 @@ class Batches:
         return column
 
     def _own(self, field: StructField, kind: Any, found: Any) -> Any:
-        """A column of the user's, from the field of that name."""
+        """Return a column of the user's schema, from the field of that name."""
         if isinstance(field.dataType, BinaryType):
             column = found
         elif isinstance(field.dataType, StringType):
@@ -165,8 +165,8 @@ class Batches:
                 return None
             shown = repr(text[:_MOST_SHOWN]) + ("…" if len(text) > _MOST_SHOWN else "")
             raise MalformedValueError(
-                f"{self._place(row)}: the field {field.name} is {shown}, which is no "
-                f"{field.dataType.simpleString()}; with mode=PERMISSIVE it would be null"
+                f"{self._place(row)}: the field {field.name} is {shown}, which is not of type "
+                f"{field.dataType.simpleString()}; mode=PERMISSIVE would read null"
             ) from error
 
     def _place(self, row: int) -> str:
@@ -194,7 +194,7 @@ def _pack_id(head: Head, _shard: str, _cursor: str) -> str | None:
 
 _NO_HEAD = Head(b"", b"", ())
 
-# The columns that are the same for all logs of a LogGroup.
+# The columns with one value for all logs of a LogGroup.
 _OF_GROUP: dict[str, Callable[[Head, str, str], Any]] = {
     TOPIC: lambda head, _shard, _cursor: _text(head.topic),
     SOURCE: lambda head, _shard, _cursor: _text(head.source),

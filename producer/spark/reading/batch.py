@@ -1,4 +1,4 @@
-"""``spark.read.format("loghub")``: each shard a partition, or several, their ends fixed in the driver."""
+"""Read a batch with ``spark.read.format("loghub")``: one or more partitions a shard, with ends fixed in the driver."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import pyspark
 from pyspark.sql.datasource import DataSourceReader, InputPartition
 
 from ...model.errors import ConfigError
-from ..errors import said_in_the_first_line
+from ..errors import hidden_traceback
 from ..logstore import LogstoreClient
 from .filters import conditions_of, times_of
 from .offsets import LATEST, parse_offsets
@@ -20,16 +20,16 @@ from .ranges import ShardRange, divided, ranges_between, read_range, received_be
 
 
 class LogHubReader(DataSourceReader):
-    """Reads what a logstore held when the read was planned.
+    """A reader of the logs that a logstore held when the read was planned.
 
-    :param plan: what to read.
-    :raises ConfigError: an option of streaming, or an offset that makes no sense.
+    :param plan: the plan of the read.
+    :raises ConfigError: an option is for streaming, or an offset is invalid.
     """
 
     def __init__(self, plan: ReadPlan) -> None:
         for name, value in (("maxRowsPerTrigger", plan.max_rows), ("maxSecondsPerTrigger", plan.max_seconds)):
             if value is not None:
-                raise ConfigError(name, "is for readStream: a batch reads all between its two ends", str(value))
+                raise ConfigError(name, "is for readStream: a batch reads everything between its offsets", str(value))
         self._plan = plan
         self._starting = parse_offsets("startingOffsets", plan.starting or "earliest")
         self._ending = parse_offsets("endingOffsets", plan.ending or LATEST)
@@ -40,9 +40,9 @@ class LogHubReader(DataSourceReader):
         if plan.received_within is not None and not plan.push_filters:
             raise ConfigError("receivedWithin", "needs pushFilters=true", str(plan.received_within))
 
-    @said_in_the_first_line()
+    @hidden_traceback()
     def partitions(self) -> Sequence[InputPartition]:
-        """The ranges to read. Runs in the driver, once."""
+        """Return the ranges to read. The driver calls it once."""
         with self._plan.client() as client:
             shards = self._plan.shards_of(client)
             begin = self._starting.resolve(client, shards)
@@ -51,7 +51,7 @@ class LogHubReader(DataSourceReader):
             return [part for each in whole for part in divided(client, each, self._plan.partitions or 1)]
 
     def _narrowed(self, client: LogstoreClient, whole: list[ShardRange]) -> list[ShardRange]:
-        """The ranges without what was received too early or too late for the times that are asked for."""
+        """Return the ranges without LogGroups received too early or too late for the wanted times."""
         margin = self._plan.received_within
         if margin is None:
             return whole
@@ -60,17 +60,17 @@ class LogHubReader(DataSourceReader):
         return [part for each in whole if (part := received_between(client, each, *span)) is not None]
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """The record batches of one range. Runs in an executor."""
-        # Spark makes up an empty partition where there is none.
+        """Yield the record batches of one range. An executor calls it."""
+        # Spark adds an empty partition if there is none.
         if not isinstance(partition, ShardRange):
             return iter(())
         return read_range(self._plan, partition)
 
 
 class Filtering:
-    """A reader, as which it is made, that hands out no rows of which it knows that Spark would drop them.
+    """A mixin for a reader that leaves out rows which Spark would drop.
 
-    A class of its own: unless ``spark.sql.python.filterPushdown.enabled`` is true, Spark refuses one of these.
+    It is a separate class because Spark refuses it unless ``spark.sql.python.filterPushdown.enabled`` is true.
 
     :raises ConfigError: PySpark is older than 4.1.
     """
@@ -78,22 +78,22 @@ class Filtering:
     _plan: ReadPlan
 
     def __init__(self, plan: ReadPlan) -> None:
-        super().__init__(plan)  # type: ignore[call-arg]  # the reader's, which comes next
+        super().__init__(plan)  # type: ignore[call-arg]  # the reader is the next base class
         if not hasattr(DataSourceReader, "pushFilters"):
             raise ConfigError("pushFilters", f"needs PySpark 4.1 or newer, this is {pyspark.__version__}", "true")
 
     def pushFilters(self, filters: list[Any]) -> list[Any]:
-        """Take from the conditions of a query what can be used. Runs in the driver, before :meth:`partitions`.
+        """Use the supported filters. The driver calls it before :meth:`partitions`.
 
-        :returns: all of them, for Spark to look at the rows once more.
+        :returns: all filters, so that Spark applies them again.
         """
         self._plan = replace(self._plan, conditions=conditions_of(filters, self._plan.schema))
         return filters
 
 
 class FilteringReader(Filtering, LogHubReader):
-    """Of shards."""
+    """A filtering reader of shards."""
 
 
 class FilteringQueryReader(Filtering, QueryReader):
-    """Of a query."""
+    """A filtering reader of a query."""

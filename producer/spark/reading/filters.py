@@ -1,7 +1,7 @@
-"""What a WHERE clause tells a reader: rows that need not go to Spark, and a range of time that need not be asked for.
+"""Apply conditions of a WHERE clause in the reader: drop rows early, and limit the range of time.
 
-Spark looks at every row once more. So a condition may be left out here, but no row be dropped that Spark would keep:
-what is taken are comparisons whose meaning for a type is the same in Arrow as in Spark.
+Spark applies every condition again. So this module may ignore a condition, but must not drop a row that Spark would
+keep. It uses only comparisons that Arrow and Spark define in the same way for a type.
 """
 
 from __future__ import annotations
@@ -34,7 +34,7 @@ _Test = Callable[[Any, Any], Any]
 
 _EQUAL = ("EqualTo", "EqualNullSafe")
 
-# By the names of Spark's filters. What is null stays null, as in SQL, but where the filter says otherwise.
+# By the names of Spark's filters. Null stays null, as in SQL, unless the filter defines it.
 _OF_ANY_TYPE: dict[str, _Test] = {
     "IsNull": lambda column, _value: pc.is_null(column),
     "IsNotNull": lambda column, _value: pc.is_valid(column),
@@ -70,8 +70,8 @@ class Condition:
 
     :ivar column: the column's name.
     :ivar test: the name of Spark's filter.
-    :ivar value: what the column is compared with; a tuple of such for ``In``; None where there is nothing to compare.
-    :ivar negated: whether the opposite is asked for.
+    :ivar value: the value; a tuple of values for ``In``; None for a test without a value.
+    :ivar negated: True for the opposite.
     """
 
     column: str
@@ -80,7 +80,7 @@ class Condition:
     negated: bool = False
 
     def holds(self, batch: pa.RecordBatch) -> Any:
-        """For each row whether it does: true, false, or null."""
+        """Return true, false or null for each row."""
         found = self._of(batch.column(self.column))
         return pc.invert(found) if self.negated else found
 
@@ -96,9 +96,9 @@ class Condition:
 
 
 def conditions_of(filters: Sequence[Any], schema: StructType) -> tuple[Condition, ...]:
-    """The conditions that can be taken, of those that Spark offers; all of them are to hold.
+    """Return the supported conditions; a row must meet all of them.
 
-    :param filters: of ``pyspark.sql.datasource``.
+    :param filters: the filters from Spark.
     :param schema: the columns.
     """
     found = (_condition_of(each, schema) for each in filters)
@@ -124,29 +124,29 @@ def _condition_of(offered: Any, schema: StructType, *, negated: bool = False) ->
 
 
 def _is_comparable(kind: DataType, value: object) -> bool:
-    """Whether a value of that type is compared with values of the column as Spark does it."""
+    """Return True if Arrow compares the value with values of the column as Spark does."""
     if type(value) is not _LITERALS.get(type(kind)):
         return False
     if isinstance(value, datetime) and value.tzinfo is None:
         return False
-    if isinstance(kind, StringType) and kind.simpleString() != "string":  # text that a language's rules compare
+    if isinstance(kind, StringType) and kind.simpleString() != "string":  # text with a collation
         return False
     try:
         pa.scalar(value, arrow_schema(StructType([StructField("", kind)])).field(0).type)
-    except (pa.ArrowException, OverflowError, ValueError):  # no value of that type is equal to it
+    except (pa.ArrowException, OverflowError, ValueError):  # the type cannot represent it
         return False
     return True
 
 
 def kept(batch: pa.RecordBatch, conditions: Sequence[Condition]) -> pa.RecordBatch:
-    """The rows of a batch for which all conditions hold."""
+    """Return the rows of a batch that meet all conditions."""
     for condition in conditions:
         batch = batch.filter(condition.holds(batch))
     return batch
 
 
 def times_of(conditions: Sequence[Condition]) -> tuple[int | None, int | None]:
-    """Between which whole Unix seconds, both included, the logs' times lie; None where nothing bounds them."""
+    """Return the first and the last Unix second of the logs' times, both inclusive; None for no bound."""
     own = [each for each in conditions if each.column == TIME and not each.negated and each.value is not None]
     first = [each.value for each in own if each.test in {"GreaterThan", "GreaterThanOrEqual", *_EQUAL}]
     last = [each.value for each in own if each.test in {"LessThan", "LessThanOrEqual", *_EQUAL}]

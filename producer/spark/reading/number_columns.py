@@ -1,4 +1,4 @@
-"""Columns of plain numbers, parsed by Arrow at once: several times faster than one by one, with the same values."""
+"""Parse columns of plain numbers by Arrow: several times faster than one by one, with the same values."""
 
 from __future__ import annotations
 
@@ -7,16 +7,16 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.compute as pc
 
-# So few digits fit into 64 bits.
+# So many digits fit into 64 bits.
 _WHOLE = r"^-?[0-9]{1,18}$"
 _DECIMAL = r"^-?[0-9]{1,18}(\.[0-9]{1,18})?$"
 
 
 def plain_numbers(texts: Any, kind: Any) -> Any:
-    """The numbers that ``texts`` are; None if one is not plainly written or out of range, or if they are no numbers.
+    """Parse texts into numbers; return None if one is not a plain number in range, or the type is not numeric.
 
     :param texts: an array of text; null stays null.
-    :param kind: the Arrow type wanted.
+    :param kind: the Arrow type of the result.
     """
     if pa.types.is_integer(kind):
         pattern, first = _WHOLE, pa.int64()
@@ -28,7 +28,7 @@ def plain_numbers(texts: Any, kind: Any) -> Any:
         return None
     try:
         numbers = texts.cast(first)
-        # A float of 32 bits is rounded twice, as Python would do it.
+        # A float of 32 bits is rounded twice, as in Python.
         return numbers.cast(kind, safe=first != pa.float64())
     except pa.ArrowInvalid:
         return None

@@ -1,4 +1,4 @@
-"""``startingOffsets`` and ``endingOffsets``: named as Spark's Kafka source names them, with cursors for offsets."""
+"""Parse ``startingOffsets`` and ``endingOffsets``, named as in Spark's Kafka source, with cursors for offsets."""
 
 from __future__ import annotations
 
@@ -26,22 +26,22 @@ _FROM = {EARLIEST: "begin", LATEST: "end"}
 
 @dataclass(frozen=True, slots=True)
 class Cursor:
-    """A cursor, as it was given."""
+    """A cursor from an option."""
 
     text: str
 
 
-# What GetCursor takes, or a cursor.
+# An argument of GetCursor, or a cursor.
 Place = str | int | Cursor
 
 
 @dataclass(frozen=True, slots=True)
 class Offsets:
-    """A place in each shard, not looked up yet.
+    """A place in each shard, not resolved to cursors yet.
 
     :ivar option: the option's name, for error messages.
     :ivar of_all: the place in every shard, or None.
-    :ivar of_shard: the place in each shard by itself.
+    :ivar of_shard: the place in each shard, if ``of_all`` is None.
     """
 
     option: str
@@ -49,10 +49,10 @@ class Offsets:
     of_shard: Mapping[str, Place]
 
     def resolve(self, client: LogstoreClient, shards: Sequence[str]) -> dict[str, str]:
-        """The cursor of each shard.
+        """Return the cursor of each shard.
 
-        :raises ConfigError: a shard is named that is not read, or one that is read is not named.
-        :raises LogHubReadError: the server did not say.
+        :raises ConfigError: a named shard is not read, or a shard that is read is not named.
+        :raises LogHubReadError: the server did not return a cursor.
         """
         if self.of_all is None:
             self._check(shards)
@@ -76,15 +76,15 @@ class Offsets:
 
 
 def _known(client: LogstoreClient, shard: str, cursor: str) -> str:
-    """``cursor``, after the server took it: a wrong one is an error here, not in a task."""
+    """Return ``cursor`` after the server accepted it: an invalid one must fail here, not in a task."""
     client.pull_columns(shard, cursor, 1)
     return cursor
 
 
 def parse_offsets(option: str, text: str) -> Offsets:
-    """What the text of an option means.
+    """Parse the text of an option.
 
-    :raises ConfigError: nothing.
+    :raises ConfigError: the text is invalid.
     """
     text = text.strip()
     if text.startswith("{"):
@@ -97,14 +97,14 @@ def parse_offsets(option: str, text: str) -> Offsets:
         time = _time_of(text)
     except ValueError as error:
         raise ConfigError(option, _RULE, text) from error
-    # A LogGroup's time of receipt is whole seconds: one received within this second is not before the time.
+    # Times of receipt are whole seconds: a LogGroup received in this second is not before the time.
     return Offsets(option, _seconds(option, text, math.floor(time.timestamp())), {})
 
 
 def seconds_of(option: str, text: str) -> int:
-    """The Unix seconds that an option gives, as they are or as a time.
+    """Parse an option into Unix seconds.
 
-    :raises ConfigError: it gives none.
+    :raises ConfigError: the text is neither Unix seconds nor a time.
     """
     try:
         number = text.strip()
@@ -120,7 +120,7 @@ def _of_shards(option: str, text: str) -> dict[str, Place]:
     try:
         given: dict[str, Any] = json.loads(text)
     except ValueError as error:
-        raise ConfigError(option, f"{_RULE}; this is no JSON ({error})", text) from error
+        raise ConfigError(option, f"{_RULE}; this is not valid JSON ({error})", text) from error
     if not all(shard.isascii() and shard.isdigit() for shard in given):
         raise ConfigError(option, _RULE, text)
     return {str(int(shard)): _place(option, text, value) for shard, value in given.items()}
@@ -135,7 +135,7 @@ def _place(option: str, text: str, value: Any) -> Place:
 
 
 def _seconds(option: str, text: str, seconds: int) -> int:
-    # GetCursor takes 32 bits.
+    # GetCursor accepts 32 bits.
     if not 0 < seconds < 1 << 32:
         raise ConfigError(option, _RULE, text)
     return seconds

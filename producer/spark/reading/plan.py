@@ -1,4 +1,4 @@
-"""What a read is to do, from its options; it travels to the executors."""
+"""The plan of a read, made from its options, and pickled to the executors."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from ..options import (
 from .filters import Condition
 from .schema import check_schema
 
-#: Options of the producer that reading has, too.
+#: Options of the producer that also apply to reading.
 SHARED_OPTIONS = tuple(
     name
     for name in producer_option_names()
@@ -35,20 +35,20 @@ SHARED_OPTIONS = tuple(
     or name in {"sign_version", "region", "retries", "base_retry_backoff_ms", "max_retry_backoff_ms"}
 )
 
-# A driver that plans, or a task, waits less long than a producer, which has nothing to lose.
+# Shorter than a producer's, because a user or a task waits for the read.
 _MAX_BACKOFF_MS = 10_000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class ReadPlan:
-    """What a read is to do.
+    """The plan of a read.
 
-    :ivar target: the logstore, and who signs.
-    :ivar config: how requests travel and are retried.
+    :ivar target: the logstore and its credentials.
+    :ivar config: the configuration of requests and retries.
     :ivar schema: the columns.
-    :ivar failfast: whether a value that is not of its column's type is an error.
-    :ivar pull_count: LogGroups in one request.
-    :ivar shards: only these; None for all.
+    :ivar failfast: True if a value that does not match its column's type is an error.
+    :ivar pull_count: the number of LogGroups in one request.
+    :ivar shards: the shards to read; None for all.
     :ivar starting: ``startingOffsets``, or None.
     :ivar ending: ``endingOffsets``, or None.
     :ivar max_rows: ``maxRowsPerTrigger``, or None.
@@ -59,7 +59,7 @@ class ReadPlan:
     :ivar query: ``query``, or None.
     :ivar since: ``startingTime``, or None.
     :ivar until: ``endingTime``, or None.
-    :ivar conditions: which rows are asked for, as far as a reader can tell; all of them are to hold.
+    :ivar conditions: the pushed conditions; a row must meet all of them.
     """
 
     target: Target
@@ -82,10 +82,10 @@ class ReadPlan:
 
     @classmethod
     def of(cls, options: Mapping[str, str], schema: StructType) -> ReadPlan:
-        """The plan that options ask for.
+        """Make the plan from options.
 
-        :param options: as Spark hands them over, in any spelling of upper and lower case.
-        :raises ConfigError: an option or the schema is wrong.
+        :param options: the options from Spark, in any case.
+        :raises ConfigError: an option or the schema is invalid.
         """
         options = documented(
             options,
@@ -115,34 +115,32 @@ class ReadPlan:
         )
 
     def client(self) -> LogstoreClient:
-        """A client of the logstore."""
+        """Make a client of the logstore."""
         return LogstoreClient(self.target, self.config)
 
     def shards_of(self, client: LogstoreClient) -> list[str]:
-        """The shards to read, of those that the logstore has.
+        """Return the logstore's shards to read.
 
-        :raises ConfigError: one that was asked for is not there.
+        :raises ConfigError: a wanted shard does not exist.
         """
-        there = client.shards()
+        existing = client.shards()
         if self.shards is None:
-            return there
+            return existing
         for shard in self.shards:
-            if shard not in there:
-                raise ConfigError("shards", f"must be of the shards of the logstore, {', '.join(there)}", shard)
-        return [shard for shard in there if shard in self.shards]
+            if shard not in existing:
+                raise ConfigError("shards", f"must be among the logstore's shards {', '.join(existing)}", shard)
+        return [shard for shard in existing if shard in self.shards]
 
 
 def _readable(target: Target) -> Target:
-    """``target``, if this process can sign: the driver has to ask which shards there are."""
+    """Return ``target`` if this process has credentials: the driver needs them to list shards."""
     if not knows_credentials(target):
-        rule = (
-            "must be given, or LOGHUB_ACCESS_KEY_ID and LOGHUB_ACCESS_KEY_SECRET be set where the driver runs as well"
-        )
+        rule = "must be given, or LOGHUB_ACCESS_KEY_ID and LOGHUB_ACCESS_KEY_SECRET be set in the driver's environment"
         raise ConfigError("accessKeyId", rule, "accessKeyId")
     return target
 
 
-# What says where in shards to read.
+# The options that are about shards.
 _OF_SHARDS = ("startingOffsets", "endingOffsets", "shards", "partitionsPerShard", "pullCount", "receivedWithin",
               "maxRowsPerTrigger", "maxSecondsPerTrigger")  # fmt: skip
 
@@ -152,15 +150,15 @@ def _check_query(options: Mapping[str, str]) -> None:
     if query is None:
         for name in ("startingTime", "endingTime"):
             if name in options:
-                rule = "is for query; without one there are startingOffsets and endingOffsets, by the time of receipt"
+                rule = "needs query; without query use startingOffsets and endingOffsets, by the time of receipt"
                 raise ConfigError(name, rule, options[name])
         return
     for name in _OF_SHARDS:
         if name in options:
-            rule = "is not for query, which knows no shards: use startingTime and endingTime, of the logs' own time"
+            rule = "does not work with query, which ignores shards: use startingTime and endingTime, by the logs' time"
             raise ConfigError(name, rule, options[name])
     if command_of(query):
-        raise ConfigError("query", "must be a search without SQL: that is Spark's here", query)
+        raise ConfigError("query", "must be a search without SQL: use Spark's SQL", query)
 
 
 def _shards(text: str | None) -> tuple[str, ...] | None:

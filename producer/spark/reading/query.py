@@ -1,8 +1,9 @@
-"""``spark.read.format("loghub")`` with the option ``query``: LogHub finds the logs, by its own query language.
+"""Read the logs that match a query in LogHub's language, for ``spark.read.format("loghub")`` with the option ``query``.
 
-What is read is a range of the logs' own time. The driver asks how many logs match in each part of it, and makes
-partitions of about as many; a task asks once more, until no part has more logs than LogHub pages well. Answers are
-LogGroups again before they become columns, so that a column means the same as without ``query``.
+The read covers a range of the logs' own time. The driver queries the number of matching logs in each part of the range,
+and makes partitions of about equal size. A task divides its range further, until no part has more logs than LogHub
+pages well. Answers are encoded as LogGroups before they become columns, so that columns mean the same as without
+``query``.
 """
 
 from __future__ import annotations
@@ -24,14 +25,14 @@ from ...wire.log_group import encode_log, encode_tail
 from ...wire.protobuf import delimited
 from ...wire.read_columns import read_groups
 from ...wire.read_log_group import Fields
-from ..errors import said_in_the_first_line
+from ..errors import hidden_traceback
 from .arrow import Batches
 from .filters import kept, times_of
 from .offsets import seconds_of
 from .plan import ReadPlan
 from .schema import CURSOR
 
-#: Logs of a partition, about; and logs of one part of the range that is paged through.
+#: The approximate number of logs of a partition, and the limit of logs of a part that is read in pages.
 PARTITION_LOGS = 10_000
 
 _TAG = "__tag__:"
@@ -40,10 +41,10 @@ _RESERVED = ("__time__", "__time_ns_part__", "__topic__", "__source__")
 
 @dataclass(frozen=True)
 class QueryRange(InputPartition):
-    """What one task reads.
+    """The range of time that one task reads.
 
-    :ivar begin: Unix seconds.
-    :ivar end: Unix seconds; behind the last one.
+    :ivar begin: the first Unix second.
+    :ivar end: the Unix second after the last one.
     """
 
     begin: int
@@ -51,15 +52,15 @@ class QueryRange(InputPartition):
 
 
 class QueryReader(DataSourceReader):
-    """Reads the logs that match a query.
+    """A reader of the logs that match a query.
 
-    :param plan: what to read, with a query.
-    :raises ConfigError: an option that makes no sense with a query, or none of its own.
+    :param plan: the plan of the read, with a query.
+    :raises ConfigError: an option does not work with a query, or ``startingTime`` is missing.
     """
 
     def __init__(self, plan: ReadPlan) -> None:
         if plan.query is None or plan.since is None:
-            rule = "must be given with query: Unix seconds, or a time such as 2026-01-31T12:00:00Z, of the first logs"
+            rule = "must be given with query: Unix seconds or a time such as 2026-01-31T12:00:00Z, of the first logs"
             raise ConfigError("startingTime", rule, plan.since)
         if CURSOR in plan.schema.names:
             raise ConfigError("schema", f"must not have the column {CURSOR}, which a query does not return", CURSOR)
@@ -67,11 +68,11 @@ class QueryReader(DataSourceReader):
         self._begin = seconds_of("startingTime", plan.since)
         self._end = int(time.time()) + 1 if plan.until is None else seconds_of("endingTime", plan.until)
         if self._begin >= self._end:
-            raise ConfigError("startingTime", "must lie before endingTime", plan.since)
+            raise ConfigError("startingTime", "must be before endingTime", plan.since)
 
-    @said_in_the_first_line()
+    @hidden_traceback()
     def partitions(self) -> Sequence[InputPartition]:
-        """The ranges of time to read. Runs in the driver, once."""
+        """Return the ranges of time to read. The driver calls it once."""
         first, last = times_of(self._plan.conditions)
         begin = self._begin if first is None else max(self._begin, first)
         end = self._end if last is None else min(self._end, last + 1)
@@ -81,10 +82,10 @@ class QueryReader(DataSourceReader):
             return list(_partitions(client.searching, Search(begin, end, self._plan.query or "*")))
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """The record batches of one range. Runs in an executor."""
-        # Spark makes up an empty partition where there is none.
+        """Yield the record batches of one range. An executor calls it."""
+        # Spark adds an empty partition if there is none.
         if isinstance(partition, QueryRange):
-            with said_in_the_first_line():
+            with hidden_traceback():
                 yield from self._read(Search(partition.begin, partition.end, self._plan.query or "*"))
 
     def _read(self, wanted: Search) -> Iterator[Any]:
@@ -101,7 +102,7 @@ class QueryReader(DataSourceReader):
 
 
 def _partitions(searching: LogstoreSearch, wanted: Search) -> Iterator[QueryRange]:
-    """Ranges one behind the other with about as many logs each."""
+    """Yield consecutive ranges with about the same number of logs."""
     begin, found = None, 0
     for part in searching.histogram(wanted):
         if not part["count"]:
@@ -117,7 +118,7 @@ def _partitions(searching: LogstoreSearch, wanted: Search) -> Iterator[QueryRang
 
 
 def _pages(searching: LogstoreSearch, wanted: Search) -> Iterator[tuple[str, list[Fields]]]:
-    """Every log of a range, some at a time, and where they were found."""
+    """Yield pages with every log of a range, each with its place for messages."""
     for part in searching.histogram(wanted):
         count, begin, end = int(part["count"]), int(part["from"]), int(part["to"])
         narrower = replace(wanted, begin=begin, end=end)
@@ -128,24 +129,24 @@ def _pages(searching: LogstoreSearch, wanted: Search) -> Iterator[tuple[str, lis
 
 
 def _pages_of(searching: LogstoreSearch, wanted: Search, count: int) -> Iterator[tuple[str, list[Fields]]]:
-    """The logs of a range that holds ``count`` of them, or more by now.
+    """Yield pages with the ``count`` logs of a range.
 
-    :raises LogHubReadError: there are fewer.
+    :raises LogHubReadError: there are fewer logs.
     """
     offset = 0
     while offset < count:
         logs = searching.logs(wanted, offset=offset, line=min(PAGE, count - offset))
         if not logs:
             raise LogHubReadError(
-                f"GetLogs from {wanted.begin} to {wanted.end} gave {counted(offset, 'log')} of the {count} that "
-                "GetHistograms counted: some were deleted meanwhile, or the index is not complete yet; read again"
+                f"GetLogs from {wanted.begin} to {wanted.end} returned {counted(offset, 'log')} of the {count} that "
+                "GetHistograms counted: logs were deleted meanwhile, or the index is not complete yet; read again"
             )
         yield f"from {wanted.begin} to {wanted.end}, offset {offset}", logs
         offset += len(logs)
 
 
 def _as_log_groups(logs: Sequence[Fields]) -> bytes:
-    """The logs as PullLogs would have answered them."""
+    """Encode logs as in an answer of PullLogs."""
     groups = (_log_group(head, of_head) for head, of_head in groupby(logs, _head_of))
     return b"".join(delimited(0x0A, group) for group in groups)
 
@@ -154,7 +155,7 @@ _Head = tuple[str, str, tuple[tuple[str, str], ...]]
 
 
 def _head_of(log: Mapping[str, Any]) -> _Head:
-    """Topic, source and tags."""
+    """Return topic, source and tags."""
     tags = tuple((name[len(_TAG) :], str(value)) for name, value in log.items() if name.startswith(_TAG))
     return str(log.get("__topic__", "")), str(log.get("__source__", "")), tags
 

@@ -1,4 +1,4 @@
-"""A range of a shard, from one cursor to another, and reading it in an executor."""
+"""A range of a shard between two cursors, and reading it in an executor."""
 
 from __future__ import annotations
 
@@ -13,23 +13,23 @@ from pyspark.sql.datasource import InputPartition
 
 from ...reading.errors import LogHubReadError
 from ...wire.cursors import position_of
-from ..errors import said_in_the_first_line
+from ..errors import hidden_traceback
 from ..logstore import LogstoreClient, Pulled
 from .arrow import Batches
 from .filters import kept
 from .plan import ReadPlan
 
-# GetCursor takes 32 bits.
+# GetCursor accepts 32 bits.
 _MOST_SECONDS = (1 << 32) - 1
 
 
 @dataclass(frozen=True)
 class ShardRange(InputPartition):
-    """What one task reads.
+    """The range of a shard that one task reads.
 
     :ivar shard: the shard.
     :ivar begin: the cursor of the first LogGroup.
-    :ivar end: the cursor behind the last one.
+    :ivar end: the cursor after the last LogGroup.
     """
 
     shard: str
@@ -38,24 +38,24 @@ class ShardRange(InputPartition):
 
 
 def ranges_between(begin: dict[str, str], end: dict[str, str]) -> list[ShardRange]:
-    """The ranges that hold anything, in order of their shards."""
+    """Return the ranges that are not empty, in the order of shards."""
     found = [ShardRange(shard, begin[shard], end[shard]) for shard in sorted(end, key=int)]
     return [each for each in found if not _is_empty(each)]
 
 
 def divided(client: LogstoreClient, part: ShardRange, most: int) -> list[ShardRange]:
-    """The range in parts, about as long in the time of receipt, which is all that cursors can be asked for by.
+    """Divide a range into parts of about equal time of receipt, the only key by which the server finds cursors.
 
-    :param most: how many; fewer where a part would hold nothing.
-    :raises LogHubReadError: the server did not say.
+    :param most: the number of parts; empty parts are left out.
+    :raises LogHubReadError: the server did not return a cursor.
     """
     if most == 1:
         return [part]
     first, last = (client.cursor_time(part.shard, cursor) for cursor in (part.begin, part.end))
-    # Whole seconds: within one nothing can be asked for.
+    # Cursors are found by whole seconds.
     times = sorted({first + (last - first) * number // most for number in range(1, most)} - {first})
     cuts = (client.cursor(part.shard, time) for time in times)
-    # What was received in the second of the end, or since then, may lie behind the end.
+    # A cursor for the second of the end, or a later one, may be after the end.
     inner = sorted({cut for cut in cuts if _lies_in(cut, part)}, key=lambda cut: position_of(cut) or 0)
     edges = [part.begin, *inner, part.end]
     return [ShardRange(part.shard, begin, end) for begin, end in itertools.pairwise(edges)]
@@ -64,10 +64,11 @@ def divided(client: LogstoreClient, part: ShardRange, most: int) -> list[ShardRa
 def received_between(
     client: LogstoreClient, part: ShardRange, first: int | None, last: int | None
 ) -> ShardRange | None:
-    """The part of a range that was received between two Unix seconds, both included; None if there is nothing.
+    """Return the part of a range that was received between two Unix seconds; None if it is empty.
 
-    :param first: None where the range begins; likewise ``last``.
-    :raises LogHubReadError: the server did not say.
+    :param first: the first second; None for the begin of the range.
+    :param last: the last second, inclusive; None for the end of the range.
+    :raises LogHubReadError: the server did not return a cursor.
     """
     begin, end = part.begin, part.end
     if first is not None and first > 0:
@@ -79,7 +80,7 @@ def received_between(
 
 
 def _later(cursor: str, other: str) -> str:
-    """``other`` if it lies behind, as far as cursors tell."""
+    """Return ``other`` if it is known to be after ``cursor``."""
     place, its = position_of(cursor), position_of(other)
     return other if place is not None and its is not None and its > place else cursor
 
@@ -90,7 +91,7 @@ def _earlier(cursor: str, other: str) -> str:
 
 
 def _lies_in(cursor: str, part: ShardRange) -> bool:
-    """Whether a cursor divides a range, as far as cursors tell."""
+    """Return True if a cursor is known to divide a range."""
     begin, place, end = map(position_of, (part.begin, cursor, part.end))
     return begin is not None and place is not None and end is not None and begin < place < end
 
@@ -103,13 +104,13 @@ def _is_empty(part: ShardRange) -> bool:
 
 
 def read_range(plan: ReadPlan, part: ShardRange) -> Iterator[Any]:
-    """The record batches of a range.
+    """Yield the record batches of a range.
 
-    :raises LogHubReadError: the server did not hand out all of it.
-    :raises MalformedValueError: a value is not of its column's type, and ``mode`` is FAILFAST.
+    :raises LogHubReadError: the server did not return all LogGroups.
+    :raises MalformedValueError: a value does not match its column's type, and ``mode`` is FAILFAST.
     """
     batches = Batches(plan.schema, part.shard, failfast=plan.failfast)
-    with said_in_the_first_line():
+    with hidden_traceback():
         yield from _read_range(plan, part, batches)
 
 
@@ -123,7 +124,7 @@ def _read_range(plan: ReadPlan, part: ShardRange, batches: Batches) -> Iterator[
 
 
 def _pulls(client: LogstoreClient, part: ShardRange, count: int) -> Generator[Pulled]:
-    """Every answer of the range, the next one being fetched while one is worked on."""
+    """Yield every answer of the range, and fetch the next one meanwhile."""
     with ThreadPoolExecutor(1, "loghub-reader") as ahead:
         cursor, going_on = part.begin, True
         coming = ahead.submit(client.pull_columns, part.shard, cursor, count, part.end)
@@ -140,6 +141,6 @@ def _check_complete(client: LogstoreClient, part: ShardRange, reached: str) -> N
     position, end = position_of(reached), position_of(part.end)
     if position is not None and end is not None and position < end:
         raise LogHubReadError(
-            f"shard {part.shard} of {client.target} gave nothing more at cursor {reached}, before {part.end}, where it "
-            "ended when this read was planned: the logstore may have been made anew; read again"
+            f"shard {part.shard} of {client.target} ends at cursor {reached}, before its end {part.end} when the read "
+            "was planned: the logstore may have been created again; read again"
         )

@@ -1,4 +1,4 @@
-"""The columns of ``spark.read.format("loghub")``: those that every logstore has, and those that a user asks for."""
+"""The columns of ``spark.read.format("loghub")``: the fixed ones of every logstore, and those of the user."""
 
 from __future__ import annotations
 
@@ -28,9 +28,9 @@ FIXED: dict[str, DataType] = {
 
 
 def default_schema(*, without: str = "") -> StructType:
-    """The schema of a read that names none.
+    """Return the schema of a read without a schema of the user.
 
-    :param without: a column that it cannot have.
+    :param without: a column to leave out; empty for none.
     """
     return StructType([StructField(name, kind) for name, kind in FIXED.items() if name != without])
 
@@ -38,8 +38,8 @@ def default_schema(*, without: str = "") -> StructType:
 def check_schema(schema: StructType) -> None:
     """Check that every column can be read.
 
-    :param schema: of a user, or the default.
-    :raises ConfigError: a column has the wrong type, is there twice, or is almost a fixed one.
+    :param schema: the schema of the user, or the default.
+    :raises ConfigError: a column has a wrong type, occurs twice, or differs from a fixed one only in case.
     """
     if not schema.fields:
         raise ConfigError("schema", "must have at least one column", "none")
@@ -56,7 +56,7 @@ def _check_field(field: StructField) -> None:
     if fixed is None:
         _check_own(field)
     elif not _same(field.dataType, fixed):
-        rule = f"the column {field.name} must be {fixed.simpleString()}, as every logstore has it: cast it afterwards"
+        rule = f"the column {field.name} must be {fixed.simpleString()}: cast it after the read"
         raise ConfigError("schema", rule, field.dataType.simpleString())
     elif not field.nullable and field.name == PACK_ID:
         raise ConfigError("schema", f"the column {PACK_ID} must be nullable: not every producer sends one", "NOT NULL")
@@ -69,20 +69,20 @@ def _check_own(field: StructField) -> None:
     try:
         parser_of(field.dataType)
     except TypeError as error:
-        rule = f"the column {field.name} has a type that no text becomes ({error}): use {TYPES}"
+        rule = f"the column {field.name} has a type that text cannot become ({error}): use {TYPES}"
         raise ConfigError("schema", rule, field.dataType.simpleString()) from error
 
 
 def _same(kind: DataType, fixed: DataType) -> bool:
-    """Whether the types are the same but for what may be null."""
+    """Return True if the types are the same, apart from nullability."""
     if isinstance(kind, MapType) and isinstance(fixed, MapType):
         return type(kind.keyType) is StringType and type(kind.valueType) is StringType
     return type(kind) is type(fixed)
 
 
 def arrow_schema(schema: StructType) -> Any:
-    """The schema that Spark expects record batches to have."""
+    """Return the schema that Spark expects of record batches."""
     try:
         return to_arrow_schema(schema, timezone="UTC")
-    except TypeError:  # before PySpark 4.2 there was no choice
+    except TypeError:  # before PySpark 4.2
         return to_arrow_schema(schema)

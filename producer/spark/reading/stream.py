@@ -1,9 +1,9 @@
-"""``spark.readStream.format("loghub")``: a cursor for each shard, kept in Spark's checkpoint.
+"""Read a stream with ``spark.readStream.format("loghub")``: an offset is a cursor for each shard.
 
-The reader looks, when Spark asks for the latest offset, where each shard ends, and hands out the ranges between two
-offsets. Its state is only what spares requests: after a restart the checkpoint says all.
+When Spark asks for the latest offset, the reader queries the end of each shard. Its partitions are the ranges between
+two offsets. All state is in Spark's checkpoint; the reader's own state only saves requests.
 
-The parts of the Data Source API that it uses exist since PySpark 4.2.
+It needs PySpark 4.2.
 """
 
 from __future__ import annotations
@@ -15,19 +15,19 @@ from pyspark.sql.datasource import DataSourceStreamReader, InputPartition
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadLimit, ReadMaxRows, SupportsTriggerAvailableNow
 
 from ...model.errors import ConfigError
-from ..errors import said_in_the_first_line
+from ..errors import hidden_traceback
 from ..logstore import LogstoreClient
-from .admission import advance_by_rows, advance_by_seconds, in_turn
+from .admission import advance_by_rows, advance_by_seconds, rotated
 from .offsets import LATEST, parse_offsets
 from .plan import ReadPlan
 from .ranges import ShardRange, ranges_between, read_range
 
 
 class LogHubStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Reads a logstore as it grows.
+    """A reader of a logstore as it grows.
 
-    :param plan: what to read.
-    :raises ConfigError: an option of a batch, or an offset that makes no sense.
+    :param plan: the plan of the read.
+    :raises ConfigError: an option is for a batch, or an offset is invalid.
     """
 
     def __init__(self, plan: ReadPlan) -> None:
@@ -44,55 +44,55 @@ class LogHubStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._plan = plan
         self._starting = parse_offsets("startingOffsets", plan.starting or LATEST)
         self._client: LogstoreClient | None = None
-        # Where the stream is to stop, with the trigger availableNow.
+        # The end of the stream with the trigger availableNow.
         self._target: dict[str, str] | None = None
         self._heads: dict[str, str] | None = None
         self._turn = 0
 
     def __getstate__(self) -> dict[str, Any]:
-        # Executors read with clients of their own.
+        # Executors make clients of their own.
         return self.__dict__ | {"_client": None}
 
-    @said_in_the_first_line()
+    @hidden_traceback()
     def initialOffset(self) -> dict[str, Any]:
-        """Where a stream without a checkpoint begins."""
+        """Return the first offset of a stream without a checkpoint."""
         client = self._connected()
         return self._starting.resolve(client, self._plan.shards_of(client))
 
     def getDefaultReadLimit(self) -> ReadLimit:
-        """What one micro-batch takes, about."""
+        """Return the limit of a micro-batch."""
         return ReadAllAvailable() if self._plan.max_rows is None else ReadMaxRows(self._plan.max_rows)
 
     def prepareForTriggerAvailableNow(self) -> None:
-        """Take what is there now, in as many micro-batches as it takes, and no more."""
-        self._target = self._look()
+        """Set the current end of the shards as the end of the stream."""
+        self._target = self._ends()
 
-    @said_in_the_first_line()
+    @hidden_traceback()
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:
-        """How far the next micro-batch goes."""
+        """Return the end of the next micro-batch."""
         client = self._connected()
-        self._heads = target = self._look() if self._target is None else self._target
+        self._heads = target = self._ends() if self._target is None else self._target
         begin = self._begin(start, target)
         end = {**begin, **target}
         if self._plan.max_seconds is not None:
             end = advance_by_seconds(client, begin, end, self._plan.max_seconds)
         if isinstance(limit, ReadMaxRows):
             self._turn += 1
-            ranges = in_turn(ranges_between(begin, end), self._turn)
+            ranges = rotated(ranges_between(begin, end), self._turn)
             end = {**begin, **advance_by_rows(client, ranges, limit.max_rows, self._plan.pull_count)}
         # Spark compares offsets as text.
         return {shard: end[shard] for shard in sorted(end, key=int)}
 
     def reportLatestOffset(self) -> dict[str, Any] | None:
-        """Where the shards ended at the last look, for the query's progress."""
+        """Return the last known ends of the shards, for the query's progress."""
         return self._heads
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
-        """The ranges between two offsets."""
+        """Return the ranges between two offsets."""
         return ranges_between(self._begin(start, end), end)
 
     def read(self, partition: InputPartition) -> Iterator[Any]:
-        """The record batches of one range. Runs in an executor."""
+        """Yield the record batches of one range. An executor calls it."""
         if not isinstance(partition, ShardRange):
             return iter(())
         return read_range(self._plan, partition)
@@ -103,13 +103,13 @@ class LogHubStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
             self._client.close()
             self._client = None
 
-    def _look(self) -> dict[str, str]:
-        """Where the shards end."""
+    def _ends(self) -> dict[str, str]:
+        """Query the ends of the shards."""
         client = self._connected()
         return {shard: client.cursor(shard, "end") for shard in self._plan.shards_of(client)}
 
     def _begin(self, start: dict[str, Any], end: dict[str, Any]) -> dict[str, str]:
-        """``start``, and for each shard that a split has made since its first LogGroup."""
+        """Return ``start``, with the first cursor of each shard that a split has created since."""
         client = self._connected()
         return {**start, **{shard: client.cursor(shard, "begin") for shard in end if shard not in start}}
 

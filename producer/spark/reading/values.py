@@ -1,7 +1,7 @@
-"""From the text of a field to the value of a column: one function for each type that Spark knows.
+"""Parse the text of a field into the value of a column, with one function for each of Spark's types.
 
-A function is given text and returns what pyarrow takes for the type, or raises ``ValueError``. Spaces around a value
-are no part of it. What it accepts does not depend on the session: a time without a zone is UTC.
+A function takes text, and returns a value that pyarrow accepts for the type, or raises ``ValueError``. Spaces around a
+value are ignored. The session has no influence: a time without a zone is UTC.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ _BITS: dict[type[DataType], int] = {ByteType: 8, ShortType: 16, IntegerType: 32,
 _DATE = re.compile(r"(\d{4}-\d{2}-\d{2})(?:[T ].*)?", re.ASCII)
 _TIME = re.compile(r"\d{4}-\d{2}-\d{2}(?:[T ]\d{2}:\d{2}(?::\d{2}(?:[.,]\d{1,9})?)?)?(Z|[+-]\d{2}:?\d{2})?", re.ASCII)
 
-#: What a column of the user's may be, for error messages.
+#: The permitted types of the user's columns, for error messages.
 TYPES = (
     "string, tinyint, smallint, int, bigint, float, double, decimal, boolean, timestamp, timestamp_ntz, date, binary, "
     "and array, map and struct of these"
@@ -48,9 +48,9 @@ TYPES = (
 
 
 def parser_of(kind: DataType) -> Parse:
-    """The function for a type.
+    """Return the function for a type.
 
-    :raises TypeError: no text becomes a value of that type.
+    :raises TypeError: text cannot become a value of that type.
     """
     found = _SIMPLE.get(type(kind))
     if found is not None:
@@ -95,7 +95,7 @@ def _decimal_parser(kind: DecimalType) -> Parse:
 
 
 def _plain(text: str) -> str:
-    """``text`` if it holds none of what Python takes for part of a number and nobody else does."""
+    """Return ``text``, unless it has characters that only Python accepts in numbers."""
     if "_" in text or not text.isascii():
         raise ValueError(text)
     return text
@@ -116,7 +116,7 @@ def _timestamp(text: str) -> datetime:
     time = _time(text)
     try:
         return time.replace(tzinfo=UTC) if time.tzinfo is None else time.astimezone(UTC)
-    except OverflowError as error:  # the first or the last hours that a year has a number for
+    except OverflowError as error:  # out of range in UTC: the first hours of year 1, or the last of 9999
         raise ValueError(text) from error
 
 
@@ -155,14 +155,14 @@ _SIMPLE: dict[type[DataType], Parse] = {
 
 def _load(text: str) -> Any:
     try:
-        # Numbers stay text until a type says what they are.
+        # Numbers stay text until their type is known.
         return json.loads(text, parse_int=str, parse_float=str, parse_constant=str)
     except RecursionError as error:
         raise ValueError(text) from error
 
 
 def _json_converter(kind: DataType) -> Callable[[Any], Any]:
-    """From a value that :func:`_load` made to one of that type."""
+    """Return the function from a value of :func:`_load` to a value of that type."""
     if isinstance(kind, ArrayType):
         return _array_converter(kind)
     if isinstance(kind, MapType):
@@ -183,7 +183,7 @@ def _map_converter(kind: MapType) -> Callable[[Any], Any]:
     convert = _required(_json_converter(kind.valueType), kind.valueContainsNull)
 
     def entries(value: Any) -> list[tuple[Any, Any]]:
-        # Keys that differ as text may be equal as values: of these the last counts, too.
+        # Keys that differ as text may be equal as values: the last one counts.
         found = {key_of(key): convert(each) for key, each in _is_a(dict, value).items()}
         return list(found.items())
 
@@ -215,7 +215,7 @@ def _required(convert: Callable[[Any], Any], nullable: bool) -> Callable[[Any], 
 
 def _is_a(kind: type, value: Any) -> Any:
     if not isinstance(value, kind):
-        raise ValueError(f"not a JSON {kind.__name__}")  # one kind of error for every bad value
+        raise ValueError(f"not a JSON {kind.__name__}")  # ValueError, as for every invalid value
     return value
 
 

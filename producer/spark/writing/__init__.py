@@ -1,1 +1,1 @@
-"""Writing a DataFrame to LogHub: the batch and streaming writers of ``format("loghub")``, and ``write_partition``."""
+"""Write a DataFrame to LogHub: the batch and streaming writers of ``format("loghub")``, and ``write_partition``."""

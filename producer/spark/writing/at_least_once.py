@@ -1,7 +1,7 @@
-"""Sends the rows of one task, and vouches for each of them: acknowledged, refused and dealt with, or the task fails.
+"""Send the rows of one task at least once: each row is acknowledged or handled as refused, or the task fails.
 
-Rows are sent as they come, many requests at a time. Where LogHub refuses a request for what is in it, the rows of it
-are sent again in halves until those at fault are known; the others arrive.
+Rows are sent as they come, with many requests in flight. If LogHub refuses a request because of its content, its rows
+are sent again in halves, until the rows at fault are found and the others are stored.
 """
 
 from __future__ import annotations
@@ -29,10 +29,11 @@ from .rows import Rows
 
 @dataclass(frozen=True, slots=True)
 class _Sent:
-    """A piece of a batch that is on its way.
+    """A piece of a batch in flight.
 
-    :ivar rows: what it holds.
-    :ivar size: its bytes as encoded.
+    :ivar future: the future of its delivery.
+    :ivar rows: its rows.
+    :ivar size: its encoded bytes.
     """
 
     future: SendFuture
@@ -41,12 +42,12 @@ class _Sent:
 
 
 class AtLeastOnce:
-    """See the module.
+    """The sender of one task's rows.
 
-    :param producer: sends.
-    :param options: of the write.
-    :param refusals: what becomes of refused rows.
-    :param metrics: counts.
+    :param producer: the producer to send with.
+    :param options: the options of the write.
+    :param refusals: the handler of refused rows.
+    :param metrics: the counts of the task.
     :param partition: the task's partition, for messages.
     """
 
@@ -68,30 +69,31 @@ class AtLeastOnce:
         self._last_result: Result | None = None
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Send a batch of rows; an error may be about earlier ones.
+        """Send a batch of rows.
 
-        :raises DeliveryFailedError: rows were not acknowledged, or refused with ``onFailure=fail``.
+        :raises DeliveryFailedError: rows of this or an earlier batch were not acknowledged, or were refused with
+            ``onFailure=fail``.
         """
         rows = Rows(batch, range(self._rows, self._rows + batch.num_rows), self._options.row_labels)
         self._rows += batch.num_rows
         self._send(rows)
-        # Not only from the head: what is acknowledged behind a slow request need not stay in memory.
+        # Not only from the head: acknowledged rows behind a slow request need not stay in memory.
         for sent in [sent for sent in self._sent if sent.future.done()]:
             self._sent.remove(sent)
-            self._settle(sent)
+            self._complete(sent)
 
     def finish(self) -> None:
-        """Wait until every row is acknowledged, or refused and dealt with.
+        """Wait until every row is acknowledged, or handled as refused.
 
-        :raises DeliveryFailedError: as :meth:`write`.
+        :raises DeliveryFailedError: rows were not acknowledged, or were refused with ``onFailure=fail``.
         """
         if self._sent:
             self._flush()
         while self._sent:
-            self._settle(self._sent.popleft())
+            self._complete(self._sent.popleft())
 
     def _flush(self) -> None:
-        """Send at once what lingers in open batches; whether it arrived is for the futures to say."""
+        """Send open batches without lingering."""
         try:
             send_open(self._producer)
         except ProducerError as error:
@@ -112,14 +114,14 @@ class AtLeastOnce:
             raise self._not_acknowledged(rows.without(taken), str(error)) from error
 
     def _send_valid(self, rows: Rows, error: Exception) -> None:
-        """One of these rows cannot become a log: send the others."""
+        """Refuse the row that cannot become a log, and send the others."""
         if len(rows) == 1:
             self._refusals.refuse(rows, reason_of_error(error))
             return
         for half in rows.halves():
             self._send(half)
 
-    def _settle(self, sent: _Sent) -> None:
+    def _complete(self, sent: _Sent) -> None:
         try:
             result = sent.future.result(self._options.ack_timeout)
         except TimeoutError as error:
@@ -129,7 +131,7 @@ class AtLeastOnce:
             return
         self._metrics.rows += len(sent.rows)
         self._metrics.bytes += sent.size
-        # The pieces of one batch share one result, and neighbours share a batch.
+        # Pieces of the same batch share one result: count it once.
         if result is not self._last_result:
             self._last_result = result
             self._metrics.batches += 1
@@ -146,7 +148,7 @@ class AtLeastOnce:
             self._send_alone(half)
 
     def _send_alone(self, rows: Rows) -> None:
-        """Send these rows in requests of their own, and settle them."""
+        """Send these rows in requests of their own, and wait for them."""
         others, self._sent = self._sent, deque()
         try:
             self._send(rows)
@@ -155,9 +157,9 @@ class AtLeastOnce:
             self._sent = others
 
     def _not_acknowledged(self, rows: Rows, reason: str) -> DeliveryFailedError:
-        were = "was" if len(rows) == 1 else "were"
+        verb = "was" if len(rows) == 1 else "were"
         return DeliveryFailedError(
-            f"{rows} of partition {self._partition} for {self._options.target} {were} not acknowledged: "
+            f"{rows} of partition {self._partition} for {self._options.target} {verb} not acknowledged: "
             f"{' '.join(reason.split())}. Acknowledged by this task before: {counted(self._metrics.rows, 'row')}; "
             f"still in flight: {sum(len(other.rows) for other in self._sent)}"
         )

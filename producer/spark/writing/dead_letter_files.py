@@ -1,8 +1,8 @@
-"""Refused rows as Parquet files, a file a task, for ``spark.read.parquet(deadLetterPath)``.
+"""Write refused rows to Parquet files, one for each task, for ``spark.read.parquet(deadLetterPath)``.
 
-The columns are those of the DataFrame and, behind them, ``_row`` (the row's number in its partition), ``_error_code``,
-``_error_message`` and ``_request_id``. A file appears under its name when its task ends well, and a second attempt at a
-task replaces the file of the first.
+The columns are those of the DataFrame, then ``_row`` (the row's number in its partition), ``_error_code``,
+``_error_message`` and ``_request_id``. A file gets its name when its task succeeds. Another attempt at the task
+replaces the file.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ from .rows import Rows
 
 
 def file_system(path: str) -> tuple[Any, str]:
-    """The file system of a directory's URI or path, and the directory there.
+    """Return the file system of a directory's URI or path, and the directory there.
 
-    :raises ConfigError: it is relative, or of a file system that pyarrow does not have.
+    :raises ConfigError: the path is relative, or pyarrow does not have its file system.
     """
     try:
         return pyarrow.fs.FileSystem.from_uri(path) if urlsplit(path).scheme else _local(path)
@@ -41,29 +41,29 @@ def _local(path: str) -> tuple[Any, str]:
 
 
 def make_folder(path: str) -> None:
-    """Make the directory, so that one that cannot be written to is found before the job.
+    """Create the directory before the job.
 
-    :raises ConfigError: it cannot be made.
+    :raises ConfigError: it cannot be created.
     """
     system, folder = file_system(path)
     try:
         system.create_dir(folder, recursive=True)
     except (OSError, pa.ArrowException) as error:
-        raise ConfigError("deadLetterPath", f"must be a directory that can be written to ({error})", path) from error
+        raise ConfigError("deadLetterPath", f"must be a writable directory ({error})", path) from error
 
 
 class DeadLetterFile:
-    """The dead letters of one task; several files if their columns change.
+    """The dead letters of one task, in several files if their columns change.
 
     :param path: the directory.
-    :param name: of the file in it, the same for every attempt at the task.
+    :param name: the file's name, the same for every attempt at the task.
     """
 
     def __init__(self, path: str, name: str) -> None:
         self._path = path
         self._system, folder = file_system(path)
         self._folder, self._name, self._unique = folder.rstrip("/"), name, uuid.uuid4().hex
-        # A schema cannot be the key of a dictionary.
+        # A list, because a schema is not hashable.
         self._writers: list[tuple[pa.Schema, Any]] = []
 
     def add(self, refused: Rows, reason: Reason) -> None:
@@ -85,7 +85,7 @@ class DeadLetterFile:
             self._writer(rows.schema).write_batch(rows)
         except (OSError, pa.ArrowException) as error:
             raise DeliveryFailedError(
-                f"{refused}, refused ({reason}), cannot be kept as dead letters in deadLetterPath {self._path}: {error}"
+                f"{refused}, refused ({reason}), cannot be stored in deadLetterPath {self._path}: {error}"
             ) from error
 
     def _writer(self, schema: pa.Schema) -> Any:
@@ -103,14 +103,14 @@ class DeadLetterFile:
         return f"{self._folder}/_{self._name}.{self._unique}.{number}"
 
     def finish(self) -> None:
-        """The task ends well: the files get their names."""
+        """Rename the files to their names when the task succeeds."""
         for number, (_, writer) in enumerate(self._writers):
             writer.close()
             name = f"{self._name}-{number}" if number else self._name
             self._system.move(self._draft(number), f"{self._folder}/{name}.parquet")
 
     def discard(self) -> None:
-        """The task fails: nothing is left."""
+        """Delete the files when the task fails."""
         for number, (_, writer) in enumerate(self._writers):
             with contextlib.suppress(OSError, pa.ArrowException):
                 writer.close()
@@ -119,7 +119,7 @@ class DeadLetterFile:
 
 
 def _distinct(names: list[str], own: list[str]) -> list[str]:
-    """The names, with underscores behind those that stand there already, and our own: each can be read back then."""
+    """Return the names followed by ``own``, with underscores added to duplicates: Parquet columns must differ."""
     taken, found = set(own), []
     for name in names:
         distinct = name

@@ -1,17 +1,16 @@
-"""Sends the rows of one task so that each arrives once, whatever is run again: the task, a copy of it, the whole query.
+"""Send the rows of one task exactly once, even if the task, a copy of it, or the whole query runs again.
 
-The rows of a part that go to the same stream are cut into chunks by their number and size alone, and each chunk is one
-request: under a hash key made of the part's name, and with a sequence number made of the place of the chunk's last row
-in the partition. Whoever sends the same rows in the same order makes the same requests, and LogHub stores each of them
-once: it refuses a number that is not above the last one of its key. One request of a key is on its way at a time, so
-all before the last one are stored as well.
+The rows of a part that go to the same stream are cut into chunks, by number and size alone. Each chunk is one request.
+Its hash key comes from the part's name, and its sequence number from the place of the chunk's last row in the
+partition. So the same rows in the same order make the same requests. LogHub stores each request once: it refuses a
+number that is not above the last one of its key. One request of a key is in flight at a time, so all earlier ones are
+stored.
 
-Chunks do not depend on how Spark cuts the rows into batches of columns, nor on the time. A chunk that is refused for
-what is in it goes in halves, and these in halves, whose numbers lie between those of its neighbours: the last part of a
-chunk has a number below the chunk's own. So another attempt finds the same rows at fault, since it sends the whole
-chunk, under its own number, before it sends parts.
+Chunks depend neither on how Spark cuts the rows into record batches, nor on the time. A chunk that is refused because
+of its content is sent in halves, and these again. The numbers of the parts are below the chunk's own number, and above
+the one of the chunk before. Another attempt sends the whole chunk first, so it finds the same rows at fault.
 
-Source: LogHub protocol, Idempotent write.
+The idempotent write is part of the LogHub protocol.
 """
 
 from __future__ import annotations
@@ -44,29 +43,29 @@ from .refusals import UNSENDABLE, Refusals, blames_row, full_reason, reason_of_e
 from .rows import Rows
 
 _KEY_BITS = 128
-# Between the numbers of chunks that end with neighbouring rows: a chunk is cut in halves no more often.
+# The sequence numbers for each row, and so the limit of how often a chunk can be halved.
 _NUMBERS_A_ROW = 32
-# What the chunks that are being filled may take together, roughly, and what each may at least, bytes.
-_FILLING, _SMALLEST = 32 << 20, 4096
-# Pieces of a chunk before they are joined: each takes some memory of its own.
+# The approximate memory of all chunks that are not sent yet, and the least of one chunk, bytes.
+_OPEN_CHUNKS_BYTES, _SMALLEST = 32 << 20, 4096
+# The limit of a chunk's pieces, which are then joined, because each takes some memory.
 _MOST_PIECES = 16
-# Of a batch so large a part keeps the whole of it in memory until it is acknowledged; a smaller one is copied.
+# Rows below a fourth of their batch are copied: otherwise they would keep the whole batch in memory.
 _LARGE_PART = 4
-# Of a shard hash that is not adjusted, as many bits choose the shard; the others tell writers apart.
+# The bits of an unadjusted shard hash that choose the shard; the others distinguish writers.
 _SHARD_BITS = 64
 
 
 def hash_key(part: Part, names: Names, buckets: int | None, cut: str = "") -> str:
-    """The hash key under which a part of a write sends the rows of one stream: 32 hexadecimal digits.
+    """Return the hash key of one stream of a part: 32 hexadecimal digits.
 
-    :param part: the part.
+    :param part: the part of the write.
     :param names: the stream's own topic, source and shard hash.
-    :param buckets: how many ranges of the hash space a shard hash is rounded to; None takes it as it is.
-    :param cut: what decides how the rows are cut into chunks.
-    :raises InvalidArgumentError: a shard hash that is to be taken as it is, and is none.
+    :param buckets: the number of buckets to adjust a shard hash to; None to leave it unadjusted.
+    :param cut: the text of everything that decides how rows are cut into chunks.
+    :raises InvalidArgumentError: an unadjusted shard hash is not 32 hexadecimal digits.
     """
-    what = [part.run, part.batch, str(part.number), *(repr(name) for name in names), cut]
-    digest = int(hashlib.sha256("\0".join(what).encode()).hexdigest()[:32], 16)
+    identity = [part.run, part.batch, str(part.number), *(repr(name) for name in names), cut]
+    digest = int(hashlib.sha256("\0".join(identity).encode()).hexdigest()[:32], 16)
     if names.shard_hash is None:
         return f"{digest:032x}"
     if buckets is None:
@@ -89,11 +88,11 @@ def _hexadecimal(shard_hash: str) -> int:
 
 @dataclass(frozen=True, slots=True)
 class _Piece:
-    """Rows of one stream, encoded.
+    """Encoded rows of one stream.
 
-    :ivar parts: the rows; they are put together only for those who look at them, which is after a failure.
-    :ivar body: their records.
-    :ivar depth: how often their chunk was cut in halves.
+    :ivar parts: the rows, joined only after a failure.
+    :ivar body: the encoded rows.
+    :ivar depth: how often their chunk was halved.
     """
 
     parts: tuple[Rows, ...]
@@ -105,7 +104,7 @@ class _Piece:
 
     @property
     def rows(self) -> Rows:
-        """All of them."""
+        """All rows, joined."""
         return self.parts[0] if len(self.parts) == 1 else Rows.joined(self.parts)
 
     @property
@@ -115,13 +114,13 @@ class _Piece:
 
 
 class ExactlyOnce:
-    """The rows of a task on their way: a line of requests for each stream.
+    """The sender of one task's rows, with a queue of requests for each stream.
 
-    :param producer: sends.
-    :param options: of the write.
-    :param refusals: what becomes of refused rows.
-    :param metrics: counts.
-    :param part: which part of which write the task is.
+    :param producer: the producer to send with.
+    :param options: the options of the write.
+    :param refusals: the handler of refused rows.
+    :param metrics: the counts of the task.
+    :param part: the task's part of the write.
     """
 
     def __init__(
@@ -137,9 +136,10 @@ class ExactlyOnce:
         self._rows = 0
 
     def write(self, batch: pa.RecordBatch) -> None:
-        """Send a batch of rows; an error may be about earlier ones.
+        """Send a batch of rows.
 
-        :raises DeliveryFailedError: rows were not acknowledged, or refused with ``onFailure=fail``.
+        :raises DeliveryFailedError: rows of this or an earlier batch were not acknowledged, or were refused with
+            ``onFailure=fail``.
         """
         numbers = range(self._rows, self._rows + batch.num_rows)
         self._rows += batch.num_rows
@@ -151,14 +151,14 @@ class ExactlyOnce:
                 line.add(group, encoder, batch.num_rows)
 
     def finish(self) -> None:
-        """Wait until every row is acknowledged, or refused and dealt with.
+        """Wait until every row is acknowledged, or handled as refused.
 
-        :raises DeliveryFailedError: as :meth:`write`.
+        :raises DeliveryFailedError: rows were not acknowledged, or were refused with ``onFailure=fail``.
         """
         for line in self._lines.values():
             line.close()
         for line in self._lines.values():
-            line.settle()
+            line.complete()
 
     def _encoder_of(self, schema: pa.Schema) -> ColumnarEncoder:
         if self._encoder is None or not self._encoder[0].equals(schema):
@@ -166,7 +166,7 @@ class ExactlyOnce:
         return self._encoder[1]
 
     def _line(self, names: Names, rows: Rows, encoder: ColumnarEncoder) -> _Line | None:
-        """The line of a stream; None if there can be no such stream, so that its rows were refused."""
+        """Return the line of a stream; None if the stream is invalid, and its rows were refused."""
         line = self._lines.get(names)
         if line is None:
             try:
@@ -176,11 +176,11 @@ class ExactlyOnce:
         return line
 
     def _cut_of(self, rows: Rows, encoder: ColumnarEncoder) -> str:
-        """What decides how a stream's rows are cut into chunks, as far as its first row tells."""
+        """Return the text of what decides how a stream's rows are cut: the limits, the columns and the first row."""
         first = rows.pick(range(1)).batch
         try:
             row = bytes(encoder.encode(first, 0).body)
-        except UNSENDABLE:  # it is refused when its turn comes
+        except UNSENDABLE:  # the row is refused later
             row = b""
         options, columns = self._options, first.schema.remove_metadata().to_string()
         return f"{options.chunk_rows}\0{options.chunk_bytes}\0{columns}\0{hashlib.sha256(row).hexdigest()}"
@@ -196,15 +196,15 @@ class ExactlyOnce:
             source=options.source if names.source is None else names.source,
             idempotent=SequenceKey(key),
         )
-        # Streams are met in the order of the rows, so that another attempt comes to the same sizes.
-        size = min(options.chunk_bytes, max(_SMALLEST, _FILLING // (len(self._lines) + 1)))
+        # The order of streams is that of the rows, so that another attempt gets the same sizes.
+        size = min(options.chunk_bytes, max(_SMALLEST, _OPEN_CHUNKS_BYTES // (len(self._lines) + 1)))
         return _Line(stream, options, self._refusals, self._metrics, self._part.number, size)
 
 
 class _Line:
-    """The requests of one stream, one after the other.
+    """The requests of one stream, one at a time.
 
-    :param size: of a request at most, bytes before compression.
+    :param size: the limit of a request, bytes before compression.
     """
 
     def __init__(
@@ -228,9 +228,9 @@ class _Line:
         self._sent: tuple[_Piece, SendFuture] | None = None
 
     def add(self, rows: Rows, encoder: ColumnarEncoder, whole: int) -> None:
-        """Cut these rows into chunks, and send those that are full.
+        """Add rows to chunks, and send the full ones.
 
-        :param whole: how many rows the batch has that they are of.
+        :param whole: the number of rows in the batch that the rows come from.
         """
         if self._chunk and not self._chunk[0].parts[0].batch.schema.equals(rows.batch.schema):
             self.close()  # a chunk has one set of columns
@@ -238,7 +238,7 @@ class _Line:
             self._cut(valid, encoded, whole)
 
     def _encoded(self, rows: Rows, encoder: ColumnarEncoder) -> Iterator[tuple[Rows, EncodedRows]]:
-        """Those of the rows that can become logs, encoded; the others are refused."""
+        """Yield the rows that can become logs, encoded, and refuse the others."""
         try:
             encoded = encoder.encode(rows.batch, moment_of(self._clock.time())[0])
         except UNSENDABLE as error:
@@ -259,7 +259,7 @@ class _Line:
             most = min(len(rows), place + self._options.chunk_rows - self._chunk_rows)
             stop = bisect_right(ends, start + self._size - self._chunk_bytes, place, most)
             if stop == place and not self._chunk:
-                stop = place + 1  # a row that is larger than a chunk is one of its own
+                stop = place + 1  # a row larger than the limit is a chunk of its own
             if stop == place:
                 self.close()
                 continue
@@ -276,18 +276,18 @@ class _Line:
                 self.close()
 
     def close(self) -> None:
-        """Send the chunk that is not full."""
+        """Send the open chunk, if any."""
         if not self._chunk:
             return
         chunk = _joined(self._chunk)
         self._chunk, self._chunk_rows, self._chunk_bytes = [], 0, 0
-        self.settle()
+        self.complete()
         self._send(chunk)
 
     def _send(self, chunk: _Piece) -> None:
         try:
             future = self._stream._send_numbered(chunk.body, len(chunk), chunk.number)
-        except InvalidArgumentError as error:  # larger than a request may be
+        except InvalidArgumentError as error:  # larger than a request's limit
             if not blames_row(error):
                 raise self._not_acknowledged(chunk.rows, full_reason(error)) from error
             self._cut_or_refuse(chunk, reason_of_error(error))
@@ -296,8 +296,8 @@ class _Line:
         else:
             self._sent = chunk, future
 
-    def settle(self) -> None:
-        """Wait for the request that is on its way."""
+    def complete(self) -> None:
+        """Wait for the request in flight, if any."""
         if self._sent is None:
             return
         (chunk, future), self._sent = self._sent, None
@@ -314,9 +314,9 @@ class _Line:
             self._count(chunk, result)
 
     def _cut_or_refuse(self, chunk: _Piece, reason: Reason) -> None:
-        """Send both halves of a refused chunk, in order; a single row is at fault itself.
+        """Send both halves of a refused chunk, in order; refuse a single row.
 
-        Where the task fails anyway, nothing of the chunk is sent: its rows may be mended, and come again as a whole.
+        With ``onFailure=fail`` nothing of the chunk is sent: its rows may be fixed, and sent again as a whole.
         """
         rows = chunk.rows
         if len(rows) == 1 or self._options.on_failure is OnFailure.FAIL:
@@ -326,7 +326,7 @@ class _Line:
         for half in rows.halves():
             encoded = encoder.encode(half.batch, moment_of(self._clock.time())[0])
             self._send(_Piece((half,), encoded.body, chunk.depth + 1))
-            self.settle()
+            self.complete()
 
     def _count(self, chunk: _Piece, result: Result) -> None:
         metrics = self._metrics
@@ -339,9 +339,9 @@ class _Line:
             metrics.already_written += len(chunk)
 
     def _not_acknowledged(self, rows: Rows, reason: str) -> DeliveryFailedError:
-        were = "was" if len(rows) == 1 else "were"
+        verb = "was" if len(rows) == 1 else "were"
         return DeliveryFailedError(
-            f"{rows} of partition {self._partition} for {self._options.target} {were} not acknowledged: "
+            f"{rows} of partition {self._partition} for {self._options.target} {verb} not acknowledged: "
             f"{' '.join(reason.split())}. Acknowledged by this task before: {counted(self._metrics.rows, 'row')}"
         )
 

@@ -1,4 +1,4 @@
-"""The options of a write, checked: what ``df.write.format("loghub").option(…)`` says."""
+"""The checked options of a write, from ``df.write.format("loghub").option(…)``."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from ..options import (
     values_of,
 )
 
-#: Of ``atLeastOnce``: twice the producer's default, since rows come many at a time, and each request costs the same.
+#: The batch size of ``atLeastOnce``: twice the producer's default, because rows come many at a time.
 BATCH_BYTES = 1 << 20
 _RUN_ID = re.compile(r"[\x20-\x7e]{1,256}")
 
 
 class OnFailure(enum.Enum):
-    """What becomes of a row that LogHub refuses."""
+    """The handling of a row that LogHub refuses."""
 
     FAIL = "fail"
     DEADLETTER = "deadletter"
@@ -40,7 +40,7 @@ class OnFailure(enum.Enum):
 
 
 class Guarantee(enum.Enum):
-    """How often a row arrives."""
+    """The delivery guarantee of a row."""
 
     AT_LEAST_ONCE = "atLeastOnce"
     EXACTLY_ONCE = "exactlyOnce"
@@ -48,13 +48,13 @@ class Guarantee(enum.Enum):
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Columns:
-    """Which columns say where and when a row goes; they are not fields of it. None for none.
+    """The columns with a special meaning, which are not fields of a row; None for no such column.
 
-    :ivar time: its time.
-    :ivar topic: its topic.
-    :ivar source: its source.
-    :ivar shard_hash: what chooses its shard.
-    :ivar contents: a map whose entries are fields.
+    :ivar time: the column of the row's time.
+    :ivar topic: the column of its topic.
+    :ivar source: the column of its source.
+    :ivar shard_hash: the column of its shard hash.
+    :ivar contents: the column of a map whose entries are fields.
     """
 
     time: str | None = None
@@ -64,7 +64,7 @@ class Columns:
     contents: str | None = None
 
     def as_arguments(self) -> dict[str, str | None]:
-        """As ``Stream.send_arrow`` takes them."""
+        """Return the arguments for ``Stream.send_arrow``."""
         return {
             "time_column": self.time,
             "topic_column": self.topic,
@@ -76,23 +76,23 @@ class Columns:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class WriteOptions:
-    """What a write was asked to do.
+    """The options of a write.
 
-    :ivar target: where to.
-    :ivar config: of the producer.
-    :ivar topic: of rows without one of their own.
-    :ivar source: of rows without one of their own; None is the worker's address.
-    :ivar columns: which columns are no fields.
+    :ivar target: the logstore and its credentials.
+    :ivar config: the producer's configuration.
+    :ivar topic: the topic of rows without one of their own.
+    :ivar source: the source of rows without one of their own; None for the worker's address.
+    :ivar columns: the columns with a special meaning.
     :ivar row_labels: the columns whose values name a row in errors.
-    :ivar on_failure: of refused rows.
-    :ivar dead_letter_path: where those go.
-    :ivar guarantee: how often a row arrives.
-    :ivar run_id: the name of the write, for ``exactlyOnce``.
-    :ivar chunk_rows: rows of a request of ``exactlyOnce``.
-    :ivar chunk_bytes: its bytes before compression.
-    :ivar ack_timeout: how long a task waits for the next acknowledgement, seconds.
-    :ivar metrics_path: a file for metrics.
-    :ivar check_target: whether to ask LogHub for the logstore before the job begins.
+    :ivar on_failure: the handling of refused rows.
+    :ivar dead_letter_path: the directory for refused rows; None for none.
+    :ivar guarantee: the delivery guarantee.
+    :ivar run_id: the name of the write for ``exactlyOnce``, or None.
+    :ivar chunk_rows: the limit of a request's rows with ``exactlyOnce``.
+    :ivar chunk_bytes: the limit of a request's bytes before compression with ``exactlyOnce``.
+    :ivar ack_timeout: the longest wait of a task for the next acknowledgement, seconds.
+    :ivar metrics_path: the file for metrics, or None.
+    :ivar check_target: True to check the logstore before the job begins.
     """
 
     target: Target
@@ -114,21 +114,22 @@ class WriteOptions:
     def __post_init__(self) -> None:
         if (self.on_failure is OnFailure.DEADLETTER) != (self.dead_letter_path is not None):
             raise ConfigError(
-                "deadLetterPath", "goes with onFailure=deadletter, and only with it", self.dead_letter_path
+                "deadLetterPath", "must be given with onFailure=deadletter, and only then", self.dead_letter_path
             )
         if self.run_id is not None and not _RUN_ID.fullmatch(self.run_id):
             raise ConfigError("runId", "must be 1 to 256 printable ASCII characters", self.run_id)
         if self.run_id is not None and self.guarantee is not Guarantee.EXACTLY_ONCE:
-            raise ConfigError("runId", "goes with deliveryGuarantee=exactlyOnce, which is not asked for", self.run_id)
+            raise ConfigError("runId", "needs deliveryGuarantee=exactlyOnce", self.run_id)
         most = self.config.total_size_in_bytes // 2
         if self.guarantee is Guarantee.EXACTLY_ONCE and self.chunk_bytes > most:
             raise ConfigError("chunkBytes", f"must be at most half of total_size_in_bytes, {most}", self.chunk_bytes)
 
     @classmethod
     def from_mapping(cls, given: Mapping[str, str]) -> Self:
-        """Of the options as Spark hands them over.
+        """Build and check the options.
 
-        :raises ConfigError: an option is unknown, missing or wrong; it names the option.
+        :param given: the options from Spark.
+        :raises ConfigError: an option is unknown, missing or invalid; the error names it.
         """
         options = documented(given, (*TARGET_OPTIONS, *WRITE_OPTIONS, *producer_option_names()), others=READ_OPTIONS)
         chosen = values_of(WRITE_OPTIONS, options)
@@ -165,5 +166,5 @@ _COLUMN_OPTIONS = {
 
 
 def column_options() -> Mapping[str, str]:
-    """The options that name a column, by the field of :class:`Columns`."""
+    """Return the options that name a column, by the field of :class:`Columns`."""
     return _COLUMN_OPTIONS

@@ -1,4 +1,4 @@
-"""Part: which part of which write a task is."""
+"""The identity of a task: its part of a write."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from pyspark import TaskContext
 
 @dataclass(frozen=True, slots=True)
 class Part:
-    """Which part of which write a task is: the same for every attempt at it.
+    """A part of a write, the same for every attempt at a task.
 
-    :ivar run: the write: a name given by the user, the id of a streaming query, or made up for a batch write.
-    :ivar batch: the micro-batch of a streaming query, else an empty string.
+    :ivar run: the name of the write: the user's, the id of a streaming query, or a random one for a batch.
+    :ivar batch: the micro-batch of a streaming query; empty for a batch.
     :ivar number: the partition.
     """
 
@@ -24,16 +24,16 @@ class Part:
 
     @property
     def file_name(self) -> str:
-        """A name for files of this part."""
+        """The name of this part's files."""
         digest = hashlib.sha256(self.run.encode()).hexdigest()[:16]
         batch = f"-batch-{self.batch}" if self.batch else ""
         return f"part-{self.number:05d}{batch}-{digest}"
 
 
 def part_of_task(run: str | None) -> Part:
-    """The part that the running task is.
+    """Return the part of the running task.
 
-    :param run: the name of the write; None takes the id of the streaming query, or makes one up.
+    :param run: the name of the write; None for the id of the streaming query, or a random name.
     """
     context = TaskContext.get()
     if context is None:

@@ -1,4 +1,4 @@
-"""``write_partition``: what ``foreachPartition`` calls, with the options of ``format("loghub")``."""
+"""A function for ``foreachPartition``, with the options of ``format("loghub")``."""
 
 from __future__ import annotations
 
@@ -23,34 +23,34 @@ if TYPE_CHECKING:
 def write_partition(
     config: Mapping[str, str] | WriteOptions, *, metrics: Accumulator[WriteMetrics] | None = None
 ) -> Callable[[Iterable[Any]], None]:
-    """A function for ``foreachPartition`` that sends the rows of a partition, and ends when each is acknowledged.
+    """Return a function for ``foreachPartition`` that sends a partition's rows until each is acknowledged.
 
-    It has the options, the guarantees and the errors of ``df.write.format("loghub")``; that is faster, since the rows
-    need not become Python objects. Use this where the rows are Python objects anyway, as in an RDD, or where Spark is
-    older than 4.0::
+    It has the options, the guarantees and the errors of ``df.write.format("loghub")``, which is faster, because rows
+    need not become Python objects. Use this function for rows that are Python objects anyway, as in an RDD, or with
+    Spark before 4.0::
 
         df.foreachPartition(write_partition({"endpoint": …, "project": …, "logstore": …}))
 
     Values become text as with ``send``. A value of the column ``timeColumn`` may be an integer of Unix seconds, or a
-    ``datetime``; one without a zone is local time, as Spark hands timestamps to Python.
+    ``datetime``; without a zone it is local time, as in Spark's timestamps.
 
-    :param config: the options, as text; or checked before.
-    :param metrics: of :func:`metrics_accumulator`: grows as tasks end well.
-    :returns: takes the partition's rows: ``Row`` objects, mappings or named tuples.
-    :raises ConfigError: an option is wrong; ``exactlyOnce`` without ``runId``.
+    :param config: the options as text, or checked options.
+    :param metrics: the accumulator from :func:`metrics_accumulator`, to which successful tasks add; None for none.
+    :returns: the function, which takes the rows of a partition: ``Row`` objects, mappings or named tuples.
+    :raises ConfigError: an option is invalid, or ``runId`` is missing with ``exactlyOnce``.
     """
     options = config if isinstance(config, WriteOptions) else WriteOptions.from_mapping(config)
     if options.guarantee is Guarantee.EXACTLY_ONCE and options.run_id is None:
-        # In a foreachBatch there is a query, but who calls this does not know whether it is in one.
+        # Inside foreachBatch a query has an id, but this function cannot tell whether it is called there.
         raise ConfigError("runId", "is required for deliveryGuarantee=exactlyOnce with write_partition", "runId")
     return _WritePartition(options, uuid.uuid4().hex, metrics)
 
 
 class _WritePartition:
-    """See :func:`write_partition`; a class, so that it is pickled with what it holds and nothing else.
+    """The function of :func:`write_partition`, as a class to control how it is pickled.
 
-    That travels in a parcel, beside code that opens it: where Spark's Python has no package ``producer``, that code can
-    still say what to do about it.
+    It is pickled as bytes and a function that loads them. So where Spark's Python lacks the package ``producer``, that
+    function can still raise an error that says what to do.
     """
 
     def __init__(self, options: WriteOptions, run: str, metrics: Accumulator[WriteMetrics] | None) -> None:
@@ -69,10 +69,10 @@ class _WritePartition:
 
 
 def _opener() -> Callable[[bytes], Callable[[Iterable[Any]], None]]:
-    """A function that is pickled with its code, and makes the one that sends from its parcel."""
+    """Return a function that is pickled with its code, and loads a :class:`_WritePartition` from bytes."""
 
     def open_parcel(parcel: bytes) -> Callable[[Iterable[Any]], None]:
-        import pickle  # of the process that it travels to
+        import pickle  # the worker's modules
         import sys
 
         try:
@@ -81,11 +81,11 @@ def _opener() -> Callable[[bytes], Callable[[Iterable[Any]], None]]:
             if (error.name or "").partition(".")[0] != "producer":
                 raise
             raise ImportError(WITHOUT_PACKAGE.format(sys.executable)) from error
-        return _WritePartition(*pickle.loads(parcel))  # noqa: S301  # by Spark, from the driver
+        return _WritePartition(*pickle.loads(parcel))  # noqa: S301  # the driver pickled it
 
     return open_parcel
 
 
 def metrics_accumulator(context: SparkContext) -> Accumulator[WriteMetrics]:
-    """A new accumulator for :func:`write_partition`, at zero. Spark does not count what failed attempts did."""
+    """Make an accumulator for :func:`write_partition`, at zero. Spark ignores the counts of failed attempts."""
     return context.accumulator(WriteMetrics(), SumParam(WriteMetrics))

@@ -1,4 +1,4 @@
-"""What can be found wrong with a DataFrame before a job begins: columns, and their types."""
+"""Check the columns of a DataFrame and their types before a job begins."""
 
 from __future__ import annotations
 
@@ -42,9 +42,9 @@ _WANTED: dict[str, tuple[tuple[type[DataType], ...], str]] = {
 
 
 def check_schema(schema: StructType, columns: Columns, row_labels: Iterable[str] = ()) -> None:
-    """Check that the DataFrame has the columns that the options name, and that all others can become fields.
+    """Check that the DataFrame has the columns that options name, and that all others can become fields.
 
-    :raises ConfigError: names the option, or the column.
+    :raises ConfigError: a column is missing or has a wrong type.
     """
     for role, option in column_options().items():
         name = getattr(columns, role)
@@ -55,7 +55,7 @@ def check_schema(schema: StructType, columns: Columns, row_labels: Iterable[str]
             raise _no_column(schema, "rowLabels", name)
     for path, kind in _parts(schema):
         if isinstance(kind, _WITHOUT_TEXT):
-            rule = f"a column of type {kind.simpleString()} has no text; cast it, or leave it out with drop()"
+            rule = f"a column of type {kind.simpleString()} cannot become text; cast it, or leave it out with drop()"
             raise ConfigError(f"column {path}", rule, kind.simpleString())
 
 
@@ -78,7 +78,7 @@ def _no_column(schema: StructType, option: str, name: str) -> ConfigError:
 
 
 def _parts(kind: DataType, path: str = "") -> Iterator[tuple[str, DataType]]:
-    """Every type in a type, with the place that it has."""
+    """Yield every type inside a type, with its path."""
     if isinstance(kind, StructType):
         for field in kind.fields:
             yield from _parts(field.dataType, f"{path}.{field.name}" if path else field.name)

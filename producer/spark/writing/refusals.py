@@ -1,7 +1,6 @@
-"""What becomes of rows that LogHub refuses: the task fails, or they go to the dead letters, or they are dropped.
+"""Handle the rows that LogHub refuses: fail the task, store them as dead letters, or drop them.
 
-A refusal concerns a whole request; which of its rows are at fault, :mod:`.at_least_once` and :mod:`.exactly_once` have
-found out before.
+LogHub refuses whole requests; :mod:`.at_least_once` and :mod:`.exactly_once` find the rows at fault.
 """
 
 from __future__ import annotations
@@ -26,38 +25,38 @@ if TYPE_CHECKING:
 
 _log = get_logger("loghub.spark.write")
 
-# How an error of ``send_arrow`` names the row in its batch.
+# The row's number in an error of ``send_arrow``.
 _ROW = re.compile(r"^row \d+: ")
-#: What is raised for rows that cannot become logs; some of it by Arrow, of values that no row should have.
+#: The errors of rows that cannot become logs. Arrow raises some of them for invalid values.
 UNSENDABLE = (InvalidArgumentError, UnicodeError, OverflowError, ArrowException)
-#: Refused rows that are told in the log of a task; more are only counted.
-_TOLD = 5
+#: The limit of refused rows that a task logs; more are only counted.
+_MOST_LOGGED = 5
 
 
 def reason_of_error(error: Exception) -> Reason:
-    """The reason why a row cannot become a log at all; its number in the partition is told elsewhere."""
+    """Return the reason why a row cannot become a log, without the row's number."""
     return Reason(type(error).__name__, _ROW.sub("", str(error)))
 
 
 def blames_row(error: Exception) -> bool:
-    """Whether rows could not be sent for what one of them is, rather than for an option or a column."""
+    """Return True if a row is at fault, False if an option or a column is."""
     if isinstance(error, LogSizeTooLargeError):
         return error.limit >= MAX_BATCH_SIZE_IN_BYTES
     return not isinstance(error, InvalidArgumentError) or bool(_ROW.match(str(error)))
 
 
 def full_reason(error: Exception) -> str:
-    """An error that is not about rows, in words."""
+    """Return the words of an error that is not about rows."""
     return f"{type(error).__name__}: {error}"
 
 
 class Refusals:
-    """The refused rows of one task.
+    """The handler of one task's refused rows.
 
-    :param on_failure: what becomes of them.
-    :param letters: where they go, for ``deadletter``.
-    :param metrics: counts them.
-    :param target: where to, for messages.
+    :param on_failure: the handling of refused rows.
+    :param letters: the file for ``deadletter``; None for other handling.
+    :param metrics: the counts of the task.
+    :param target: the target, for messages.
     :param partition: the task's partition, for messages.
     """
 
@@ -74,12 +73,12 @@ class Refusals:
         self._metrics = metrics
         self._target = target
         self._partition = partition
-        self._told = 0
+        self._logged = 0
 
     def refuse(self, rows: Rows, reason: Reason) -> None:
-        """These rows are refused.
+        """Handle refused rows.
 
-        :raises DeliveryFailedError: with ``onFailure=fail``.
+        :raises DeliveryFailedError: ``onFailure`` is ``fail``, or the dead letters cannot be written.
         """
         where = f"{rows} of partition {self._partition}"
         if self.on_failure is OnFailure.FAIL:
@@ -92,10 +91,10 @@ class Refusals:
         else:
             self._letters.add(rows, reason)
             self._metrics.dead_lettered += len(rows)
-        self._tell(where, reason)
+        self._warn(where, reason)
 
-    def _tell(self, where: str, reason: Reason) -> None:
-        self._told += 1
-        if self._told <= _TOLD:
-            fate = "dropped" if self._letters is None else "kept as a dead letter"
-            _log.warning("%s, refused by %s and %s: %s", where, self._target, fate, reason)
+    def _warn(self, where: str, reason: Reason) -> None:
+        self._logged += 1
+        if self._logged <= _MOST_LOGGED:
+            outcome = "dropped" if self._letters is None else "stored as a dead letter"
+            _log.warning("%s, refused by %s and %s: %s", where, self._target, outcome, reason)

@@ -1,4 +1,4 @@
-"""Rows of a partition with the numbers that they have in it; and Python rows as Arrow columns."""
+"""Rows of a partition with their numbers, and the conversion of Python rows to Arrow columns."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from ...model.errors import InvalidArgumentError
 from ...wire.text import text_of
 from .options import Columns
 
-#: Rows that are made into one batch of columns.
+#: The limit of Python rows in one record batch.
 _ROWS_A_BATCH = 4096
 
-# A label is shown up to this many characters.
+# The limit of a label's characters.
 _LABEL_LENGTH = 200
 
-# The types whose text Arrow's columns give as ``send`` does; whatever else there is becomes text first.
+# The types whose text is the same in Arrow as in ``send``; values of other types become text first.
 _COLUMN_TYPES: dict[type, pa.DataType] = {
     str: pa.string(),
     int: pa.int64(),
@@ -36,7 +36,7 @@ class Rows:
     """Some rows of a partition, in order.
 
     :ivar batch: their columns.
-    :ivar numbers: their numbers in the partition, from 0: a ``range``, or an array.
+    :ivar numbers: their numbers in the partition, from 0: a ``range`` or an array.
     :ivar labels: the columns whose values name a row in messages.
     """
 
@@ -46,7 +46,7 @@ class Rows:
 
     @classmethod
     def joined(cls, parts: Sequence[Rows]) -> Self:
-        """Several as one; they have the same columns."""
+        """Join rows that have the same columns."""
         batch = pa.concat_batches([part.batch for part in parts])
         return cls(batch, np.concatenate([np.asarray(part.numbers) for part in parts]), parts[0].labels)
 
@@ -63,33 +63,33 @@ class Rows:
         return f"rows {first} to {last}" + (f" ({'; '.join(notes)})" if notes else "")
 
     def _label(self, place: int) -> str:
-        """What names a row besides its number, in a few words."""
+        """Return the label of a row; empty if there is none."""
         columns = [(name, self.batch.column(name)) for name in self.labels if name in self.batch.schema.names]
         return ", ".join(f"{name} {_shown(column[place])}" for name, column in columns)
 
     def pick(self, rows: range | pa.Array | np.ndarray) -> Rows:
-        """Those of the rows that stand at these places."""
+        """Return the rows at these places."""
         if isinstance(rows, range):
             return Rows(self.batch.slice(rows.start, len(rows)), self.numbers[rows.start : rows.stop], self.labels)
         places = np.asarray(rows)
         return Rows(self.batch.take(pa.array(places)), np.asarray(self.numbers)[places], self.labels)
 
     def copied(self) -> Rows:
-        """The same without the batch that they were picked from, which they would keep in memory."""
+        """Return a copy, which does not keep the original batch in memory."""
         try:
             return Rows(self.batch.take(pa.array(np.arange(len(self)))), self.numbers, self.labels)
         except pa.ArrowNotImplementedError:  # a column of views
             return self
 
     def without(self, taken: Iterable[range | pa.Array]) -> Rows:
-        """Those of the rows that stand at none of these places."""
+        """Return the rows at all other places."""
         left = np.ones(len(self), dtype=bool)
         for rows in taken:
             left[slice(rows.start, rows.stop) if isinstance(rows, range) else np.asarray(rows)] = False
         return self if left.all() else self.pick(np.flatnonzero(left))
 
     def halves(self) -> tuple[Rows, Rows]:
-        """Cut in two."""
+        """Return both halves."""
         middle = len(self) // 2
         return self.pick(range(middle)), self.pick(range(middle, len(self)))
 
@@ -97,17 +97,17 @@ class Rows:
 def _shown(value: pa.Scalar) -> str:
     try:
         return str(value.as_py())[:_LABEL_LENGTH]
-    except (ValueError, OverflowError, pa.ArrowException):  # no text, or a time beyond Python's
+    except (ValueError, OverflowError, pa.ArrowException):  # not valid text, or a time out of Python's range
         return repr(value)[:_LABEL_LENGTH]
 
 
 def batches_of(rows: Iterable[Any], columns: Columns) -> Iterator[pa.RecordBatch]:
-    """Python rows as batches of columns; a new batch where the names of the fields change.
+    """Convert Python rows to record batches, with a new batch whenever the fields' names change.
 
-    :param rows: ``Row`` objects, mappings, or tuples with names (``_fields``).
-    :param columns: those of times and contents stay times and maps.
-    :raises InvalidArgumentError: a value that cannot become text.
-    :raises TypeError: a row without names.
+    :param rows: ``Row`` objects, mappings, or named tuples.
+    :param columns: the columns with a special meaning: times stay times, contents stay maps.
+    :raises InvalidArgumentError: a value cannot become text.
+    :raises TypeError: a row has no names.
     """
     remaining = iter(rows)
     while chunk := list(islice(remaining, _ROWS_A_BATCH)):
@@ -125,9 +125,9 @@ def _quick_names(row: Any) -> Any:
 
 
 def names_of(row: Any) -> Sequence[str]:
-    """The names of a row's fields.
+    """Return the names of a row's fields.
 
-    :raises TypeError: it has none.
+    :raises TypeError: the row has no names.
     """
     for attribute in ("__fields__", "_fields"):
         names: Sequence[str] | None = getattr(row, attribute, None)
@@ -149,9 +149,9 @@ def _batch(rows: Sequence[Any], names: Sequence[str], columns: Columns) -> pa.Re
 
 
 def times_of(name: str, values: Sequence[Any]) -> pa.Array:
-    """Times as a column: of integers, or of moments, which are local time where they have no zone.
+    """Return a column of integers or of times. A ``datetime`` without a zone is local time.
 
-    :raises InvalidArgumentError: other values.
+    :raises InvalidArgumentError: a value is neither an integer nor a ``datetime``.
     """
     kinds = set(map(type, values)) - {type(None)}
     if kinds <= {int}:
@@ -163,9 +163,9 @@ def times_of(name: str, values: Sequence[Any]) -> pa.Array:
 
 
 def contents_of(name: str, values: Sequence[Any]) -> pa.Array:
-    """Mappings as a column of maps.
+    """Return a column of maps.
 
-    :raises InvalidArgumentError: other values.
+    :raises InvalidArgumentError: a value is not a mapping.
     """
     if not all(value is None or isinstance(value, Mapping) for value in values):
         raise InvalidArgumentError(f"column {name!r}: contents must be mappings")
@@ -181,7 +181,10 @@ def _bytes_of(name: str, value: Any) -> bytes | None:
 
 
 def column_of(name: str, values: Sequence[Any]) -> pa.Array:
-    """Values as a column whose texts are those that ``send`` would make of them."""
+    """Return a column whose texts are those of ``send``.
+
+    :raises InvalidArgumentError: a value cannot become text.
+    """
     kinds = set(map(type, values)) - {type(None)}
     if len(kinds) <= 1:
         kind = _COLUMN_TYPES.get(kinds.pop()) if kinds else pa.string()
@@ -189,7 +192,7 @@ def column_of(name: str, values: Sequence[Any]) -> pa.Array:
             try:
                 return pa.array(values, kind)
             except (OverflowError, UnicodeEncodeError, pa.ArrowException):
-                pass  # a number of more than 64 bits, half a surrogate pair: the long way, with its own error
+                pass  # more than 64 bits, or a lone surrogate: try the slow way, which raises its own error
     texts = [None if value is None else text_of(_plain(value), name) for value in values]
     try:
         return pa.array([text.encode() if isinstance(text, str) else text for text in texts], pa.binary())
@@ -198,7 +201,7 @@ def column_of(name: str, values: Sequence[Any]) -> pa.Array:
 
 
 def _plain(value: Any) -> Any:
-    """A ``Row`` inside a value as the mapping that it stands for."""
+    """Return a value with each ``Row`` inside it as a mapping."""
     if isinstance(value, tuple) and hasattr(value, "__fields__"):
         return {name: _plain(inner) for name, inner in zip(value.__fields__, value, strict=True)}
     if isinstance(value, list | tuple):

@@ -1,4 +1,4 @@
-"""One task of a write: its rows are sent, waited for, and counted."""
+"""Run one task of a write: send its rows, wait for acknowledgements, and count."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ _log = get_logger("loghub.spark.write")
 
 
 def write_rows(batches: Iterable[pa.RecordBatch], options: WriteOptions, run: str | None) -> WriteMetrics:
-    """Send the rows of the running task, and wait until each is acknowledged, or refused and dealt with.
+    """Send the rows of the running task, and wait until each is acknowledged, or handled as refused.
 
     :param batches: the rows.
-    :param options: of the write.
-    :param run: the name of the write; None takes that of the streaming query.
-    :raises DeliveryFailedError: rows were not acknowledged, or refused with ``onFailure=fail``.
+    :param options: the options of the write.
+    :param run: the name of the write; None for that of the streaming query.
+    :raises DeliveryFailedError: rows were not acknowledged, or were refused with ``onFailure=fail``.
     """
     check_credentials(options)
     part = part_of_task(options.run_id or run)
@@ -53,7 +53,7 @@ def write_rows(batches: Iterable[pa.RecordBatch], options: WriteOptions, run: st
         letters.finish()
     if metrics.already_written:
         _log.warning(
-            "partition %d: %d of %s were already stored in %s, by an earlier attempt or a run of the same name",
+            "partition %d: %d of %s were already stored in %s, by an earlier attempt or a run with the same name",
             part.number,
             metrics.already_written,
             counted(metrics.rows, "row"),
@@ -65,13 +65,13 @@ def write_rows(batches: Iterable[pa.RecordBatch], options: WriteOptions, run: st
 def _letters_of(part: Part, options: WriteOptions) -> DeadLetterFile | None:
     if options.dead_letter_path is None:
         return None
-    from .dead_letter_files import DeadLetterFile  # few writes have any, and Parquet is large
+    from .dead_letter_files import DeadLetterFile  # Parquet is large, and few writes need it
 
     return DeadLetterFile(options.dead_letter_path, part.file_name)
 
 
 def check_credentials(options: WriteOptions) -> None:
-    """Find out before the first row that this worker has nothing to sign with: no retry would mend that.
+    """Check before the first row that this worker has credentials: no retry would help.
 
     :raises DeliveryFailedError: the environment has no access key.
     """

@@ -1,8 +1,8 @@
-"""The writers that Spark calls: made on the driver, run in the tasks, committed on the driver.
+"""The writers that Spark calls: created on the driver, run in tasks, committed on the driver.
 
-Spark makes them in a process of its own beside the driver, pickles them into the tasks, and has ``commit`` called in
-yet another process; so whatever they know is what they were made with. Each process imports what it does, no more: the
-one beside the driver is started anew after each error, and sends no rows.
+Spark creates them in a process of its own beside the driver, pickles them into tasks, and calls ``commit`` in yet
+another process. So they have only the state of their creation. Each process imports only what it needs: Spark restarts
+the one beside the driver after each error, and it sends no rows.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from ...model.errors import ConfigError
 from ...runtime.clock import Clock, SystemClock
 from ...runtime.loggers import get_logger
 from ...text.plural import counted
-from ..errors import SparkJobError, said_in_the_first_line
+from ..errors import SparkJobError, hidden_traceback
 from .metrics import WriteMetrics, report
 from .options import Guarantee, WriteOptions
 from .planning import check_schema
@@ -30,11 +30,11 @@ _log = get_logger("loghub.spark.write")
 
 
 class _Checked:
-    """Streams whose target was checked in this process, which Spark uses again for the writer of each micro-batch.
+    """The streams whose target this process has checked: Spark uses the process for the writer of each micro-batch.
 
-    A stream that has made none for a while may have ended, and be a new one; it is checked again.
+    A stream without a micro-batch for a while is checked again: it may be a new one with the same options.
 
-    :param clock: tells when.
+    :param clock: the clock for the time of the last use.
     """
 
     def __init__(self, clock: Clock) -> None:
@@ -42,7 +42,7 @@ class _Checked:
         self._used: dict[frozenset[tuple[str, str]], float] = {}
 
     def knows(self, options: Mapping[str, str]) -> bool:
-        """Whether a writer with these options was made not long ago; this is one of them."""
+        """Return True if a writer with these options was checked or used recently, and record this use."""
         earliest = self._clock.monotonic() - _FORGET_SECONDS
         self._used = {known: used for known, used in self._used.items() if used >= earliest}
         known = frozenset(options.items())
@@ -52,30 +52,30 @@ class _Checked:
         return True
 
     def remember(self, options: Mapping[str, str]) -> None:
-        """The target of such a stream is well."""
+        """Record that the target of such a stream is valid."""
         self._used[frozenset(options.items())] = self._clock.monotonic()
 
 
-# A stream without a micro-batch for so long is checked again with the next one.
+# The time without a micro-batch after which a stream is checked again, seconds.
 _FORGET_SECONDS = 60.0
 _checked = _Checked(SystemClock())
 
 
 class LogHubWriter(DataSourceArrowWriter):
-    """Writes a DataFrame; see ``docs/spark/write.md``.
+    """A writer of a DataFrame.
 
-    :param options: as Spark hands them over.
-    :param schema: of the DataFrame.
-    :param overwrite: the mode; LogHub can only append.
-    :raises ConfigError: an option is wrong.
+    :param options: the options from Spark.
+    :param schema: the schema of the DataFrame.
+    :param overwrite: True for the mode ``overwrite``, which is refused: LogHub can only append.
+    :raises ConfigError: an option is invalid.
     """
 
     def __init__(self, options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> None:
         self._options = plan(options, schema, overwrite=overwrite, streaming=False)
-        # Of every attempt at every task of this write, for none of them is told which job it belongs to.
+        # The name of this write in every attempt at every task, because Spark gives tasks no job id.
         self._run = uuid.uuid4().hex
 
-    @said_in_the_first_line()
+    @hidden_traceback()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriteMetrics:
         """Send the rows of a task."""
         from .task import write_rows
@@ -83,19 +83,19 @@ class LogHubWriter(DataSourceArrowWriter):
         return write_rows(iterator, self._options, self._run)
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Every task has ended well: add up what they did."""
+        """Report the total after every task succeeded."""
         total = _total(messages)
         report(total, f"wrote to {self._options.target}", self._options.metrics_path)
         if total.rows and total.already_written == total.rows:
             _log.warning(
-                "%s already stored in %s, by a run named %r: another run needs a runId of its own",
+                "%s already stored in %s, by a run named %r: give another run a runId of its own",
                 "the only row was" if total.rows == 1 else f"all {total.rows} rows were",
                 self._options.target,
                 self._options.run_id,
             )
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """A task has failed for good; what others have sent stays sent."""
+        """Report a write whose task failed permanently; rows of other tasks stay stored."""
         done = _total(messages)
         _log.error(
             "the write to %s failed: %d of its tasks had succeeded by then, with %s acknowledged; other tasks "
@@ -108,23 +108,23 @@ class LogHubWriter(DataSourceArrowWriter):
 
 
 class LogHubStreamWriter(DataSourceStreamArrowWriter):
-    """Write the micro-batches of a streaming query. Parameters as :class:`LogHubWriter`."""
+    """A writer of a streaming query's micro-batches, with the parameters of :class:`LogHubWriter`."""
 
     def __init__(self, options: Mapping[str, str], schema: StructType, *, overwrite: bool) -> None:
         self._options = plan(options, schema, overwrite=overwrite, streaming=True)
 
-    @said_in_the_first_line()
+    @hidden_traceback()
     def write(self, iterator: Iterator[pa.RecordBatch]) -> WriteMetrics:
         """Send the rows of a task of a micro-batch."""
         from .task import write_rows
 
         return write_rows(iterator, self._options, None)
 
-    @said_in_the_first_line()
+    @hidden_traceback()
     def commit(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """Every task of the micro-batch has ended well.
+        """Report a micro-batch after every task succeeded.
 
-        :raises SparkJobError: the query is a continuous one, in which Spark gives the writer no rows.
+        :raises SparkJobError: the trigger is continuous, for which Spark passes the writer no rows.
         """
         refuse_continuous(messages)
         total = _total(messages)
@@ -141,7 +141,7 @@ class LogHubStreamWriter(DataSourceStreamArrowWriter):
             )
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:
-        """A task of the micro-batch has failed for good; the query ends, and its restart sends the batch again."""
+        """Report a micro-batch whose task failed permanently. The query ends; its restart sends the batch again."""
         done = _total(messages)
         _log.error(
             "micro-batch %d to %s failed: %d of its tasks had succeeded by then, with %s acknowledged",
@@ -150,19 +150,19 @@ class LogHubStreamWriter(DataSourceStreamArrowWriter):
             done.tasks,
             counted(done.rows, "row"),
         )
-        what = f"the failed micro-batch {batchId} to {self._options.target}"
-        report(done, what, self._options.metrics_path, batch=batchId, failed=True)
+        title = f"the failed micro-batch {batchId} to {self._options.target}"
+        report(done, title, self._options.metrics_path, batch=batchId, failed=True)
 
 
 def plan(options: Mapping[str, str], schema: StructType, *, overwrite: bool, streaming: bool) -> WriteOptions:
-    """The checked options of a write of such a DataFrame.
+    """Check a write, and return its options.
 
-    :raises ConfigError: names the option.
+    :raises ConfigError: an option, a column or the target is invalid.
     """
     if overwrite:
-        what = "outputMode('complete')" if streaming else "mode('overwrite')"
+        mode = "outputMode('complete')" if streaming else "mode('overwrite')"
         instead = "outputMode('append')" if streaming else "mode('append')"
-        raise ConfigError(what, f"would delete what is stored, which LogHub does not do: use {instead}", what)
+        raise ConfigError(mode, f"would delete stored logs, which LogHub cannot do: use {instead}", mode)
     checked = WriteOptions.from_mapping(options)
     check_schema(schema, checked.columns, checked.row_labels)
     if checked.dead_letter_path is not None:
@@ -186,22 +186,21 @@ def _check_numbering(options: WriteOptions) -> None:
     if uses_up_numbers(options.target, options.config):
         raise ConfigError(
             "deliveryGuarantee",
-            f"{options.target} uses up the sequence numbers of requests that it refuses, so rows of a refused request "
-            "could be taken for written: use atLeastOnce",
+            f"{options.target} uses up the sequence numbers of refused requests, so refused rows could count as "
+            "written: use atLeastOnce",
             options.guarantee.value,
         )
 
 
 def refuse_continuous(messages: Sequence[WriterCommitMessage | None]) -> None:
-    """Refuse to commit an epoch whose tasks said nothing: Spark 4.3 lets a Python writer see no row of it.
+    """Refuse the commit of a continuous trigger, in which Spark 4.3 passes no rows to Python writers.
 
-    :raises SparkJobError: always, if there is such a task.
+    :raises SparkJobError: a task sent no commit message.
     """
     if any(message is None for message in messages):
         raise SparkJobError(
-            "trigger(continuous=...) is not supported: Spark calls the writer of a Python data source with no rows "
-            "then, and would lose every one of them without a word. Use trigger(processingTime=...) or "
-            "trigger(availableNow=True)"
+            "trigger(continuous=...) is not supported: Spark would pass no rows to the writer, and lose all of them. "
+            "Use trigger(processingTime=...) or trigger(availableNow=True)"
         )
 
 

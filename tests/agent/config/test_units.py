@@ -129,7 +129,7 @@ def test_what_a_service_with_temporary_files_of_its_own_does_not_see_is_said(
     assert main(["agent", "unit", "systemd", "--config", str(path)]) == 0
     said = capsys.readouterr().err
     for hidden in (path, tmp_path / "venv/bin/producer", tmp_path / "kept"):
-        assert f"producer agent: {hidden} lies in a directory of temporary files" in said
+        assert f"producer agent: {hidden} is in a directory of temporary files" in said
     assert main(["agent", "unit", "container", "--config", str(path)]) == 0
     assert capsys.readouterr().err == ""
 

@@ -1,7 +1,7 @@
 """A standalone Spark cluster on this machine: a master and two workers of one core each, from the installed pyspark.
 
-The workers listen on 127.0.0.1 and 127.0.0.2 where the machine has the second, so that Spark takes them for two hosts:
-it never runs a speculative copy of a task on the host of the first. Nothing of the checkout is on a path of theirs.
+The workers listen on 127.0.0.1 and 127.0.0.2 if the machine has the second, so that Spark takes them for two hosts: it
+never runs a speculative copy of a task on the host of the first. No path of theirs has the checkout.
 """
 
 from __future__ import annotations
@@ -22,12 +22,12 @@ from tests.support.spark_classes import QUICK, java_environment, spark_home
 
 from .processes import Process, kill_session, processes_of
 
-#: How long a part of the cluster may take to start, or a job to end, seconds.
+#: The limit for a start of a part of the cluster, and for a job, seconds.
 PATIENCE = 150.0
 
 T = TypeVar("T")
 
-# The port at which the master would take jobs from other machines stays closed.
+# The master's port for jobs from other machines stays closed.
 _DAEMON_OPTIONS = "-Dspark.master.rest.enabled=false"
 
 _SETTINGS = {
@@ -39,7 +39,7 @@ _SETTINGS = {
     "spark.ui.showConsoleProgress": "false",
     "spark.default.parallelism": "2",
     "spark.sql.shuffle.partitions": "2",
-    # No task starts before both executors are there: each then has its half of the work.
+    # No task starts before both executors are there, so that each gets half of the work.
     "spark.cores.max": "2",
     "spark.scheduler.minRegisteredResourcesRatio": "1.0",
 }
@@ -64,14 +64,14 @@ _EXECUTOR = "CoarseGrainedExecutorBackend"
 
 
 class Cluster:
-    """A running cluster; a context manager, which leaves no process behind, also if the start fails half-way."""
+    """A running cluster; a context manager that leaves no process behind, even if the start fails."""
 
     def __init__(self, folder: Path, python: Path, java_options: str = "") -> None:
         """Start nothing yet.
 
-        :param folder: where logs and the workers' files go.
+        :param folder: the folder for logs and the workers' files.
         :param python: the Python of drivers and workers.
-        :param java_options: for all JVMs.
+        :param java_options: the options of all JVMs.
         """
         self.python = python
         self.hosts = ("127.0.0.1", "127.0.0.2" if _is_local("127.0.0.2") else "127.0.0.1")
@@ -119,15 +119,15 @@ class Cluster:
 
     @property
     def workers(self) -> list[int]:
-        """The pid of each worker (the process that starts executors)."""
+        """The pid of each worker, the process that starts executors."""
         return [worker.process.pid for worker in self._workers]
 
     def kill_worker(self, number: int, sig: signal.Signals = signal.SIGKILL) -> None:
-        """Send a worker a signal; its executors, told by their lost connection, end by themselves."""
+        """Send a signal to a worker. Its executors end when their connection is lost."""
         os.kill(self._workers[number].process.pid, sig)
 
     def restart_worker(self, number: int) -> None:
-        """A new worker in the place of one; the old one and its executors are killed. On return it is registered."""
+        """Kill a worker and its executors, and wait until a new worker is registered."""
         self._workers[number].kill()
         self._workers[number] = self._start_worker(number)
         self._wait_for_worker(self._workers[number])
@@ -139,14 +139,14 @@ class Cluster:
                 self.restart_worker(number)
 
     def executors(self) -> list[int]:
-        """The pids of the executors, on the first worker first."""
+        """The pids of the executors, those on the first worker first."""
         return [process.pid for process in self._processes() if _EXECUTOR in process.command]
 
     def python_workers(self) -> list[int]:
-        """The pids of the Python processes that run tasks, or wait for one; not of the daemons that fork them."""
+        """The pids of the Python processes that run tasks or wait for them, without the daemons that fork them."""
         everything = self._processes()
         daemons = {process.pid for process in everything if "pyspark.daemon" in process.command}
-        # A worker is a fork of its daemon, and keeps its command line. A daemon's parent is an executor.
+        # A worker keeps the command line of its daemon, from which it is forked. A daemon's parent is an executor.
         return [process.pid for process in everything if process.pid in daemons and process.parent in daemons]
 
     def submit(
@@ -158,18 +158,18 @@ class Cluster:
         archives: Sequence[str] = (),
         environment: Mapping[str, str] | None = None,
     ) -> subprocess.Popen[str]:
-        """Start a job with ``spark-submit`` in client mode; :meth:`end_jobs` ends it if nothing else does.
+        """Start a job with ``spark-submit`` in client mode; :meth:`end_jobs` ends it at the latest.
 
-        :param script: its program.
+        :param script: the job's program.
         :param arguments: the program's arguments.
-        :param conf: settings, over those of the cluster.
-        :param py_files: for ``--py-files``.
-        :param archives: for ``--archives``, such as ``env.tar.gz#environment``.
+        :param conf: settings over those of the cluster.
+        :param py_files: the files for ``--py-files``.
+        :param archives: the archives for ``--archives``, such as ``env.tar.gz#environment``.
         :param environment: variables over those of the cluster.
         :returns: the running driver; :func:`ended` waits for its end.
         """
         command = [str(spark_home() / "bin" / "spark-submit"), "--master", self.url]
-        # Named here, so that a job may bring another Python for its workers alone.
+        # Set here, so that a job may bring another Python for its workers only.
         named = {
             "spark.pyspark.driver.python": str(self.python),
             "spark.driver.extraJavaOptions": self._java_options,
@@ -194,7 +194,7 @@ class Cluster:
         return job
 
     def logs(self) -> str:
-        """What the master, the workers and the executors have written, for a message."""
+        """Return the logs of the master, the workers and the executors, for a message."""
         paths = [*sorted(self._folder.glob("*.log")), *sorted(self._folder.glob("worker-*/*/*/stderr"))]
         return "\n".join(f"== {path.relative_to(self._folder)}\n{_end_of(path)}" for path in paths)
 
@@ -220,7 +220,7 @@ class Cluster:
 
     def _daemon(self, name: str, host: str, main: str, *arguments: str) -> _Daemon:
         command = [str(spark_home() / "bin" / "spark-class"), f"org.apache.spark.deploy.{main}", "--webui-port", "0"]
-        # Without SPARK_LOCAL_IP its web pages would be on all addresses of the machine.
+        # Without SPARK_LOCAL_IP its web pages would listen on all addresses.
         options = f"{self._java_options} {_DAEMON_OPTIONS}"
         environment = {**self._environment, "SPARK_LOCAL_IP": host, "SPARK_DAEMON_JAVA_OPTS": options}
         count = len(list(self._folder.glob(f"{name}*.log")))
@@ -228,7 +228,7 @@ class Cluster:
 
 
 class _Daemon:
-    """A process of the cluster, in a session of its own, with its log."""
+    """A process of the cluster in a session of its own, with its log."""
 
     def __init__(self, command: list[str], environment: Mapping[str, str], log: Path) -> None:
         self._log = log
@@ -244,7 +244,7 @@ class _Daemon:
             )
 
     def wait_for(self, pattern: str) -> str:
-        """The first group of a pattern, once it stands in the log."""
+        """Wait for a pattern in the log, and return its first group."""
 
         def found() -> str | None:
             match = re.search(pattern, self._log.read_text(errors="replace"))
@@ -253,13 +253,13 @@ class _Daemon:
         return until(found, self.process, lambda: _end_of(self._log))
 
     def kill(self) -> None:
-        """End it, and all that it has started."""
+        """End the process and all its children."""
         kill_session(self.process.pid)
         self.process.wait()
 
 
 def until(condition: Callable[[], T | None], process: subprocess.Popen[Any], log: Callable[[], str] = str) -> T:
-    """What ``condition()`` returns once that is true, as long as the process that is to bring it about lives."""
+    """Wait until ``condition()`` is true, and return its result, as long as the process lives."""
     deadline = time.monotonic() + PATIENCE
     while not (value := condition()):
         assert process.poll() is None, f"the process ended with {process.returncode}:\n{log()}"
@@ -269,14 +269,14 @@ def until(condition: Callable[[], T | None], process: subprocess.Popen[Any], log
 
 
 def ended(job: subprocess.Popen[str], timeout: float = PATIENCE) -> str:
-    """Wait for the end of a job; its output."""
+    """Wait for the end of a job, and return its output."""
     output, errors = job.communicate(timeout=timeout)
     assert job.returncode == 0, f"the job ended with {job.returncode}:\n{output}\n{errors}"
     return output
 
 
 def _environment(python: Path) -> dict[str, str]:
-    """That of this process, less what would show Spark the checkout or settings of this machine."""
+    """Return this process's environment without the variables that would show Spark the checkout or local settings."""
     unwanted = ("PYTHON", "PYSPARK_", "SPARK_", "COVERAGE_", "COV_", "VIRTUAL_ENV")
     kept = {name: value for name, value in java_environment().items() if not name.startswith(unwanted)}
     return kept | {

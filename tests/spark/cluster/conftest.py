@@ -1,4 +1,4 @@
-"""A cluster for the tests in this folder, started once; a test that broke it leaves it whole to the next one."""
+"""A cluster for the tests in this folder, started once, and repaired after a test that broke it."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,7 +12,7 @@ from .kit import sdk_zip
 
 @pytest.fixture(scope="package")
 def standing_cluster(tmp_path_factory: pytest.TempPathFactory, quick_java: str) -> Iterator[Cluster]:
-    """The cluster; its Pythons do not have the SDK."""
+    """Start the cluster, whose Pythons lack the SDK."""
     python = bare_python(tmp_path_factory.mktemp("bare") / "environment")
     with Cluster(tmp_path_factory.mktemp("cluster"), python, quick_java) as cluster:
         yield cluster
@@ -20,12 +20,12 @@ def standing_cluster(tmp_path_factory: pytest.TempPathFactory, quick_java: str) 
 
 @pytest.fixture
 def cluster(standing_cluster: Cluster) -> Iterator[Cluster]:
-    """The cluster without jobs, with two workers."""
+    """Return the cluster without jobs, with two workers."""
     standing_cluster.heal()
     try:
         yield standing_cluster
     finally:
-        print(standing_cluster.logs())  # pytest shows it when the test has failed
+        print(standing_cluster.logs())  # pytest shows it if the test failed
         standing_cluster.end_jobs()
 
 
@@ -36,5 +36,5 @@ def sdk(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="package")
 def packed_environment(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A Python with the SDK for ``--archives``."""
+    """Pack a Python with the SDK for ``--archives``."""
     return environment_archive(tmp_path_factory.mktemp("packed"))

@@ -1,4 +1,4 @@
-"""A Python for Spark workers that has what the SDK depends on, and not the SDK."""
+"""A Python for Spark workers that has the SDK's dependencies, but not the SDK."""
 
 import shutil
 import subprocess
@@ -11,13 +11,13 @@ PACKAGE = Path(__file__).parents[3] / "producer"
 
 
 def bare_python(folder: Path) -> Path:
-    """Make an environment that shares this one's packages; its Python.
+    """Make an environment that shares this one's packages, and return its Python.
 
-    A ``.pth`` file adds this environment's packages as a plain directory, so the ``.pth`` files in there, and with them
-    the editable install of the SDK, mean nothing to it.
+    A ``.pth`` file adds this environment's packages as a plain directory. So the ``.pth`` files in there, including
+    that of the SDK's editable installation, have no effect.
 
-    :param folder: where to make it.
-    :raises AssertionError: it can import the SDK, which was then installed in another way.
+    :param folder: the folder of the environment.
+    :raises AssertionError: it can import the SDK, which was installed in another way.
     """
     subprocess.run([sys.executable, "-m", "venv", "--without-pip", str(folder)], check=True)
     packages = {sysconfig.get_path(name) for name in ("purelib", "platlib")}
@@ -31,7 +31,7 @@ def bare_python(folder: Path) -> Path:
 
 
 def environment_archive(folder: Path) -> Path:
-    """A packed environment for ``--archives``: that of :func:`bare_python`, and the SDK."""
+    """Pack the environment of :func:`bare_python` with the SDK, for ``--archives``."""
     environment = folder / "environment"
     bare_python(environment)
     ignored = shutil.ignore_patterns("__pycache__")
@@ -43,12 +43,12 @@ def environment_archive(folder: Path) -> Path:
 
 
 def site_packages(environment: Path) -> Path:
-    """Where an environment's own packages are."""
+    """Return the folder of an environment's own packages."""
     return Path(sysconfig.get_path("purelib", vars={"base": str(environment), "platbase": str(environment)}))
 
 
 def _missing(python: Path, *modules: str) -> list[str]:
     look = "import sys, importlib.util as i; print(*(name for name in sys.argv[1:] if i.find_spec(name) is None))"
-    # Isolated: neither the directory that the tests run in nor a PYTHONPATH counts.
+    # Isolated: neither the working directory nor PYTHONPATH counts.
     done = subprocess.run([python, "-I", "-c", look, *modules], capture_output=True, text=True, check=True)
     return done.stdout.split()

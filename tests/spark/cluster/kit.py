@@ -1,4 +1,4 @@
-"""What a server holds after a job, as a digest to compare with that of the job's rows; and the SDK as a file."""
+"""Digests of a server's logs, to compare with those of a job's rows; and the SDK as a file."""
 
 import hashlib
 import shutil
@@ -26,14 +26,14 @@ def sdk_zip(folder: Path) -> Path:
 
 
 def held(server: LogHubServer, logstore: str = LOGSTORE) -> Held:
-    """Digest what a logstore of the test project holds; a million logs of 235 bytes take some ten seconds."""
+    """Digest the logs of a logstore of the test project. A million logs of 235 bytes take some ten seconds."""
     rows = array("Q", (row for raw in _raw_groups(server, logstore) for row in _digests(raw)))
     different = set(rows)
     return Held((len(different), sum(different) % MODULUS), len(rows) - len(different))
 
 
 def _raw_groups(server: LogHubServer, logstore: str) -> Iterator[bytes]:
-    # LogHubServer.log_groups would unpack all of them at once.
+    # LogHubServer.log_groups would decode all of them at once.
     return (group.raw for group in server.iter_log_groups(PROJECT, logstore))
 
 

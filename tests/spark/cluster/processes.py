@@ -1,4 +1,4 @@
-"""Which processes belong to what a test has started: all that are in its session, however they were re-parented."""
+"""Find the processes that a test has started: all in its session, wherever they are in the tree of processes."""
 
 import contextlib
 import os
@@ -18,10 +18,10 @@ class Process:
 
 
 def processes_of(session: int) -> list[Process]:
-    """The live processes of a session; a zombie is none.
+    """Return the live processes of a session, without zombies.
 
-    The session outlasts what the group and the parent do not: Spark's Python daemon makes a group of its own, and is
-    left to process 1 when its executor is killed.
+    The session is the only mark that lasts: Spark's Python daemon makes a group of its own, and gets process 1 as its
+    parent when its executor is killed.
 
     :param session: the pid of the process that was started with ``start_new_session=True``.
     """
@@ -30,7 +30,7 @@ def processes_of(session: int) -> list[Process]:
 
 
 def kill_session(session: int) -> None:
-    """End a session's processes, those that they start meanwhile included; on return there are none."""
+    """End a session's processes, including those that they start meanwhile."""
     while running := processes_of(session):
         for process in running:
             with contextlib.suppress(ProcessLookupError):
@@ -49,7 +49,7 @@ def _from_proc() -> list[Process]:
     for folder in _PROC.iterdir():
         if folder.name.isdigit():
             with contextlib.suppress(OSError):
-                # The name stands in brackets and may hold anything, brackets too.
+                # The name in brackets may contain brackets.
                 state, parent = (folder / "stat").read_text().rpartition(")")[2].split()[:2]
                 command = (folder / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace").strip()
                 found.append((state, Process(int(folder.name), int(parent), command)))

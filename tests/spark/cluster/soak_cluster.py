@@ -1,4 +1,4 @@
-"""More of the cluster than every change can wait for; ``make soak`` runs it."""
+"""Long tests of the cluster, for ``make soak``."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ pytestmark = pytest.mark.timeout(1200)
 def test_rows_arrive_through_an_environment_that_came_with_the_job(
     cluster: Cluster, server: LogHubServer, packed_environment: Path
 ) -> None:
-    """Shipped by ``--archives``, a packed environment is what runs the workers; the driver has no SDK at all."""
+    """A packed environment, shipped by ``--archives``, runs the workers of a driver without the SDK."""
     target = (server.endpoint, server.access_key_id, server.access_key_secret)
     job = cluster.submit(
         PROGRAMS / "ship_rows.py",
@@ -42,7 +42,7 @@ def test_rows_arrive_through_an_environment_that_came_with_the_job(
 def test_at_least_once_duplicates_where_exactly_once_does_not(
     cluster: Cluster, server: LogHubServer, sdk: Path
 ) -> None:
-    """The same without exactlyOnce: every row is there, and what a killed executor had sent is there twice."""
+    """Without exactlyOnce every row arrives, and rows of a killed executor arrive twice."""
     server.faults.add(delay(0.1), operation="PutLogs")
     job = write(cluster, server, sdk, batch_count_threshold="1000", io_thread_count="1")
     until(lambda: count(server) >= ROWS // 4, job)
@@ -54,7 +54,7 @@ def test_at_least_once_duplicates_where_exactly_once_does_not(
 
 
 def test_speculative_copies_repeat_nothing(cluster: Cluster, server: LogHubServer, sdk: Path) -> None:
-    """Spark runs a copy of a task that falls behind, beside it, and ends the slower one: every row is there, once."""
+    """Speculative copies of a slow task repeat no row."""
     job = write(cluster, server, sdk, rows=60_000, slow=0.4, conf=SPECULATIVE, **ONCE)
     output, errors = job.communicate(timeout=600)
     assert job.returncode == 0, errors

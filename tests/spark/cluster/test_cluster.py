@@ -1,4 +1,4 @@
-"""The cluster of the tests does what they count on; and an environment with the SDK can come with a job."""
+"""The cluster of the tests works as they need it; and an environment with the SDK can come with a job."""
 
 from pathlib import Path
 
@@ -9,13 +9,13 @@ WEBLOG = Path(__file__).parent / "weblog.py"
 
 
 def test_two_workers_are_two_hosts(cluster: Cluster) -> None:
-    """Spark runs a speculative copy of a task only on another host than the first."""
+    """The two workers are two hosts for Spark, as a speculative copy needs."""
     assert len(cluster.workers) == len(cluster.hosts) == 2
     assert len(set(cluster.hosts)) == 2
 
 
 def test_worker_that_was_killed_is_replaced(cluster: Cluster) -> None:
-    """After a SIGKILL a restart gives a new, registered worker in its place."""
+    """A worker that was killed is replaced by a new, registered one."""
     before = cluster.workers
     cluster.kill_worker(1)
     cluster.restart_worker(1)

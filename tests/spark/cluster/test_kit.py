@@ -1,4 +1,4 @@
-"""The digest of what a server holds: it counts every log, and sees one that is missing, changed or doubled."""
+"""The digest of a server's logs counts every log, and shows missing, changed and duplicate ones."""
 
 import hashlib
 from collections.abc import Iterable
@@ -29,13 +29,13 @@ def send(server: LogHubServer, rows: Iterable[dict[str, str]]) -> None:
 
 
 def test_order_does_not_count(server: LogHubServer) -> None:
-    """Logs in another order, their fields too, have the digest of the rows."""
+    """Logs and fields in another order have the same digest."""
     send(server, [dict(reversed(row.items())) for row in reversed(ROWS)])
     assert held(server) == Held(digest_of(ROWS), 0)
 
 
 def test_duplicates_are_counted_and_left_out(server: LogHubServer) -> None:
-    """The digest is that of the different logs."""
+    """Duplicates are counted, and left out of the digest."""
     send(server, [*ROWS, ROWS[3], ROWS[3], ROWS[0]])
     assert held(server) == Held(digest_of(ROWS), 3)
 
@@ -44,13 +44,13 @@ def test_duplicates_are_counted_and_left_out(server: LogHubServer) -> None:
     "rows", [ROWS[1:], [*ROWS[:-1], {"id": "4", "text": "e"}], [*ROWS[:-1], {"id": "4", "txet": "éééé"}]]
 )
 def test_missing_and_changed_logs_show(server: LogHubServer, rows: list[dict[str, str]]) -> None:
-    """A log less, another value, another name of a field: another digest."""
+    """A missing log, another value and another name change the digest."""
     send(server, rows)
     assert held(server).digest != digest_of(ROWS)
 
 
 def test_environment_that_has_the_sdk_is_refused(tmp_path: Path) -> None:
-    """A cluster whose machines have the SDK would show nothing."""
+    """An environment that has the SDK is refused, since it would prove nothing."""
     assert bare_python(tmp_path / "without").exists()
     packages = site_packages(tmp_path / "with")
     packages.mkdir(parents=True)

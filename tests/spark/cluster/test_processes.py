@@ -12,7 +12,7 @@ from tests.support.waiting import eventually
 from . import processes
 from .processes import kill_session, processes_of
 
-# A child in a group of its own, whose parent ends: as Spark's Python daemon after the death of its executor.
+# A child in a group of its own whose parent ends, like Spark's Python daemon after the death of its executor.
 _ORPHANS = """
 import os, time
 if os.fork() == 0:
@@ -26,7 +26,7 @@ time.sleep(600)
 
 @pytest.fixture
 def leader() -> Iterator[subprocess.Popen[bytes]]:
-    """A process that leads a session of two, itself and an orphan."""
+    """Start the leader of a session of two processes, itself and an orphan."""
     process = subprocess.Popen([sys.executable, "-c", _ORPHANS], start_new_session=True)
     try:
         eventually(lambda: len(processes_of(process.pid)) == 2 and is_apart(orphans(process.pid)))
@@ -47,7 +47,7 @@ def orphans(session: int) -> list[int]:
 
 
 def test_orphan_in_a_group_of_its_own_is_found_and_ended(leader: subprocess.Popen[bytes]) -> None:
-    """Neither parent nor group tells whom it belongs to; the session does."""
+    """An orphan in a group of its own is found by its session, and ended."""
     orphan = orphans(leader.pid)[0]
     assert os.getpgid(orphan) == orphan
     kill_session(leader.pid)
@@ -55,7 +55,7 @@ def test_orphan_in_a_group_of_its_own_is_found_and_ended(leader: subprocess.Pope
 
 
 def test_ps_finds_what_proc_finds(leader: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Where there is no /proc, ``ps`` gives the same processes."""
+    """``ps`` finds the same processes where there is no /proc."""
     found = sorted(process.pid for process in processes_of(leader.pid))
     monkeypatch.setattr(processes, "_from_proc", processes._from_ps)
     assert sorted(process.pid for process in processes_of(leader.pid)) == found

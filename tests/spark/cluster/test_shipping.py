@@ -1,4 +1,4 @@
-"""Files are shipped by a cluster whose machines do not have the SDK."""
+"""A cluster whose machines lack the SDK ships files."""
 
 import json
 import os
@@ -18,7 +18,7 @@ _SUBMITTED = "--conf spark.executor.memory=512m --conf spark.driver.memory=512m 
 def test_files_are_shipped_by_workers_that_the_packages_own_daemon_forks(
     cluster: Cluster, server: LogHubServer, tmp_path: Path
 ) -> None:
-    """The daemon is in the zip file, too, which is there before it is started."""
+    """Files are shipped by workers that the package's own daemon forks, from the zip file."""
     file = tmp_path / "a.log"
     file.write_text("".join(f"line {number}\n" for number in range(1000)))
     program = [PROGRAMS / "ship_files.py", cluster.url, file]

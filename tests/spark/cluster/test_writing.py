@@ -1,6 +1,6 @@
-"""``format("loghub")`` on a real cluster whose machines do not have the SDK, while its processes are killed.
+"""``format("loghub")`` works on a real cluster whose machines lack the SDK, while its processes are killed.
 
-``PRODUCER_SOAK=1`` writes a million rows through each way.
+``PRODUCER_SOAK=1`` writes a million rows each way.
 """
 
 import json
@@ -27,7 +27,7 @@ SOAK = bool(os.environ.get("PRODUCER_SOAK"))
 ROWS = 1_000_000 if SOAK else 50_000
 pytestmark = pytest.mark.timeout(1200 if SOAK else 180)
 
-#: Spark starts a copy of a task that takes a little longer than the others, as soon as it looks.
+#: Spark starts a copy of a task that is a little slower than the others at its first check.
 SPECULATIVE = {
     "spark.speculation": "true",
     "spark.speculation.interval": "100ms",
@@ -36,7 +36,7 @@ SPECULATIVE = {
     "spark.speculation.minTaskRuntime": "500ms",
 }
 ONCE = {"deliveryGuarantee": "exactlyOnce", "chunkRows": "1000"}
-# Small batches of columns, so that a task is in the midst of its rows when something happens to it.
+# Small record batches, so that faults hit a task in the middle of its rows.
 SMALL = {"spark.sql.execution.arrow.maxRecordsPerBatch": "1000"}
 
 
@@ -51,7 +51,7 @@ def write(
     conf: dict[str, str] | None = None,
     **options: str,
 ) -> subprocess.Popen[str]:
-    """Start the program that writes rows in two partitions; what its executors and driver lack comes with it."""
+    """Start the program that writes rows in two partitions, with everything that its executors and driver lack."""
     given = {**target(server), "project": PROJECT, "logstore": LOGSTORE, "retries": "100000", "ackTimeout": "300"}
     asked = {"options": {**given, **options}, "rows": rows, "partitions": 2, "again": again, "slow": slow}
     return cluster.submit(PROGRAM, json.dumps(asked), py_files=[sdk, WEBLOG], conf={**SMALL, **(conf or {})})
@@ -62,7 +62,9 @@ def count(server: LogHubServer) -> int:
 
 
 def test_rows_arrive_once_through_a_shipped_sdk(cluster: Cluster, server: LogHubServer, sdk: Path) -> None:
-    """Nothing is installed: the SDK comes with the job, compiled parts too; by data source and ``foreachPartition``."""
+    """Rows arrive once with an SDK that comes with the job, compiled modules included, by data source and
+    ``foreachPartition``.
+    """
     told = json.loads(ended(write(cluster, server, sdk, again="by-partition"), 1200 if SOAK else 170))
     digest = tuple(told["digest"])
     for logstore in (LOGSTORE, "by-partition"):
@@ -72,7 +74,7 @@ def test_rows_arrive_once_through_a_shipped_sdk(cluster: Cluster, server: LogHub
 
 
 def test_exactly_once_on_a_cluster_that_falls_apart(cluster: Cluster, server: LogHubServer, sdk: Path) -> None:
-    """Answers are lost, a worker, an executor and a daemon killed, tasks copied: every row is there once."""
+    """With lost answers, killed workers, executors and daemons, and copied tasks, every row arrives once."""
     server.faults.add(delay(0.05), operation="PutLogs")
     server.faults.add(drop_answer(), operation="PutLogs", probability=0.1, seed=5)
     server.faults.add(answer(500, "InternalServerError"), operation="PutLogs", probability=0.1, seed=6)

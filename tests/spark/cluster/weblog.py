@@ -1,7 +1,7 @@
-"""Made-up lines of a web server's log, and their digest, for jobs on the cluster: they get this by ``--py-files``.
+"""Generated lines of a web server's log, and their digest, for jobs on the cluster, which get it by ``--py-files``.
 
-The digest of one row is the first half of the MD5 of its fields, sorted, as ``key=value``; that of all rows is their
-number and the sum of theirs, in which order does not count and every row does.
+The digest of a row is the first half of the MD5 of its sorted fields as ``key=value``. The digest of all rows is their
+number and the sum of their digests, so it depends on every row, but not on their order.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from typing import TYPE_CHECKING
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-#: Between the fields of a row; in none of them.
+#: The separator of a row's fields, which no field contains.
 SEPARATOR = "\x1f"
 
-#: What the sum of digests is cut to.
+#: The limit of the sum of digests.
 MODULUS = 2**64
 
-# Columns in the order of their names. All of them together have about 235 bytes.
+# The columns, sorted by name. A row has about 235 bytes.
 _COLUMNS = {
     "agent": "concat('Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.', seed % 90, ' Chrome/', 80 + seed % 40)",
     "id": "cast(id as string)",
@@ -32,14 +32,14 @@ _COLUMNS = {
 
 
 def weblog(session: SparkSession, count: int, partitions: int) -> DataFrame:
-    """Rows 0 to ``count`` - 1 of one log that is always the same; all columns are strings."""
+    """Return rows 0 to ``count`` - 1 of the log, with string columns."""
     numbers = session.range(0, count, numPartitions=partitions)
     seeded = numbers.selectExpr("id", "xxhash64(id) & 9223372036854775807 as seed")
     return seeded.selectExpr(*(f"cast({expression} as string) as {name}" for name, expression in _COLUMNS.items()))
 
 
 def digest(rows: DataFrame) -> tuple[int, int]:
-    """How many rows there are, and the sum of their digests. All columns must be strings, none of them null."""
+    """Return the number of rows, and the sum of their digests. All columns must be strings without null."""
     fields = ", ".join(f"concat('{name}=', `{name}`)" for name in sorted(rows.columns))
     row = f"conv(left(md5(concat_ws('{SEPARATOR}', {fields})), 16), 16, 10)"
     found = rows.selectExpr(f"cast({row} as decimal(20)) as row").selectExpr("count(*)", "sum(row)").first()

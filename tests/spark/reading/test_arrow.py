@@ -23,7 +23,7 @@ from producer.wire.schema import LogGroupList
 
 
 def groups_of(*groups: list[dict[str, Any]], tags: dict[str, str] | None = None, time_ns: int = 0) -> ReadGroups:
-    """LogGroups whose logs have these fields."""
+    """Return LogGroups whose logs have these fields."""
     made = LogGroupList()
     for number, logs in enumerate(groups):
         group = made.LogGroups.add(Topic=f"topic {number}", Source="10.0.0.1")
@@ -47,7 +47,7 @@ def columns(*fields: tuple[str, Any]) -> StructType:
 
 
 def test_every_fixed_column_is_filled() -> None:
-    """Time with its nanoseconds cut to microseconds, topic, source, tags without the pack id, contents, cursor."""
+    """Every fixed column is filled; times are cut to microseconds, and tags lack the pack id."""
     groups = groups_of([{"a": "1", "b": "2"}], [{}], tags={"env": "prod", "__pack_id__": "ABC-1"}, time_ns=123_456_789)
     (batch,) = batches_of(groups)
     time = datetime(2023, 11, 14, 22, 13, 20, 123_456, tzinfo=UTC)
@@ -66,7 +66,7 @@ def test_every_fixed_column_is_filled() -> None:
 
 
 def test_what_a_log_group_leaves_out_is_empty() -> None:
-    """No topic and no source are empty text; no pack id is null."""
+    """A missing topic or source is empty text, and a missing pack id is null."""
     made = LogGroupList()
     made.LogGroups.add().Logs.add(Time=1)
     (batch,) = batches_of(read_groups(made.SerializeToString()))
@@ -75,7 +75,7 @@ def test_what_a_log_group_leaves_out_is_empty() -> None:
 
 
 def test_columns_of_the_user_come_from_fields_by_name() -> None:
-    """In the user's order, with casts, null where a log has no such field, beside fixed columns."""
+    """Columns of the user come from fields by name, with casts, and null for a missing field."""
     schema = columns(("n", IntegerType()), ("__topic__", StringType()), ("raw", BinaryType()), ("x", DoubleType()))
     (batch,) = batches_of(groups_of([{"n": 5, "raw": b"\xff", "x": "+1e3"}, {"x": 2}]), schema)
     assert batch.schema.names == ["n", "__topic__", "raw", "x"]
@@ -86,33 +86,33 @@ def test_columns_of_the_user_come_from_fields_by_name() -> None:
 
 
 def test_a_value_that_is_none_is_null() -> None:
-    """In the mode PERMISSIVE one bad value costs nothing but itself."""
+    """In the mode PERMISSIVE an invalid value is null, and changes nothing else."""
     logs = [{"n": number} for number in range(5)] + [{"n": "many"}, {"n": 2**40}, {"n": 7}]
     (batch,) = batches_of(groups_of(logs), columns(("n", IntegerType())))
     assert batch.column(0).to_pylist() == [0, 1, 2, 3, 4, None, None, 7]
 
 
 def test_a_value_that_is_none_is_an_error_that_says_where() -> None:
-    """In the mode FAILFAST: shard, cursor, place in the LogGroup, column, value, type."""
+    """In the mode FAILFAST an invalid value raises an error with shard, cursor, place, column, value and type."""
     groups = groups_of([{"n": 1}], [{"n": 2}, {"n": "x" * 1000}])
     with pytest.raises(MalformedValueError) as raised:
         batches_of(groups, columns(("n", LongType())), failfast=True)
     text = str(raised.value)
     assert text.startswith("shard 3, cursor cursor 1, log 1 of that LogGroup: the field n is 'xxx")
-    assert "which is no bigint" in text
+    assert "which is not of type bigint" in text
     assert len(text) < 500
 
 
 @pytest.mark.parametrize("kind", [StringType(), LongType()])
 def test_a_column_that_must_have_values_has_them(kind: Any) -> None:
-    """A log without a field of a NOT NULL column is an error in either mode: Spark would take the null for a value."""
+    """A missing value of a NOT NULL column is an error in either mode."""
     schema = StructType([StructField("n", kind, nullable=False)])
     with pytest.raises(MalformedValueError, match=r"log 1 of that LogGroup: no value for the column n, which is NOT"):
         batches_of(groups_of([{"n": 1}, {}]), schema)
 
 
 def test_batches_have_a_bounded_number_of_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Small LogGroups are put together up to the limit, a large one is cut; all rows come, in order."""
+    """Small LogGroups are joined up to the limit, large ones are cut, and all rows come in order."""
     monkeypatch.setattr(arrow, "BATCH_ROWS", 10)
     sizes = [4, 4, 4, 25, 1]
     numbers = iter(range(sum(sizes)))
@@ -123,7 +123,7 @@ def test_batches_have_a_bounded_number_of_rows(monkeypatch: pytest.MonkeyPatch) 
 
 
 def test_large_logs_do_not_wait_for_many_rows(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A batch is made as soon as its LogGroups have the bytes, however few the rows."""
+    """A batch is made once its LogGroups have the bytes, even with few rows."""
     monkeypatch.setattr(arrow, "BATCH_BYTES", 900)
     batches = Batches(default_schema(), "0", failfast=False)
     assert sum(batch.num_rows for batch in batches.add(groups_of([{"a": 1}], [{"a": 2}]), ["x", "y"], 1000)) == 2

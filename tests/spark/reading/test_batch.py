@@ -1,4 +1,4 @@
-"""The reader of a batch, called as Spark calls it, without Spark."""
+"""The reader of a batch, called like Spark calls it, without Spark."""
 
 import threading
 
@@ -20,7 +20,7 @@ from .conftest import messages_of, rows_of
 
 
 def test_what_a_producer_sent_is_read(server: LogHubServer) -> None:
-    """Fields, time cut to the microsecond, topic, source and tags of every record, once."""
+    """Fields, time in microseconds, topic, source and tags of every sent record are read once."""
     config = ProducerConfig(linger_ms=100, batch_count_threshold=7, log_tags={"env": "test"})
     expected = []
     with Producer(project_of(server), config=config) as producer:
@@ -44,7 +44,7 @@ def test_what_a_producer_sent_is_read(server: LogHubServer) -> None:
 
 
 def test_a_partition_is_a_shard_between_two_fixed_ends(server: LogHubServer, put: Put) -> None:
-    """One for each shard that holds anything, and what comes after the planning is not read."""
+    """A partition is a shard between two fixed cursors; later LogGroups are not read."""
     for number in range(5):
         put(f"first {number}")
     put("second", shard="1")
@@ -56,7 +56,7 @@ def test_a_partition_is_a_shard_between_two_fixed_ends(server: LogHubServer, put
 
 
 def test_the_server_may_give_less_than_asked_for(put: Put) -> None:
-    """Answers that are cut by their size are followed to the end."""
+    """Answers that the server cuts by size are followed to the end."""
     from tests.server.client import Client, log_group
 
     with LogHubServer(limits=Limits(pull_bytes=100)) as server, Client(server, project=PROJECT) as client:
@@ -67,7 +67,7 @@ def test_the_server_may_give_less_than_asked_for(put: Put) -> None:
 
 
 def test_every_log_group_has_its_cursor(server: LogHubServer, put: Put) -> None:
-    """The column ``__cursor__`` names the shard and the place at which a later read may begin."""
+    """The column ``__cursor__`` names the shard and the cursor where a later read may begin."""
     for number in range(3):
         put(f"message {number}")
     reader = batch_reader(options_of(server), default_schema())
@@ -79,7 +79,7 @@ def test_every_log_group_has_its_cursor(server: LogHubServer, put: Put) -> None:
 
 
 def test_offsets_and_shards_bound_what_is_read(server: LogHubServer, put: Put) -> None:
-    """From a time to a time, of one shard."""
+    """Offsets and shards limit the read."""
     for seconds in (0, 100, 200, 300):
         server.clock_offset = seconds
         put(f"after {seconds} s")
@@ -93,7 +93,7 @@ def test_offsets_and_shards_bound_what_is_read(server: LogHubServer, put: Put) -
 
 
 def test_a_shard_is_divided_where_more_partitions_are_asked_for(server: LogHubServer, put: Put) -> None:
-    """By the time of receipt; each log is read once, in order, and what comes after the planning by none."""
+    """A shard is divided by time of receipt, with each log read once and in order."""
     for seconds in range(0, 500, 10):
         server.clock_offset = seconds
         put(f"after {seconds} s")
@@ -111,7 +111,7 @@ def test_a_shard_is_divided_where_more_partitions_are_asked_for(server: LogHubSe
 
 
 def test_what_came_within_a_second_is_one_partition(server: LogHubServer, put: Put) -> None:
-    """Cursors can be asked for by whole seconds alone; nothing is read twice for it."""
+    """LogGroups received within a second are one partition, and are read once."""
     for number in range(5):
         put(f"message {number}")
     reader = batch_reader(options_of(server, partitionsPerShard="1000"), default_schema())
@@ -121,7 +121,7 @@ def test_what_came_within_a_second_is_one_partition(server: LogHubServer, put: P
 
 
 def test_no_partition_of_a_shard_is_empty(server: LogHubServer, put: Put) -> None:
-    """Cuts that lead to the same place, over minutes in which nothing came, are one; none is where the range begins."""
+    """No partition of a shard is empty, even over minutes without LogGroups."""
     for seconds in (0, 800):
         server.clock_offset = seconds
         put(f"after {seconds} s")
@@ -130,7 +130,7 @@ def test_no_partition_of_a_shard_is_empty(server: LogHubServer, put: Put) -> Non
 
 
 def test_nothing_to_read_is_an_empty_read(server: LogHubServer, put: Put) -> None:
-    """A logstore that is empty so far has no partitions; the one that Spark makes up has no rows."""
+    """An empty logstore has no partitions, and Spark's empty partition has no rows."""
     put("a message")
     reader = batch_reader(options_of(server, shards="1"), default_schema())
     assert reader.partitions() == []
@@ -138,7 +138,7 @@ def test_nothing_to_read_is_an_empty_read(server: LogHubServer, put: Put) -> Non
 
 
 def test_the_reader_travels(server: LogHubServer, put: Put) -> None:
-    """Reader and partitions, pickled as Spark does, read the same."""
+    """A pickled reader reads the same partitions."""
     put("a message")
     pickler = CloudPickleSerializer()
     reader = batch_reader(options_of(server), default_schema())
@@ -148,14 +148,14 @@ def test_the_reader_travels(server: LogHubServer, put: Put) -> None:
 
 
 def nth_pull_fails(numbers: set[int], fault: Fault) -> Fault:
-    """Harms the pulls that have these numbers."""
+    """Return a fault for the pulls with these numbers."""
     count = iter(range(1_000_000))
     return lambda request: fault(request) if request.query.get("type") == "log" and next(count) in numbers else None
 
 
 @pytest.mark.parametrize("fault", [answer(500, "InternalServerError"), cut("after_body"), cut("stored")])
 def test_a_server_that_fails_in_the_middle_costs_nothing(server: LogHubServer, put: Put, fault: Fault) -> None:
-    """Rows are neither lost nor doubled by the requests that are repeated."""
+    """A server that fails in the middle loses and duplicates no rows."""
     for number in range(10):
         put(f"message {number}")
     server.faults.add(nth_pull_fails({1, 2, 5}, fault))
@@ -164,7 +164,7 @@ def test_a_server_that_fails_in_the_middle_costs_nothing(server: LogHubServer, p
 
 
 def test_a_server_that_stays_down_is_an_error(server: LogHubServer, put: Put) -> None:
-    """A read that cannot come to its end fails: it is never silently short."""
+    """A server that stays down fails the read."""
     for number in range(10):
         put(f"message {number}")
     reader = batch_reader(options_of(server, pullCount="2", retries="2"), default_schema())
@@ -174,15 +174,15 @@ def test_a_server_that_stays_down_is_an_error(server: LogHubServer, put: Put) ->
 
 
 def test_a_shard_that_ends_too_early_is_an_error(server: LogHubServer, put: Put) -> None:
-    """An end that the shard does not reach any more means that records are gone."""
+    """A shard that ends before its planned end fails the read, because records are gone."""
     put("a message")
     reader = batch_reader(options_of(server), default_schema())
-    with pytest.raises(LogHubReadError, match="gave nothing more at cursor MQ=="):
+    with pytest.raises(LogHubReadError, match="ends at cursor MQ=="):
         messages_of(reader, [ShardRange("0", "MA==", "NQ==")])
 
 
 def test_a_read_that_is_given_up_ends_its_thread(server: LogHubServer, put: Put) -> None:
-    """A limit in the query ends the iteration early; what was fetched ahead does not outlive it."""
+    """A read that ends early stops its thread."""
     for number in range(10):
         put(f"message {number}")
     reader = batch_reader(options_of(server, pullCount="1"), default_schema())
@@ -208,21 +208,21 @@ def test_a_read_that_is_given_up_ends_its_thread(server: LogHubServer, put: Put)
         ({"pullCount": "1001"}, "from 1 to 1000"),
         ({"mode": "DROPMALFORMED"}, "mode: must be one of PERMISSIVE, FAILFAST"),
         ({"shards": "a"}, "shards: must be numbers of shards"),
-        ({"shards": "0,7"}, "shards: must be of the shards of the logstore, 0, 1, got '7'"),
+        ({"shards": "0,7"}, "shards: must be among the logstore's shards 0, 1, got '7'"),
         ({"logstore": ""}, "logstore: is required"),
     ],
 )
 def test_a_wrong_option_is_an_error_that_names_it(
     server: LogHubServer, put: Put, options: dict[str, str], words: str
 ) -> None:
-    """When the read is planned, before any task."""
+    """An invalid option is refused with its name when the read is planned."""
     put("a message")
     with pytest.raises(ConfigError, match=words):
         batch_reader(options_of(server, **options), default_schema()).partitions()
 
 
 def test_the_environment_may_sign(server: LogHubServer, put: Put, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a key in the options it is the environment's; where that has none, an error says so at once."""
+    """Without a key in the options the environment's is used; without that, an error says so at once."""
     put("a message")
     options = {name: value for name, value in options_of(server).items() if not name.startswith("access")}
     monkeypatch.setenv("LOGHUB_ACCESS_KEY_ID", server.access_key_id)
@@ -235,7 +235,7 @@ def test_the_environment_may_sign(server: LogHubServer, put: Put, monkeypatch: p
 
 
 def test_the_schema_is_checked(server: LogHubServer) -> None:
-    """A column that cannot be read is an error when the reader is made."""
+    """A column that cannot be read is refused when the reader is made."""
     with pytest.raises(ConfigError, match="__time__ must be timestamp"):
         batch_reader(options_of(server), StructType([StructField("__time__", StringType())]))
     assert batch_reader(options_of(server), StructType([StructField("n", LongType())])) is not None

@@ -1,4 +1,4 @@
-"""Conditions of WHERE: rows that need not go to Spark, and time that need not be read."""
+"""Conditions of WHERE limit the rows that go to Spark, and the range of time that is read."""
 
 from datetime import UTC, date, datetime, timedelta
 from typing import Any
@@ -59,7 +59,7 @@ ALL = [0, 1, 2, 3]
 
 
 def rows_for(*filters: Any) -> list[int]:
-    """The numbers of the rows that are left."""
+    """Return the numbers of the rows that are kept."""
     numbered = BATCH.append_column("row", pa.array(ALL))
     return list(kept(numbered, conditions_of(filters, SCHEMA)).column("row").to_pylist())
 
@@ -94,7 +94,7 @@ def rows_for(*filters: Any) -> list[int]:
     ],
 )
 def test_rows_are_kept_as_sql_does(made: Any, rows: list[int]) -> None:
-    """Of a comparison with null nothing is true, its opposite neither."""
+    """Rows are kept as in SQL; a comparison with null is never true, nor is its opposite."""
     assert rows_for(made()) == rows
 
 
@@ -117,12 +117,14 @@ def test_rows_are_kept_as_sql_does(made: Any, rows: list[int]) -> None:
     ],
 )
 def test_what_may_mean_something_else_is_left_to_spark(made: Any) -> None:
-    """Numbers with NaN, text of a language's rules, members of structs, values of other types: no row is dropped."""
+    """Conditions that Spark may define differently drop no row."""
     assert rows_for(made()) == ALL
 
 
 def test_times_are_whole_seconds_that_hold_what_is_asked_for() -> None:
-    """The narrowest of several conditions, rounded outwards; what is negated bounds nothing."""
+    """The bounds of time are whole seconds, the narrowest of all conditions, rounded outwards; negated ones bound
+    nothing.
+    """
     half = NOON + timedelta(milliseconds=500)
     filters = [
         sources.GreaterThan(("__time__",), NOON - timedelta(1)),
@@ -137,7 +139,7 @@ def test_times_are_whole_seconds_that_hold_what_is_asked_for() -> None:
 
 @pytest.fixture
 def three_times(server: LogHubServer, put: Put) -> int:
-    """Messages that were sent ten minutes ago, now, and in ten minutes, and received at once; the time is now."""
+    """Put messages with times ten minutes ago, now and in ten minutes, and return the time now."""
     now = int(datetime.now(UTC).timestamp())
     for offset in (-600, 0, 600):
         server.clock_offset = offset
@@ -167,7 +169,7 @@ def read_messages(server: LogHubServer, filters: list[Any], **options: str) -> l
 def test_a_condition_on_time_says_what_is_read(
     server: LogHubServer, three_times: int, low: int | None, high: int | None, found: list[str], pulls: int
 ) -> None:
-    """With receivedWithin only what was received near the times asked for is pulled; where that is nothing, nothing."""
+    """With receivedWithin only LogGroups received near the wanted times are pulled."""
     at = lambda seconds: datetime.fromtimestamp(three_times, UTC) + timedelta(seconds=seconds)  # noqa: E731
     filters: list[Any] = [] if low is None else [sources.GreaterThanOrEqual(("__time__",), at(low))]
     filters += [] if high is None else [sources.LessThanOrEqual(("__time__",), at(high))]
@@ -178,7 +180,7 @@ def test_a_condition_on_time_says_what_is_read(
 
 
 def test_what_was_received_late_or_early_within_the_margin_is_read(server: LogHubServer, put: Put) -> None:
-    """Up to the very second; and a condition never widens what the offsets bound."""
+    """LogGroups received late or early within the margin are read, up to the second, and never beyond the offsets."""
     now = int(datetime.now(UTC).timestamp())
     for offset, message in ((-500, "too early"), (0, "in time"), (600, "too late")):
         server.clock_offset = offset
@@ -197,7 +199,7 @@ def test_what_was_received_late_or_early_within_the_margin_is_read(server: LogHu
 
 
 def test_without_received_within_time_bounds_no_pull(server: LogHubServer, three_times: int) -> None:
-    """A log may have any time, whenever it was received: all is read, and what does not match is dropped."""
+    """Without receivedWithin all LogGroups are pulled, and rows that do not match are dropped."""
     late = datetime.fromtimestamp(three_times + 300, UTC)
     assert read_messages(server, [sources.GreaterThan(("__time__",), late)]) == ["message 600"]
 
@@ -211,13 +213,13 @@ def test_without_received_within_time_bounds_no_pull(server: LogHubServer, three
     ],
 )
 def test_wrong_options_are_errors(server: LogHubServer, options: dict[str, str], said: str) -> None:
-    """When the query is planned."""
+    """Invalid options are refused when the query is planned."""
     with pytest.raises(ConfigError, match=said):
         batch_reader(options_of(server, **options), SCHEMA)
 
 
 def test_an_older_spark_cannot_push_filters(server: LogHubServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The error names the version that can; without the option the reader has no filters, which Spark may forbid."""
+    """With an older PySpark pushFilters is refused with the version that it needs."""
     assert "pushFilters" not in vars(type(batch_reader(options_of(server), SCHEMA)))
     monkeypatch.delattr(sources.DataSourceReader, "pushFilters")
     with pytest.raises(ConfigError, match=r"needs PySpark 4\.1"):
@@ -225,7 +227,7 @@ def test_an_older_spark_cannot_push_filters(server: LogHubServer, monkeypatch: p
 
 
 def test_a_stream_takes_no_filters(server: LogHubServer) -> None:
-    """Spark offers none there, so the option would promise what nobody does."""
+    """A stream refuses pushFilters, since Spark passes it no filters."""
     from producer.spark.reading.stream import LogHubStreamReader
 
     with pytest.raises(ConfigError, match="pushFilters"):

@@ -15,7 +15,9 @@ START = 1_790_000_000
 
 @pytest.fixture
 def three(server: LogHubServer, client: LogstoreClient, put: Put) -> dict[int, str]:
-    """LogGroups received 0, 100 and 200 seconds after the first one: their cursors by time of receipt."""
+    """Put LogGroups received 0, 100 and 200 seconds after the first one, and return their cursors by time of
+    receipt.
+    """
     cursors = {}
     for seconds in (0, 100, 200):
         server.clock_offset = seconds
@@ -28,7 +30,7 @@ def three(server: LogHubServer, client: LogstoreClient, put: Put) -> dict[int, s
 
 
 def test_a_time_is_the_first_log_group_not_before_it(client: LogstoreClient, three: dict[int, str]) -> None:
-    """Unix seconds, a time with and one without a zone mean the same LogGroup."""
+    """A time means the first LogGroup not before it, as Unix seconds and with or without a zone."""
     from datetime import UTC, datetime
 
     second = sorted(three)[1]
@@ -38,7 +40,7 @@ def test_a_time_is_the_first_log_group_not_before_it(client: LogstoreClient, thr
 
 
 def test_each_shard_may_have_its_own_place(client: LogstoreClient, three: dict[int, str]) -> None:
-    """JSON of shards: a cursor as it is, words, seconds."""
+    """JSON gives each shard a cursor, a word or Unix seconds."""
     first, second, _ = sorted(three)
     text = f'{{"0": "{three[second]}", "1": "latest"}}'
     assert parse_offsets("startingOffsets", text).resolve(client, ["0", "1"]) == {
@@ -55,13 +57,13 @@ def test_each_shard_may_have_its_own_place(client: LogstoreClient, three: dict[i
     ["soon", "", "-5", "0", "99999999999", "2026-13-01", "{", '{"a": "M"}', '{"0": 1.5}', '{"0": ""}', '{"0": true}'],
 )  # fmt: skip
 def test_what_means_nothing_is_an_error(text: str) -> None:
-    """The option's name and what it takes."""
+    """An invalid text is refused with the option's name and its rule."""
     with pytest.raises(ConfigError, match=r"startingOffsets: must be earliest, latest, Unix seconds"):
         parse_offsets("startingOffsets", text)
 
 
 def test_every_shard_must_have_a_place(client: LogstoreClient) -> None:
-    """A shard that JSON forgets, or one that is not read, is an error: neither is guessed."""
+    """JSON must name every shard that is read, and no other."""
     offsets = parse_offsets("startingOffsets", '{"0": "earliest"}')
     with pytest.raises(ConfigError, match=r"must name every shard that is read.*missing: 1"):
         offsets.resolve(client, ["0", "1"])
@@ -70,7 +72,7 @@ def test_every_shard_must_have_a_place(client: LogstoreClient) -> None:
 
 
 def test_a_cursor_that_the_server_does_not_know_is_an_error_at_once(client: LogstoreClient, put: Put) -> None:
-    """It is tried where the read is planned, not in a task."""
+    """A cursor that the server does not know is refused when the read is planned."""
     put("a message")
     with pytest.raises(LogHubReadError, match=r"InvalidCursor.*of another logstore, or older"):
         parse_offsets("startingOffsets", '{"0": "!!!"}').resolve(client, ["0"])

@@ -1,4 +1,4 @@
-"""Reading what matches a query, called as Spark calls it, without Spark."""
+"""Reading by a query, called like Spark calls it, without Spark."""
 
 from datetime import UTC, datetime
 from itertools import chain
@@ -27,7 +27,7 @@ SCHEMA = StructType([StructField("__time__", TimestampType()), StructField("n", 
 
 @pytest.fixture
 def filled(server: LogHubServer) -> LogHubServer:
-    """With a hundred logs, ten a second; each third one is an error."""
+    """Fill a server with a hundred logs, ten a second, of which each third one is an error."""
     with Producer(project_of(server), config=ProducerConfig(log_tags={"host": "a"})) as producer:
         for n in range(100):
             level = "ERROR" if n % 3 == 0 else "INFO"
@@ -37,7 +37,7 @@ def filled(server: LogHubServer) -> LogHubServer:
 
 
 def asked(server: LogHubServer, **options: str) -> dict[str, str]:
-    """The options of a read by query, from the first log on."""
+    """Return the options of a read by query, from the first log on."""
     return options_of(server, **{"query": "*", "startingTime": str(FIRST), "endingTime": str(FIRST + 60), **options})
 
 
@@ -47,7 +47,7 @@ def numbers(server: LogHubServer, schema: StructType = SCHEMA, **options: str) -
 
 
 def test_logs_that_match_are_read_and_no_others(filled: LogHubServer) -> None:
-    """By LogHub's query language; of the whole range by the logs' own time, its end not included."""
+    """Only logs that match are read, by their own time, with an exclusive end."""
     assert numbers(filled, query="level: ERROR") == list(range(0, 100, 3))
     assert numbers(filled, query="level: ERROR and n: 9") == [9]
     assert numbers(filled, startingTime=str(FIRST + 2), endingTime=str(FIRST + 4)) == list(range(20, 40))
@@ -57,7 +57,7 @@ def test_logs_that_match_are_read_and_no_others(filled: LogHubServer) -> None:
 
 
 def test_columns_mean_the_same_as_without_a_query(filled: LogHubServer) -> None:
-    """Every column but the cursor, which a search does not tell."""
+    """Every column except the cursor means the same as without a query."""
     schema = default_schema(without="__cursor__")
 
     def rows(options: dict[str, str]) -> list[dict[str, Any]]:
@@ -70,7 +70,7 @@ def test_columns_mean_the_same_as_without_a_query(filled: LogHubServer) -> None:
 
 
 def test_the_schema_of_a_query_has_no_cursor(server: LogHubServer) -> None:
-    """Neither the default one, nor may a user ask for it."""
+    """The schema of a query has no cursor, by default and from the user."""
     assert "__cursor__" not in LogHubSource(asked(server)).schema().names
     assert "__cursor__" in LogHubSource(options_of(server)).schema().names
     with pytest.raises(ConfigError, match="must not have the column __cursor__"):
@@ -79,13 +79,13 @@ def test_the_schema_of_a_query_has_no_cursor(server: LogHubServer) -> None:
 
 @pytest.fixture
 def small_parts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Partitions, and what is paged through at once, have about fifteen logs."""
+    """Limit partitions and pages to about fifteen logs."""
     monkeypatch.setattr(query, "PARTITION_LOGS", 15)
     monkeypatch.setattr(query, "PAGE", 7)
 
 
 def test_partitions_have_about_as_many_logs(filled: LogHubServer, small_parts: None) -> None:
-    """Each range of time is read by one task, travels to it, and all of them together are the whole."""
+    """Partitions have about the same number of logs, and cover the whole range once."""
     reader = batch_reader(asked(filled), SCHEMA)
     pickled = CloudPickleSerializer()
     partitions: list[QueryRange] = pickled.loads(pickled.dumps(reader.partitions()))
@@ -97,7 +97,7 @@ def test_partitions_have_about_as_many_logs(filled: LogHubServer, small_parts: N
 
 
 def test_conditions_on_the_time_narrow_the_range(filled: LogHubServer) -> None:
-    """With ``pushFilters``; rows that they exclude are not handed out."""
+    """Conditions on the time narrow the range with ``pushFilters``, and drop other rows."""
     sources = pytest.importorskip("pyspark.sql.datasource")
     if not hasattr(sources, "Filter"):
         pytest.skip("filters came with PySpark 4.1")
@@ -111,7 +111,7 @@ def test_conditions_on_the_time_narrow_the_range(filled: LogHubServer) -> None:
 
 
 def test_last_second_that_a_condition_allows_is_searched(filled: LogHubServer) -> None:
-    """The end of a search is not part of it, that of a condition may be."""
+    """The last second that a condition allows is searched."""
     sources = pytest.importorskip("pyspark.sql.datasource")
     if not hasattr(sources, "Filter"):
         pytest.skip("filters came with PySpark 4.1")
@@ -121,17 +121,17 @@ def test_last_second_that_a_condition_allows_is_searched(filled: LogHubServer) -
 
 
 def test_fewer_logs_than_were_counted_are_an_error(filled: LogHubServer) -> None:
-    """A read is never silently short."""
+    """Fewer logs than were counted fail the read."""
     reader = batch_reader(asked(filled), SCHEMA)
     partitions = reader.partitions()
     empty = b'{"meta": {"progress": "Complete"}, "data": []}'
     filled.faults.add(answer(200, "", body=empty), operation="GetLogs")
-    with pytest.raises(LogHubReadError, match=r"gave 0 logs of the \d+ that GetHistograms counted"):
+    with pytest.raises(LogHubReadError, match=r"returned 0 logs of the \d+ that GetHistograms counted"):
         rows_of(reader, partitions)
 
 
 def test_a_wrong_value_is_told_with_its_place(filled: LogHubServer) -> None:
-    """Null, or with FAILFAST an error."""
+    """An invalid value is null, or with FAILFAST an error with its place."""
     schema = StructType([StructField("level", LongType()), StructField("n", LongType())])
     assert len(numbers(filled, schema)) == 100
     with pytest.raises(MalformedValueError, match=r"GetLogs from \d+ to \d+, offset 0, log 0 of that LogG"):
@@ -143,27 +143,27 @@ def test_a_wrong_value_is_told_with_its_place(filled: LogHubServer) -> None:
     [
         ({"startingTime": ""}, r"startingTime.*Unix seconds"),
         ({"startingTime": "yesterday"}, r"startingTime.*Unix seconds"),
-        ({"endingTime": str(FIRST)}, "must lie before endingTime"),
+        ({"endingTime": str(FIRST)}, "must be before endingTime"),
         ({"query": "* | SELECT count(*)"}, "must be a search without SQL"),
-        ({"shards": "0"}, "is not for query, which knows no shards"),
-        ({"startingOffsets": "earliest"}, "is not for query, which knows no shards"),
+        ({"shards": "0"}, "does not work with query, which ignores shards"),
+        ({"startingOffsets": "earliest"}, "does not work with query, which ignores shards"),
     ],
 )
 def test_options_that_make_no_sense_with_a_query_are_refused(
     server: LogHubServer, options: dict[str, str], said: str
 ) -> None:
-    """In words, before anything is asked."""
+    """Options that do not work with a query are refused before any request."""
     with pytest.raises(ConfigError, match=said):
         batch_reader(asked(server, **options), SCHEMA)
     assert not server.requests
 
 
 def test_a_query_needs_its_first_time_and_is_for_batches(server: LogHubServer) -> None:
-    """Its end is now; without ``query`` neither time says anything."""
+    """A query needs startingTime, and both times need a query."""
     schema = StructType([StructField("n", StringType())])
     with pytest.raises(ConfigError, match=r"startingTime.*must be given with query"):
         batch_reader(options_of(server, query="*"), schema)
-    with pytest.raises(ConfigError, match=r"endingTime.*is for query"):
+    with pytest.raises(ConfigError, match=r"endingTime.*needs query"):
         batch_reader(options_of(server, endingTime="5"), schema)
     pytest.importorskip("pyspark.sql.streaming.datasource")
     with pytest.raises(ConfigError, match=r"query.*is for a batch"):
@@ -171,7 +171,7 @@ def test_a_query_needs_its_first_time_and_is_for_batches(server: LogHubServer) -
 
 
 def test_a_quoted_bar_is_no_sql(filled: LogHubServer) -> None:
-    """It is a part of what is looked for, and all that matches is read, a page after the other."""
+    """A quoted bar is part of the search, and all pages are read."""
     assert numbers(filled, query='level: "a|b"') == []
     with Producer(project_of(filled)) as producer:
         logs = [LogItem({"n": n, "way": "a|b"}, time=FIRST + 20) for n in range(250)]

@@ -1,4 +1,4 @@
-"""Schemas that can be read, and errors of those that cannot."""
+"""Schemas that can be read, and the errors of others."""
 
 from typing import Any
 
@@ -31,7 +31,7 @@ def of(*fields: tuple[Any, ...]) -> StructType:
     ],
 )
 def test_a_schema_that_can_be_read_passes(schema: StructType) -> None:
-    """Fixed columns in any order and choice, whatever may be null in them, and any fields."""
+    """Fixed columns in any order and choice, nullable or not, and any fields are accepted."""
     check_schema(schema)
 
 
@@ -40,14 +40,14 @@ def test_a_schema_that_can_be_read_passes(schema: StructType) -> None:
     [
         (of(), "at least one column"),
         (of(("a", LongType()), ("a", StringType())), "each column once, got 'a'"),
-        (of(("__time__", LongType())), "__time__ must be timestamp.*cast it afterwards, got 'bigint'"),
+        (of(("__time__", LongType())), "__time__ must be timestamp.*cast it after the read, got 'bigint'"),
         (of(("contents", MapType(StringType(), IntegerType()))), "contents must be map<string,string>"),
         (of(("__TIME__", TimestampType())), "must spell __time__ in lower case"),
         (of(("__pack_id__", StringType(), False)), "__pack_id__ must be nullable"),
-        (of(("a", CalendarIntervalType())), "column a has a type that no text becomes.*use string, tinyint"),
+        (of(("a", CalendarIntervalType())), "column a has a type that text cannot become.*use string, tinyint"),
     ],
 )
 def test_a_schema_that_cannot_be_read_is_an_error(schema: StructType, words: str) -> None:
-    """Found when the read is planned, with the column and what to do."""
+    """A schema that cannot be read is refused with the column and what to do."""
     with pytest.raises(ConfigError, match=words):
         check_schema(schema)

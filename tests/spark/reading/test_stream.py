@@ -1,4 +1,4 @@
-"""The reader of a stream, called as Spark calls it, without Spark."""
+"""The reader of a stream, called like Spark calls it, without Spark."""
 
 import json
 from typing import Any
@@ -33,7 +33,7 @@ def saved(offset: dict[str, Any]) -> dict[str, Any]:
 
 
 def batches(reader: LogHubStreamReader, start: dict[str, Any], limit: Any = None) -> tuple[list[list[str]], Any]:
-    """Micro-batches until nothing is new: their messages, and the last offset."""
+    """Read micro-batches until nothing is new, and return their messages and the last offset."""
     found = []
     while (end := saved(reader.latestOffset(start, limit or reader.getDefaultReadLimit()))) != start:
         found.append(messages_of(reader, reader.partitions(start, end)))
@@ -47,7 +47,7 @@ def fill(put: Put, *numbers: int, shard: str = "0") -> None:
 
 
 def test_a_stream_goes_on_where_it_was(server: LogHubServer, put: Put) -> None:
-    """Each micro-batch is what came since the last one, and so is the first one after a restart."""
+    """Each micro-batch has what came since the last one, also after a restart."""
     fill(put, 0, 1)
     reader = reader_of(server)
     start = saved(reader.initialOffset())
@@ -65,7 +65,7 @@ def test_a_stream_goes_on_where_it_was(server: LogHubServer, put: Put) -> None:
 
 
 def test_the_same_offsets_are_the_same_rows(server: LogHubServer, put: Put) -> None:
-    """A micro-batch that Spark plans again, by whichever reader, has the same rows whatever came since."""
+    """The same offsets give the same rows in every reader, whatever came since."""
     fill(put, 0, 1, 2)
     reader = reader_of(server)
     start = saved(reader.initialOffset())
@@ -77,7 +77,7 @@ def test_the_same_offsets_are_the_same_rows(server: LogHubServer, put: Put) -> N
 
 
 def test_a_stream_begins_at_the_end_unless_told_otherwise(server: LogHubServer, put: Put) -> None:
-    """As with Kafka: without startingOffsets only what comes from now on."""
+    """Without startingOffsets a stream begins at the end."""
     fill(put, 0)
     reader = stream_reader(options_of(server), default_schema())
     start = saved(reader.initialOffset())
@@ -86,7 +86,7 @@ def test_a_stream_begins_at_the_end_unless_told_otherwise(server: LogHubServer, 
 
 
 def test_available_now_stops_at_what_was_there(server: LogHubServer, put: Put) -> None:
-    """What comes while the query runs is left for the next one, and the query comes to its end."""
+    """With availableNow a stream stops at the end of what was there at its start."""
     fill(put, 0, 1, 2, 3, 4)
     reader = reader_of(server)
     start = saved(reader.initialOffset())
@@ -98,7 +98,7 @@ def test_available_now_stops_at_what_was_there(server: LogHubServer, put: Put) -
 
 
 def test_a_shard_of_a_split_is_read_from_its_beginning(server: LogHubServer, put: Put) -> None:
-    """A shard that no offset knows is new, and all of it is."""
+    """A shard that a split creates is read from its beginning."""
     fill(put, 0)
     fill(put, 1, 2, shard="1")
     known = {"0": encode_cursor(0)}
@@ -121,7 +121,7 @@ def test_a_shard_that_is_gone_keeps_its_place(server: LogHubServer, put: Put) ->
 
 
 def test_rows_of_a_trigger_are_bounded(server: LogHubServer, put: Put) -> None:
-    """No micro-batch has more rows than the limit, the shards share it, and all rows come once."""
+    """No micro-batch exceeds the limit of rows, the shards share it, and each row comes once."""
     for number in range(10):
         put(f"{number} a", f"{number} b", shard="0")
     fill(put, 10, 11, shard="1")
@@ -135,7 +135,7 @@ def test_rows_of_a_trigger_are_bounded(server: LogHubServer, put: Put) -> None:
 
 
 def test_a_log_group_larger_than_the_limit_comes_alone(server: LogHubServer, put: Put) -> None:
-    """A LogGroup is not divided; the stream goes on all the same."""
+    """A LogGroup larger than the limit comes alone, and the stream continues."""
     put("a", "b", "c")
     put("d")
     reader = reader_of(server, maxRowsPerTrigger="2")
@@ -145,7 +145,7 @@ def test_a_log_group_larger_than_the_limit_comes_alone(server: LogHubServer, put
 def test_rows_are_counted_without_numbers_in_cursors_too(
     server: LogHubServer, put: Put, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Where a cursor is no number, the server is asked for as many LogGroups as fit."""
+    """Where a cursor is not a number, rows are counted by requests for as many LogGroups as fit."""
     for number in range(6):
         put(f"{number} a", f"{number} b")
     monkeypatch.setattr(admission, "is_cursor", lambda _: False)
@@ -165,7 +165,7 @@ def test_no_shard_is_always_the_last(server: LogHubServer, put: Put) -> None:
 
 
 def test_seconds_of_a_trigger_are_bounded(server: LogHubServer, put: Put) -> None:
-    """A micro-batch has what was received within the time, and an empty stretch does not hold the stream up."""
+    """A micro-batch has what was received within the limit of seconds, and an empty period does not stop the stream."""
     for seconds in (0, 1, 60, 61, 500):
         server.clock_offset = seconds
         fill(put, seconds)
@@ -178,7 +178,7 @@ def test_seconds_of_a_trigger_are_bounded(server: LogHubServer, put: Put) -> Non
 def test_seconds_do_not_go_beyond_what_was_there(
     client: LogstoreClient, put: Put, monkeypatch: pytest.MonkeyPatch, opaque: bool
 ) -> None:
-    """The end that a query with availableNow has holds also where more was received within the time."""
+    """A limit in seconds never goes beyond the end of a query with availableNow."""
     fill(put, 0, 1, 2)
     if opaque:
         monkeypatch.setattr(admission, "position_of", lambda _: None)
@@ -187,7 +187,7 @@ def test_seconds_do_not_go_beyond_what_was_there(
 
 
 def test_both_limits_hold(server: LogHubServer, put: Put) -> None:
-    """The smaller of the two decides."""
+    """With both limits the smaller one decides."""
     for seconds in (0, 60):
         server.clock_offset = seconds
         fill(put, seconds, seconds + 1, seconds + 2)
@@ -196,7 +196,7 @@ def test_both_limits_hold(server: LogHubServer, put: Put) -> None:
 
 
 def test_the_progress_says_how_far_there_is_to_go(server: LogHubServer, put: Put) -> None:
-    """The latest offset is where the shards end, not where the micro-batch does."""
+    """The progress has the ends of the shards, not of the micro-batch."""
     fill(put, 0, 1, 2)
     reader = reader_of(server, maxRowsPerTrigger="1")
     assert reader.reportLatestOffset() is None
@@ -205,7 +205,7 @@ def test_the_progress_says_how_far_there_is_to_go(server: LogHubServer, put: Put
 
 
 def test_the_reader_travels_without_its_connections(server: LogHubServer, put: Put) -> None:
-    """Pickled as Spark does, after it was used: executors read with clients of their own."""
+    """A used reader is pickled without its connections."""
     fill(put, 0)
     reader = reader_of(server)
     start = saved(reader.initialOffset())
@@ -226,6 +226,6 @@ def test_the_reader_travels_without_its_connections(server: LogHubServer, put: P
     ],
 )
 def test_a_wrong_option_is_an_error_that_names_it(server: LogHubServer, options: dict[str, str], words: str) -> None:
-    """When the query starts."""
+    """An invalid option is refused with its name when the query starts."""
     with pytest.raises(ConfigError, match=words):
         reader_of(server, **options)

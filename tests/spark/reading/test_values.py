@@ -1,4 +1,4 @@
-"""From text to the value of a column, type by type."""
+"""Text becomes the value of a column, for each type."""
 
 from datetime import UTC, date, datetime
 from decimal import Decimal
@@ -75,7 +75,7 @@ PERSON = StructType(
     ],
 )  # fmt: skip
 def test_text_becomes_a_value(kind: DataType, text: str, value: Any) -> None:
-    """Each type takes the ways of writing that the documentation names."""
+    """Each type accepts the forms that the documentation names."""
     found = parser_of(kind)(text)
     assert (found, type(found)) == (value, type(value))
 
@@ -110,14 +110,14 @@ def test_text_becomes_a_value(kind: DataType, text: str, value: Any) -> None:
     ],
 )
 def test_what_is_no_value_is_refused(kind: DataType, text: str) -> None:
-    """Out of range, written otherwise, or of another type: never another value, always the one kind of error."""
+    """An invalid value always raises ValueError, and never becomes another value."""
     with pytest.raises(ValueError):
         parser_of(kind)(text)
 
 
 @pytest.mark.parametrize("kind", [CalendarIntervalType(), ArrayType(CalendarIntervalType())])
 def test_a_type_without_text_is_told(kind: DataType) -> None:
-    """A type that nothing is parsed for is an error when the columns are chosen."""
+    """A type that text cannot become is refused when the columns are chosen."""
     with pytest.raises(TypeError):
         parser_of(kind)
 
@@ -131,7 +131,7 @@ NUMBERS = ["0", "-0", "7", "-12", "00012", "999999999999999999", "0.1", "-2.50",
     [(LongType(), pa.int64()), (IntegerType(), pa.int32()), (DoubleType(), pa.float64()), (FloatType(), pa.float32())],
 )
 def test_the_fast_way_of_numbers_finds_the_same(kind: DataType, arrow: Any, text: str) -> None:
-    """A number parsed with its whole column is the number parsed by itself, or the column is left to that."""
+    """A number parsed with its whole column equals the number parsed alone, or the column is left to that."""
     fast = plain_numbers(pa.array([text, None]), arrow)
     if fast is not None:
         assert fast.equals(pa.array([parser_of(kind)(text), None], arrow))
@@ -140,7 +140,7 @@ def test_the_fast_way_of_numbers_finds_the_same(kind: DataType, arrow: Any, text
 
 
 def test_the_fast_way_of_numbers_leaves_the_rest() -> None:
-    """A value that is not plainly written, or a type that is no number, is not its matter; no value at all is."""
+    """A value that is not a plain number, and a type that is not numeric, are left to the other parser."""
     assert plain_numbers(pa.array(["1", "+1"]), pa.int64()) is None
     assert plain_numbers(pa.array(["1", "nan"]), pa.float64()) is None
     assert plain_numbers(pa.array(["1"]), pa.bool_()) is None

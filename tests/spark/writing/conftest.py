@@ -11,7 +11,7 @@ from tests.spark.writing.kit import LIMITS
 
 @pytest.fixture
 def strict() -> Iterator[LogHubServer]:
-    """An embedded LogHub with little room in a request."""
+    """Start an embedded LogHub with a low limit of a request's size."""
     with LogHubServer(limits=LIMITS) as server:
         yield server
         server.faults.clear()

@@ -1,4 +1,4 @@
-"""A write of Arrow columns without Spark: the same code that runs in a task, into a real server."""
+"""Write Arrow columns without Spark, by the code of a task, to a real server."""
 
 from collections import Counter
 from collections.abc import Iterable
@@ -13,13 +13,13 @@ from producer.spark.writing.task import write_rows
 
 PROJECT, LOGSTORE = "p", "l"
 
-#: What the server of these tests refuses (``PostBodyTooLarge``), and a value beyond it.
+#: The limit of the tests' server (``PostBodyTooLarge``), and a value beyond it.
 LIMITS = Limits(raw_bytes=150_000)
 POISON = b"p" * 200_000
 
 
 def target(server: LogHubServer) -> dict[str, str]:
-    """The options that name the server; it waits and lingers no longer than a test likes."""
+    """Return the options that name the server, with short timeouts."""
     return {
         "endpoint": server.endpoint,
         "project": PROJECT,
@@ -37,21 +37,21 @@ def target(server: LogHubServer) -> dict[str, str]:
 def write(
     server: LogHubServer, batches: pa.RecordBatch | Iterable[pa.RecordBatch], run: str | None = "run", **options: str
 ) -> WriteMetrics:
-    """Write as a task of partition 0 does."""
+    """Write like a task of partition 0."""
     if isinstance(batches, pa.RecordBatch):
         batches = [batches]
     return write_rows(batches, WriteOptions.from_mapping({**target(server), **options}), run)
 
 
 def rows(count: int, start: int = 0, poisoned: Iterable[int] = (), size: int = 40) -> pa.RecordBatch:
-    """Rows with their number as ``n``; the poisoned ones are refused by the server."""
+    """Return rows with their number as ``n``; the server refuses the poisoned ones."""
     bad = set(poisoned)
     pads = [POISON if number in bad else b"x" * size for number in range(start, start + count)]
     return pa.record_batch({"n": pa.array(range(start, start + count), pa.int64()), "pad": pa.array(pads, pa.binary())})
 
 
 def numbers(server: LogHubServer, logstore: str = LOGSTORE) -> list[int]:
-    """The field ``n`` of every log that the server holds, in the order of arrival within each shard."""
+    """Return the field ``n`` of every stored log, in the order of receipt within each shard."""
     return [int(dict(log.contents)["n"]) for log in server.logs(PROJECT, logstore)]
 
 

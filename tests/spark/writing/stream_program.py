@@ -1,6 +1,6 @@
 """A streaming query from a directory of JSON files to LogHub, in a process that a test kills.
 
-One argument, JSON: ``options`` (of the write), ``incoming``, ``checkpoint``. Each micro-batch takes one file.
+The argument is JSON: ``options`` of the write, ``incoming``, ``checkpoint``. Each micro-batch takes one file.
 """
 
 from __future__ import annotations

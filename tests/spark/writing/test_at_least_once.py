@@ -1,4 +1,4 @@
-"""Rows of a task arrive, or are refused and dealt with, or the task fails and says which and why."""
+"""Rows of a task are acknowledged or handled as refused, or the task fails with the row and the reason."""
 
 import time
 from collections.abc import Iterator
@@ -21,7 +21,7 @@ from tests.support.waiting import PATIENCE, eventually
 
 
 def test_every_row_is_acknowledged_when_the_task_ends(server: LogHubServer) -> None:
-    """What the metrics count is what the server holds, over several batches of columns."""
+    """Every row is acknowledged when the task ends, and the metrics count the server's logs."""
     done = write(server, [rows(700), rows(0), rows(300, start=700)])
     assert sorted(numbers(server)) == list(range(1000))
     assert (done.rows, done.tasks) == (1000, 1)
@@ -30,13 +30,13 @@ def test_every_row_is_acknowledged_when_the_task_ends(server: LogHubServer) -> N
 
 
 def test_empty_partition_is_no_error(server: LogHubServer) -> None:
-    """A task without rows sends nothing and ends well."""
+    """A task without rows sends nothing and succeeds."""
     assert write(server, []) == WriteMetrics(tasks=1)
     assert server.requests == []
 
 
 def test_columns_say_where_and_when(server: LogHubServer) -> None:
-    """Topic, source and time come from their columns, and are no fields then; a null takes what the options say."""
+    """Topic, source and time come from their columns, which are not fields; null means the option's value."""
     moment = datetime(2024, 5, 6, 7, 8, 9, 123456, tzinfo=UTC)
     batch = pa.record_batch(
         {
@@ -59,7 +59,7 @@ def test_columns_say_where_and_when(server: LogHubServer) -> None:
 
 
 def test_refused_row_fails_the_task_with_its_number_and_the_reason(strict: LogHubServer) -> None:
-    """One bad row among a thousand is named, with LogHub's code, what to do, and how far the task came."""
+    """A refused row fails the task with its number, LogHub's code, advice, and the number of acknowledged rows."""
     with pytest.raises(DeliveryFailedError) as caught:
         write(strict, [rows(500), rows(500, start=500, poisoned=[777])])
     text = str(caught.value)
@@ -69,7 +69,7 @@ def test_refused_row_fails_the_task_with_its_number_and_the_reason(strict: LogHu
 
 
 def test_what_comes_of_a_row_is_seen_behind_a_request_that_hangs(server: LogHubServer) -> None:
-    """What is acknowledged behind it leaves the memory, and a refusal fails the task, with the count in flight."""
+    """Behind a request that hangs, acknowledged rows leave the memory, and a refusal fails the task."""
     hangs = server.faults.add(delay(PATIENCE), times=1)
 
     def batches() -> Iterator[pa.RecordBatch]:
@@ -79,14 +79,14 @@ def test_what_comes_of_a_row_is_seen_behind_a_request_that_hangs(server: LogHubS
         deadline = time.monotonic() + PATIENCE / 2
         while time.monotonic() < deadline:
             yield rows(1, start=1)
-        pytest.fail("nobody looked behind the first request")
+        pytest.fail("the request after the first one was not handled")
 
     with pytest.raises(DeliveryFailedError, match=r"LogStoreNotExist.* still in flight: [1-9]"):
         write(server, batches())
 
 
 def test_dropped_rows_are_counted_and_the_others_arrive(strict: LogHubServer) -> None:
-    """With onFailure=drop exactly the rows at fault are missing, and the metrics say how many."""
+    """With onFailure=drop exactly the rows at fault are missing, and the metrics count them."""
     bad = [3, 4, 501, 999]
     done = write(strict, rows(1000, poisoned=bad), onFailure="drop")
     assert sorted(set(numbers(strict))) == [n for n in range(1000) if n not in bad]
@@ -94,7 +94,7 @@ def test_dropped_rows_are_counted_and_the_others_arrive(strict: LogHubServer) ->
 
 
 def test_dead_letters_hold_exactly_the_refused_rows(strict: LogHubServer, tmp_path: Path) -> None:
-    """A refused row stands in a Parquet file with its number, its columns and LogHub's reason; nothing else does."""
+    """Dead letters have exactly the refused rows with their number, columns and LogHub's reason."""
     done = write(strict, rows(300, poisoned=[7, 250]), onFailure="deadletter", deadLetterPath=str(tmp_path / "letters"))
     table = pyarrow.parquet.read_table(tmp_path / "letters")
     assert table.column("n").to_pylist() == table.column("_row").to_pylist() == [7, 250]
@@ -104,7 +104,7 @@ def test_dead_letters_hold_exactly_the_refused_rows(strict: LogHubServer, tmp_pa
 
 
 def test_second_attempt_replaces_the_dead_letters_of_the_first(strict: LogHubServer, tmp_path: Path) -> None:
-    """A task that runs twice leaves its dead letters once; one that fails leaves none."""
+    """A second attempt replaces the dead letters of the first; a failed one leaves none."""
     options = {"onFailure": "deadletter", "deadLetterPath": str(tmp_path)}
     for _ in range(2):
         write(strict, rows(20, poisoned=[5]), **options)
@@ -114,7 +114,7 @@ def test_second_attempt_replaces_the_dead_letters_of_the_first(strict: LogHubSer
         yield rows(20, poisoned=[5])
         deadline = time.monotonic() + 30
         while not list(tmp_path.glob("_*")) and time.monotonic() < deadline:
-            yield rows(1)  # has the writer look at what was settled
+            yield rows(1)  # lets the writer handle the completed requests
         raise RuntimeError("the task fails")
 
     with pytest.raises(RuntimeError, match="the task fails"):
@@ -123,7 +123,7 @@ def test_second_attempt_replaces_the_dead_letters_of_the_first(strict: LogHubSer
 
 
 def test_row_that_cannot_become_a_log_is_refused_alone(server: LogHubServer) -> None:
-    """A time out of range is the row's fault: with drop the rows around it arrive, without it the row is named."""
+    """A row with an invalid time is refused alone."""
     batch = pa.record_batch({"at": pa.array([1, 2, -5, 4]), "n": pa.array([0, 1, 2, 3])})
     words = r"^row 2 of partition 0, refused by \S+ at \S+: InvalidArgumentError: time_column 'at': -5"
     with pytest.raises(DeliveryFailedError, match=words):
@@ -133,7 +133,7 @@ def test_row_that_cannot_become_a_log_is_refused_alone(server: LogHubServer) -> 
 
 
 def test_row_larger_than_a_batch_is_refused_alone(server: LogHubServer) -> None:
-    """A row of more than 8 MiB goes the way of refused rows."""
+    """A row larger than 8 MiB is refused alone."""
     batch = pa.record_batch({"n": pa.array([0, 1, 2]), "pad": pa.array(["x", "y" * (9 << 20), "z"])})
     assert write(server, batch, onFailure="drop").dropped == 1
     assert sorted(numbers(server)) == [0, 2]
@@ -143,7 +143,7 @@ def test_row_larger_than_a_batch_is_refused_alone(server: LogHubServer) -> None:
     ("status", "code"), [(401, "InvalidAccessKeyId"), (404, "LogStoreNotExist"), (403, "ProjectForbidden")]
 )
 def test_wrong_target_fails_the_task_whatever_is_done_with_rows(server: LogHubServer, status: int, code: str) -> None:
-    """Nobody's rows are dropped because a key, a project or a logstore is wrong."""
+    """A wrong key, project or logstore fails the task, and drops no rows."""
     server.faults.add(answer(status, code))
     with pytest.raises(
         DeliveryFailedError, match=rf"were not acknowledged: {code}.*Acknowledged by this task before: 0"
@@ -152,28 +152,28 @@ def test_wrong_target_fails_the_task_whatever_is_done_with_rows(server: LogHubSe
 
 
 def test_exhausted_retries_fail_the_task(server: LogHubServer) -> None:
-    """A server that stays down is no reason to drop rows."""
+    """A server that stays down fails the task, and drops no rows."""
     server.faults.add(answer(500, "InternalServerError"))
     with pytest.raises(DeliveryFailedError, match="InternalServerError"):
         write(server, rows(10), onFailure="drop", retries="2")
 
 
 def test_transient_failures_are_retried_and_counted(server: LogHubServer) -> None:
-    """Errors that pass do not fail the task; the metrics tell of them."""
+    """Transient errors do not fail the task, and the metrics count the retries."""
     server.faults.add(answer(503, "ServerBusy"), times=3)
     done = write(server, rows(10))
     assert (done.rows, done.batches, done.retries, done.attempts) == (10, 1, 3, 4)
 
 
 def test_lost_answer_may_duplicate_and_never_loses(server: LogHubServer) -> None:
-    """At least once: what was stored before its answer was lost comes again."""
+    """A lost answer may duplicate rows, and loses none."""
     server.faults.add(drop_answer(), times=1)
     write(server, rows(10))
     assert sorted(numbers(server)) == sorted([*range(10), *range(10)])
 
 
 def test_table_larger_than_memory_goes_through(server: LogHubServer) -> None:
-    """A task needs no more memory than total_size_in_bytes, and waits for it, which the metrics count."""
+    """A table larger than total_size_in_bytes is sent, and the metrics count the wait for memory."""
     batches = [rows(2000, start=2000 * part, size=1000) for part in range(4)]
     done = write(server, batches, total_size_in_bytes="1500000")
     assert sorted(numbers(server)) == list(range(8000))
@@ -181,7 +181,7 @@ def test_table_larger_than_memory_goes_through(server: LogHubServer) -> None:
 
 
 def test_page_of_a_proxy_is_no_refusal_of_rows(server: LogHubServer) -> None:
-    """A 404 that LogHub did not write fails the task: rows are not dropped for what stands in the way."""
+    """A proxy's page fails the task, and drops no rows."""
     page = b"HTTP/1.1 404 Not Found\r\nServer: nginx\r\nContent-Length: 9\r\nConnection: close\r\n\r\nnot found"
     server.faults.add(raw_answer(page))
     with pytest.raises(DeliveryFailedError, match="were not acknowledged: BadResponse"):
@@ -189,7 +189,7 @@ def test_page_of_a_proxy_is_no_refusal_of_rows(server: LogHubServer) -> None:
 
 
 def test_however_many_rows_are_at_fault_the_others_arrive(server: LogHubServer) -> None:
-    """Every twentieth row of thousands has no valid time: exactly those are dropped."""
+    """Exactly the rows at fault are dropped, also if they are many."""
     count = 10_000
     times = pa.array([-1 if n % 20 == 0 else 1_700_000_000 for n in range(count)])
     batch = pa.record_batch({"n": pa.array(range(count)), "at": times})
@@ -201,14 +201,14 @@ def test_however_many_rows_are_at_fault_the_others_arrive(server: LogHubServer) 
 
 
 def test_time_beyond_the_calendar_is_a_refused_row(server: LogHubServer) -> None:
-    """Milliseconds taken for seconds lie in no year that Python knows: the row is at fault, not the program."""
+    """A time beyond Python's calendar refuses its row."""
     batch = pa.record_batch({"n": pa.array([0, 1]), "at": pa.array([1, 17 * 10**17], pa.timestamp("us", "UTC"))})
     assert write(server, batch, timeColumn="at", onFailure="drop").dropped == 1
     assert numbers(server) == [0]
 
 
 def test_worker_without_credentials_fails_at_once(server: LogHubServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No retry finds an access key that is not there: the task says which variable to set, and where."""
+    """A worker without credentials fails at once, and names the variable to set."""
     monkeypatch.delenv("LOGHUB_ACCESS_KEY_ID", raising=False)
     options = {name: value for name, value in target(server).items() if not name.startswith("accessKey")}
     with pytest.raises(DeliveryFailedError, match=r"LOGHUB_ACCESS_KEY_ID.*spark\.executorEnv"):
@@ -216,7 +216,7 @@ def test_worker_without_credentials_fails_at_once(server: LogHubServer, monkeypa
 
 
 def test_dead_letters_that_cannot_be_kept_fail_the_task(strict: LogHubServer, tmp_path: Path) -> None:
-    """A directory that is a file: the row is named, with the path, and nothing is counted as kept."""
+    """Dead letters that cannot be stored fail the task with the row and the path."""
     (tmp_path / "file").write_text("")
-    with pytest.raises(DeliveryFailedError, match=r"row 3.*cannot be kept as dead letters in deadLetterPath"):
+    with pytest.raises(DeliveryFailedError, match=r"row 3.*cannot be stored in deadLetterPath"):
         write(strict, rows(5, poisoned=[3]), onFailure="deadletter", deadLetterPath=str(tmp_path / "file"))

@@ -1,4 +1,4 @@
-"""format("loghub") in a real Spark: found without registration, checked before the job, right in its end."""
+"""``format("loghub")`` in a real Spark needs no registration, is checked before the job, and delivers."""
 
 from __future__ import annotations
 
@@ -26,18 +26,18 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 COUNT = 3000
-#: For a query to end on a busy machine, seconds: it ends what hangs.
+#: The limit of a query on a busy machine, seconds.
 PATIENCE = 240
 
 
 @pytest.fixture
 def options(server: LogHubServer, tmp_path: Path) -> dict[str, str]:
-    """The options that name the server, with a file for metrics."""
+    """Return the options that name the server, with a file for metrics."""
     return {**target(server), "checkTarget": "true", "metricsPath": str(tmp_path / "metrics.jsonl")}
 
 
 def frame(spark: SparkSession, count: int = COUNT) -> DataFrame:
-    """Rows of two partitions, with a number and a few other types."""
+    """Return rows of two partitions with a number and a few other types."""
     return spark.range(0, count, 1, 2).select(
         sql.col("id").alias("n"),
         sql.concat(sql.lit("topic-"), sql.col("id") % 3).alias("t"),
@@ -53,7 +53,7 @@ def save(data: DataFrame, options: dict[str, str], **more: str) -> None:
 
 
 def test_dataframe_arrives_and_reads_back_equal(spark: SparkSession, options: dict[str, str], tmp_path: Path) -> None:
-    """What was written is what is read: fields, topics, times; nothing was registered; the metrics are the sum."""
+    """A DataFrame reads back equal: fields, topics and times; the metrics are the sum of all tasks."""
     save(frame(spark), options, topicColumn="t", timeColumn="at")
     places = {name: options[name] for name in ("endpoint", "project", "logstore", "accessKeyId", "accessKeySecret")}
     back = spark.read.format("loghub").options(**places).load()
@@ -68,7 +68,7 @@ def test_dataframe_arrives_and_reads_back_equal(spark: SparkSession, options: di
 
 
 def test_sql_writes_and_reads(spark: SparkSession, options: dict[str, str]) -> None:
-    """USING loghub makes a view to read from and to insert into; a table takes its options in the INSERT or SELECT."""
+    """SQL writes and reads a view; a table takes its options in INSERT or SELECT."""
     given = ", ".join(f"`{name}` '{value}'" for name, value in options.items())
     spark.sql(f"CREATE TEMPORARY VIEW sink (n BIGINT, word STRING) USING loghub OPTIONS ({given})")
     spark.sql("INSERT INTO sink SELECT id, 'from sql' FROM range(10)")
@@ -101,7 +101,7 @@ def test_sql_writes_and_reads(spark: SparkSession, options: dict[str, str]) -> N
 def test_bad_option_is_an_error_before_any_task(
     spark: SparkSession, options: dict[str, str], server: LogHubServer, more: dict[str, str], words: str
 ) -> None:
-    """Spark says at planning time which option is wrong, and why, in the first line of its error; nothing was sent."""
+    """A bad option fails the planning in the first line of Spark's error, before any task."""
     with pytest.raises(AnalysisException) as caught:
         save(frame(spark), {**options, **more})
     first, *others = str(caught.value).splitlines()
@@ -111,7 +111,7 @@ def test_bad_option_is_an_error_before_any_task(
 
 
 def test_overwriting_is_refused(spark: SparkSession, options: dict[str, str]) -> None:
-    """LogHub keeps what it has; mode("overwrite") must not pretend otherwise."""
+    """Overwriting is refused."""
     with pytest.raises(AnalysisException, match=r"mode\('overwrite'\): .*use mode\('append'\)"):
         frame(spark).write.format("loghub").options(**options).mode("overwrite").save()
 
@@ -119,12 +119,12 @@ def test_overwriting_is_refused(spark: SparkSession, options: dict[str, str]) ->
 def test_refused_write_fails_the_job_with_the_reason(
     spark: SparkSession, options: dict[str, str], server: LogHubServer
 ) -> None:
-    """The driver learns which rows LogHub did not take, why, and under which request id; the secret is not told."""
+    """A refused write fails the job with the rows, the reason and the request id, and without the secret."""
     server.faults.add(answer(404, "LogStoreNotExist"), operation="PutLogs")
     with pytest.raises(PythonException) as caught:
         save(frame(spark, 10), options)
     text = str(caught.value)
-    _, said, *_ = text.splitlines()  # behind Spark's own line
+    _, said, *_ = text.splitlines()  # after Spark's own line
     assert said.startswith("producer.spark.errors.DeliveryFailedError: ")
     assert "of partition" in said
     assert "LogStoreNotExist" in text
@@ -135,7 +135,7 @@ def test_refused_write_fails_the_job_with_the_reason(
 def test_faults_of_the_server_never_leave_a_job_short(
     spark: SparkSession, options: dict[str, str], server: LogHubServer
 ) -> None:
-    """With errors, quotas, resets and lost answers on the way, a job that ends has every row; in exactlyOnce, once."""
+    """With errors, quotas, resets and lost answers a job delivers every row; with exactlyOnce, once."""
     server.faults.add(answer(500, "InternalServerError"), probability=0.1, seed=1, operation="PutLogs")
     server.faults.add(answer(403, "WriteQuotaExceed"), probability=0.1, seed=2, operation="PutLogs")
     server.faults.add(cut("before_body"), probability=0.1, seed=3, operation="PutLogs")
@@ -148,7 +148,7 @@ def test_faults_of_the_server_never_leave_a_job_short(
 
 
 def dies_once(flag: str) -> object:
-    """A step of a plan that kills its Python worker in the middle of partition 1, once."""
+    """Return a step of a plan that kills its Python worker in the middle of partition 1, once."""
 
     def step(batches: Iterator[object]) -> Iterator[object]:
         from pyspark import TaskContext
@@ -167,7 +167,7 @@ def dies_once(flag: str) -> object:
 def test_killed_worker_loses_nothing_and_exactly_once_repeats_nothing(
     spark: SparkSession, options: dict[str, str], server: LogHubServer, tmp_path: Path, guarantee: str
 ) -> None:
-    """Spark runs the task again after its worker dies: each row is there, and with exactlyOnce once."""
+    """A killed worker loses no row, and with exactlyOnce repeats none."""
     spark.conf.set("spark.sql.execution.arrow.maxRecordsPerBatch", "200")
     try:
         data = frame(spark).select("n").mapInArrow(dies_once(str(tmp_path / "died")), "n long")  # type: ignore[arg-type]
@@ -182,7 +182,7 @@ def test_killed_worker_loses_nothing_and_exactly_once_repeats_nothing(
 
 
 def files(folder: Path, first: int, count: int) -> None:
-    """Input of a stream: JSON lines, complete when they appear."""
+    """Write a stream's input: files of JSON lines that appear complete."""
     folder.mkdir(exist_ok=True)
     draft = folder / f".{first}"
     draft.write_text("".join(json.dumps({"n": number}) + "\n" for number in range(first, first + count)))
@@ -207,7 +207,7 @@ def stream(spark: SparkSession, folder: Path, options: dict[str, str], checkpoin
 def test_stream_goes_on_where_it_stopped(
     spark: SparkSession, options: dict[str, str], server: LogHubServer, tmp_path: Path
 ) -> None:
-    """A second run of a streaming query writes what is new, and the metrics tell of each micro-batch."""
+    """A stream continues where it stopped, and the metrics have each micro-batch."""
     for first in (0, 100):
         files(tmp_path / "in", first, 100)
         stream(spark, tmp_path / "in", options, tmp_path / "checkpoint")
@@ -219,10 +219,10 @@ def test_stream_goes_on_where_it_stopped(
 def test_micro_batch_that_failed_after_sending_is_sent_again_and_stored_once(
     spark: SparkSession, options: dict[str, str], server: LogHubServer, tmp_path: Path
 ) -> None:
-    """A query that died before its commit replays the batch once, and its metrics count the rows already there."""
+    """A micro-batch that failed after sending is sent again and stored once, and the metrics count its known rows."""
     files(tmp_path / "in", 0, 100)
     once = {**options, "deliveryGuarantee": "exactlyOnce", "chunkRows": "10"}
-    # The second request of the batch is refused four times: once for each attempt of the task.
+    # The second request of the batch is refused four times, once for each attempt of the task.
     server.faults.add(lambda request: refuse_later(request.query.get("seqid", "0")), times=4, operation="PutLogs")
     with pytest.raises(StreamingQueryException, match="LogStoreNotExist"):
         stream(spark, tmp_path / "in", once, tmp_path / "checkpoint")
@@ -235,7 +235,7 @@ def test_micro_batch_that_failed_after_sending_is_sent_again_and_stored_once(
 
 
 def refuse_later(number: str) -> object:
-    """Refuse requests behind the first few chunks."""
+    """Refuse requests after the first few chunks."""
     from producer.server.faults import Refuse
 
     return (
@@ -265,7 +265,7 @@ def test_foreach_partition_writes_rows_with_the_same_options(
 
 @pytest.fixture(scope="module")
 def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LogHubServer, Path]]:
-    """A server, and the folder of ``watched_program.py`` after its run against it."""
+    """Run ``watched_program.py`` against a server, and return the server and the program's folder."""
     folder = tmp_path_factory.mktemp("watched")
     program = Path(__file__).with_name("watched_program.py")
     with LogHubServer() as server:
@@ -276,7 +276,7 @@ def watched(tmp_path_factory: pytest.TempPathFactory) -> Iterator[tuple[LogHubSe
 
 
 def test_secrets_stand_in_no_plan_no_event_log_and_no_error(watched: tuple[LogHubServer, Path]) -> None:
-    """With a key among the options, no file of the event log and no line of output has the secret."""
+    """No file of the event log and no line of output has the secret of the options."""
     server, folder = watched
     texts = [path.read_text(errors="replace") for path in (folder / "events").rglob("*") if path.is_file()]
     texts.append((folder / "output").read_text())
@@ -286,7 +286,7 @@ def test_secrets_stand_in_no_plan_no_event_log_and_no_error(watched: tuple[LogHu
 
 
 def test_continuous_trigger_commits_nothing_and_says_so(watched: tuple[LogHubServer, Path]) -> None:
-    """Spark hands a Python writer no rows in a continuous query: no epoch is committed, and the log says what to do."""
+    """A continuous trigger commits nothing, and the error says what to use."""
     server, folder = watched
     assert "trigger(continuous=...) is not supported" in (folder / "output").read_text()
     assert not list((folder / "checkpoint").glob("commits/[0-9]*"))

@@ -1,4 +1,4 @@
-"""With ``exactlyOnce`` each row arrives once, whatever is run again."""
+"""With ``exactlyOnce`` each row arrives once, whatever runs again."""
 
 import random
 from collections.abc import Iterator
@@ -24,7 +24,7 @@ from tests.wire.twins import columnar_twin
 __all__ = ["columnar_twin"]
 
 ONCE = {"deliveryGuarantee": "exactlyOnce", "chunkRows": "50"}
-#: Of :func:`rows`.
+#: The columns of :func:`rows`.
 SCHEMA = StructType().add("n", LongType()).add("pad", BinaryType())
 
 
@@ -33,7 +33,7 @@ def told(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 def cut_differently(seed: int, count: int = 1000) -> Iterator[pa.RecordBatch]:
-    """The same rows in other batches of columns."""
+    """Yield the same rows in other record batches."""
     dice, place = random.Random(seed), 0
     while place < count:
         size = min(dice.randint(1, 300), count - place)
@@ -42,12 +42,12 @@ def cut_differently(seed: int, count: int = 1000) -> Iterator[pa.RecordBatch]:
 
 
 def chunks(server: LogHubServer) -> list[int]:
-    """How many logs each stored request had."""
+    """Return the number of logs in each stored request."""
     return [group.count for group in server.log_groups(PROJECT, LOGSTORE)]
 
 
 def test_rows_arrive_in_chunks_of_the_same_size_however_spark_cuts_them(server: LogHubServer) -> None:
-    """Chunks are cut by rows alone: not by Spark's batches, and not by time."""
+    """Chunks are cut by rows alone, not by Spark's batches nor by time."""
     write(server, cut_differently(1), "first", **ONCE)
     assert chunks(server) == [50] * 20
     write(server, cut_differently(2), "second", **ONCE)
@@ -55,7 +55,7 @@ def test_rows_arrive_in_chunks_of_the_same_size_however_spark_cuts_them(server: 
 
 
 def test_second_run_of_the_same_name_adds_nothing(server: LogHubServer) -> None:
-    """A task that is run again after it had ended, with its rows in other batches, stores no row twice."""
+    """A second run of the same name stores no row twice, with its rows in other batches."""
     first = write(server, cut_differently(1), **ONCE)
     again = write(server, cut_differently(2), **ONCE)
     assert numbers(server) == list(range(1000))
@@ -64,7 +64,7 @@ def test_second_run_of_the_same_name_adds_nothing(server: LogHubServer) -> None:
 
 
 def test_plan_that_changed_duplicates_rows_and_loses_none(server: LogHubServer) -> None:
-    """Other chunks, columns or first rows are another write: stored again, not taken for written."""
+    """Other chunks, columns or first rows are another write, which loses no row."""
     plain = rows(100)
     write(server, plain, **ONCE)
     assert write(server, plain, **{**ONCE, "chunkRows": "20"}).already_written == 0
@@ -76,7 +76,9 @@ def test_plan_that_changed_duplicates_rows_and_loses_none(server: LogHubServer) 
 
 
 def test_columns_that_the_first_row_does_not_show_are_another_plan(server: LogHubServer) -> None:
-    """One more column, null at first, or another type of the same text is; what Spark notes beside them is not."""
+    """Another column that is null at first, or another type with the same text, is another write; Spark's metadata
+    is not.
+    """
     plain = rows(100)
     write(server, plain, **ONCE)
     late = pa.array([None, *range(99)], pa.int64())
@@ -88,7 +90,7 @@ def test_columns_that_the_first_row_does_not_show_are_another_plan(server: LogHu
 
 
 def test_chunk_has_one_set_of_columns(server: LogHubServer) -> None:
-    """Where a partition's rows change their columns, a chunk ends: a refusal could not be put down to rows else."""
+    """A chunk ends where the columns change."""
     write(server, [rows(10), rows(10, start=10).rename_columns(["n", "other"])], **ONCE)
     assert chunks(server) == [10, 10]
 
@@ -96,7 +98,7 @@ def test_chunk_has_one_set_of_columns(server: LogHubServer) -> None:
 def test_partition_tells_how_many_of_its_rows_stood_there(
     server: LogHubServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Each task that found rows written warns with its own count; one that found none says nothing."""
+    """Each task that found rows written warns with its own number."""
     write(server, rows(50), **ONCE)
     assert not told(caplog)
     write(server, rows(100), **ONCE)
@@ -107,7 +109,7 @@ def test_partition_tells_how_many_of_its_rows_stood_there(
 def test_micro_batch_tells_how_many_of_its_rows_stood_there(
     server: LogHubServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """In a stream as well: the sum of its tasks, when it is committed."""
+    """A micro-batch warns with the sum of its tasks."""
     options = {**target(server), **ONCE, "runId": "stream"}
     writer = LogHubStreamWriter(options, SCHEMA, overwrite=False)
     writer.commit([writer.write(iter([rows(50)]))], 7)
@@ -119,7 +121,7 @@ def test_micro_batch_tells_how_many_of_its_rows_stood_there(
 
 
 def test_first_row_that_cannot_become_a_log_is_refused_like_any_other(server: LogHubServer) -> None:
-    """Though the key is made of it: a second attempt drops it, too, and finds the others written."""
+    """A first row that cannot become a log is refused, and a second attempt finds the others written."""
     batch = pa.record_batch({"at": pa.array([-5, 1, 2]), "n": pa.array([0, 1, 2])})
     first, again = (write(server, batch, timeColumn="at", onFailure="drop", **ONCE) for _ in range(2))
     assert (first.dropped, first.rows, first.already_written) == (1, 2, 0)
@@ -128,7 +130,7 @@ def test_first_row_that_cannot_become_a_log_is_refused_like_any_other(server: Lo
 
 
 def test_shard_hash_that_is_none_is_a_refused_row(server: LogHubServer) -> None:
-    """Where it is taken as it is: the rows of other streams arrive."""
+    """An invalid shard hash refuses its row, and the rows of other streams arrive."""
     batch = pa.record_batch({"h": pa.array(["0" * 32, "no hash"]), "n": pa.array([0, 1])})
     options = {**ONCE, "shardHashColumn": "h", "adjust_shard_hash": "false", "onFailure": "drop"}
     done = write(server, batch, **options)
@@ -137,14 +139,14 @@ def test_shard_hash_that_is_none_is_a_refused_row(server: LogHubServer) -> None:
 
 
 def test_task_waits_no_longer_than_it_may_for_an_acknowledgement(server: LogHubServer) -> None:
-    """``ackTimeout`` holds for each request, and the error says what it met."""
+    """``ackTimeout`` limits each request, and the error has the last attempt's."""
     server.faults.add(answer(403, "WriteQuotaExceed"), operation="PutLogs")
     with pytest.raises(DeliveryFailedError, match=r"rows 0 to 9 .*not completed within 1\.0 s.*WriteQuotaExceed"):
         write(server, rows(10), ackTimeout="1", **ONCE)
 
 
 def test_task_that_died_half_way_is_completed(server: LogHubServer) -> None:
-    """What an attempt had sent before it failed is not sent again, and the rest follows."""
+    """A task that died half-way is completed by the next attempt, which repeats no row."""
     batches = [rows(500), rows(500, start=500)]
 
     def dies() -> Iterator[pa.RecordBatch]:
@@ -159,7 +161,7 @@ def test_task_that_died_half_way_is_completed(server: LogHubServer) -> None:
 
 
 def test_answers_lost_after_storing_duplicate_nothing(server: LogHubServer) -> None:
-    """Half of all answers are lost, and connections reset: each row is there once, in order."""
+    """With half of all answers lost, and resets, each row is stored once, in order."""
     server.faults.add(drop_answer(), probability=0.3, seed=7)
     server.faults.add(cut("before_body"), probability=0.2, seed=8)
     server.faults.add(answer(500, "InternalServerError"), probability=0.2, seed=9)
@@ -169,14 +171,14 @@ def test_answers_lost_after_storing_duplicate_nothing(server: LogHubServer) -> N
 
 
 def test_ordinary_writes_would_duplicate_under_these_faults(server: LogHubServer) -> None:
-    """The test above can tell: at least once stores some rows twice when answers are lost."""
+    """With at least once these faults duplicate rows, so that the test above proves something."""
     server.faults.add(drop_answer(), probability=0.5, seed=7)
     write(server, cut_differently(3), retries="100", batch_count_threshold="50")
     assert twice(numbers(server))
 
 
 def test_other_partitions_batches_and_runs_have_keys_of_their_own() -> None:
-    """Only another attempt at the same part of the same write shares a hash key."""
+    """Only another attempt at the same part of the same write has the same hash key."""
     parts = [Part("a", "", 0), Part("a", "", 1), Part("a", "1", 0), Part("b", "", 0)]
     names = [Names(), Names(topic="x"), Names(source="x"), Names(shard_hash="x")]
     keys = {hash_key(part, name, 64) for part in parts for name in names}
@@ -185,7 +187,7 @@ def test_other_partitions_batches_and_runs_have_keys_of_their_own() -> None:
 
 
 def test_shard_hash_chooses_the_shard_of_the_key() -> None:
-    """Rows with the same shard hash go to the same shard, though each writer has a key of its own."""
+    """Rows with the same shard hash go to the same shard, under different hash keys."""
     keys = [hash_key(Part(str(run), "", 0), Names(shard_hash="customer-7"), 64) for run in range(20)]
     assert len({int(key, 16) >> 122 for key in keys}) == 1
     assert len(set(keys)) == 20
@@ -208,7 +210,7 @@ def test_streams_picked_by_columns_are_cut_for_themselves(server: LogHubServer) 
 
 @pytest.mark.usefixtures(columnar_twin.__name__)
 def test_refused_rows_are_the_same_in_every_attempt(strict: LogHubServer, tmp_path: Path) -> None:
-    """A second attempt finds the same rows at fault, so its dead letters are complete, and adds nothing else."""
+    """Every attempt refuses the same rows, so that dead letters are complete."""
     bad = [49, 50, 123, 999]
     options = {**ONCE, "onFailure": "deadletter", "deadLetterPath": str(tmp_path)}
     for _ in range(2):
@@ -216,7 +218,7 @@ def test_refused_rows_are_the_same_in_every_attempt(strict: LogHubServer, tmp_pa
         assert (done.dead_lettered, done.rows) == (4, 996)
         assert pyarrow.parquet.read_table(tmp_path).column("_row").to_pylist() == bad
         assert numbers(strict) == [n for n in range(1000) if n not in bad]
-    # A server that looks at numbers first would take a whole chunk for written, if a part of it had its number.
+    # A server that checks numbers first would count a whole chunk as written, if a part of it had its number.
     stored = {int(request.query["seqid"]) for request in strict.requests if request.status == 200}
     refused = {int(request.query["seqid"]) for request in strict.requests if request.error_code == "PostBodyTooLarge"}
     assert refused
@@ -224,7 +226,7 @@ def test_refused_rows_are_the_same_in_every_attempt(strict: LogHubServer, tmp_pa
 
 
 def test_refused_chunk_fails_the_task_and_can_be_mended(strict: LogHubServer) -> None:
-    """Without dead letters the chunk with the row at fault is named; once the row is mended, the same run completes."""
+    """A refused chunk fails the task with its row, and once the row is fixed, the same run completes."""
     words = r"^rows 100 to 149 of partition 0, refused .* PostBodyTooLarge.*before: 100 rows"
     with pytest.raises(DeliveryFailedError, match=words):
         write(strict, rows(300, poisoned=[120]), **ONCE)
@@ -234,7 +236,7 @@ def test_refused_chunk_fails_the_task_and_can_be_mended(strict: LogHubServer) ->
 
 
 def test_row_larger_than_a_chunk_is_a_request_of_its_own(server: LogHubServer) -> None:
-    """Chunks are bounded by bytes as well; a row beyond that bound is sent alone."""
+    """A row larger than a chunk is a request of its own."""
     sizes = [10, 10, 5000, 10, 900, 900, 900]
     batch = pa.record_batch({"n": pa.array(range(7)), "pad": pa.array(["x" * size for size in sizes])})
     for _ in range(2):
@@ -244,7 +246,7 @@ def test_row_larger_than_a_chunk_is_a_request_of_its_own(server: LogHubServer) -
 
 
 def test_wrong_target_fails_the_task(server: LogHubServer) -> None:
-    """A refusal that is not about rows is told, and a later attempt completes the write."""
+    """A refusal that is not about rows fails the task, and a later attempt completes the write."""
     server.faults.add(answer(404, "LogStoreNotExist"), times=1)
     with pytest.raises(DeliveryFailedError, match=r"rows 0 to 49 of partition 0 .* LogStoreNotExist"):
         write(server, rows(100), **ONCE)
@@ -258,13 +260,13 @@ def test_empty_partition_is_no_error(server: LogHubServer) -> None:
 
 
 def chunks_of(server: LogHubServer, topic: str) -> list[int]:
-    """How many logs each stored request of a topic had."""
+    """Return the number of logs in each stored request of a topic."""
     return [group.count for group in server.log_groups(PROJECT, LOGSTORE) if group.topic == topic]
 
 
 def test_many_streams_fill_smaller_chunks(server: LogHubServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many topics a partition has, what is being filled stays bounded; and a second attempt cuts alike."""
-    monkeypatch.setattr(exactly_once, "_FILLING", 20_000)
+    """With many topics the memory of open chunks stays bounded, and a second attempt cuts in the same way."""
+    monkeypatch.setattr(exactly_once, "_OPEN_CHUNKS_BYTES", 20_000)
     count = 2000
     batch = pa.record_batch(
         {
@@ -282,9 +284,9 @@ def test_many_streams_fill_smaller_chunks(server: LogHubServer, monkeypatch: pyt
 
 
 def test_run_whose_rows_were_all_there_is_told(server: LogHubServer, caplog: pytest.LogCaptureFixture) -> None:
-    """A daily job that keeps its runId is warned; one that completes what is missing needs no other name."""
+    """A run whose rows were all stored before is warned about its runId."""
     for count in (50, 60, 60):
-        assert not [text for text in told(caplog) if "another run needs a runId" in text]
+        assert not [text for text in told(caplog) if "give another run a runId" in text]
         writer = LogHubWriter({**target(server), **ONCE, "runId": "daily"}, SCHEMA, overwrite=False)
         writer.commit([writer.write(iter([rows(count)]))])
     assert [text for text in told(caplog) if "all 60 rows were already stored in" in text and "'daily'" in text]
@@ -292,7 +294,7 @@ def test_run_whose_rows_were_all_there_is_told(server: LogHubServer, caplog: pyt
 
 
 class Watched:
-    """Encoded rows that count how many records are put into memory."""
+    """Encoded rows that count the copied records."""
 
     def __init__(self, encoded: EncodedRows, written: list[int]) -> None:
         self._encoded, self._written = encoded, written
@@ -311,7 +313,7 @@ class Watched:
 def test_each_row_is_encoded_once_however_many_chunks_a_batch_becomes(
     server: LogHubServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A batch of many chunks costs what its rows cost; besides them only a stream's first row is looked at."""
+    """Each row is encoded once, however many chunks a batch becomes, except a stream's first row."""
     encode, written = ColumnarEncoder.encode, list[int]()
     monkeypatch.setattr(ColumnarEncoder, "encode", lambda *args: Watched(encode(*args), written))
     write(server, [rows(330), rows(170, start=330)], **ONCE)
@@ -320,7 +322,7 @@ def test_each_row_is_encoded_once_however_many_chunks_a_batch_becomes(
 
 
 def test_row_larger_than_the_memory_fails_the_task(server: LogHubServer) -> None:
-    """What is too small is an option, not the row too large: nothing is dropped for it."""
+    """A row larger than the memory fails the task, and is not dropped."""
     options = {**ONCE, "chunkBytes": "5000", "total_size_in_bytes": "20000", "onFailure": "drop"}
     with pytest.raises(DeliveryFailedError, match=r"row 0 of partition 0 .*total_size_in_bytes"):
         write(server, rows(1, size=30_000), **options)

@@ -1,4 +1,4 @@
-"""The options of a write: every wrong one is named, with what to do, and no secret is shown."""
+"""The options of a write: invalid ones are refused with what to do, without secrets."""
 
 import pickle
 
@@ -33,55 +33,55 @@ class TestProvider:
 
 
 def test_names_are_found_in_whatever_case_spark_hands_them_over() -> None:
-    """Spark lowers the case of options; the columns are those that the documentation's spelling names."""
+    """Options are found in any case."""
     found = options(timecolumn="t", TOPICCOLUMN="u", shardHashColumn="h", contentscolumn="c", SourceColumn="s")
     assert found.columns == Columns(time="t", topic="u", source="s", shard_hash="h", contents="c")
 
 
 def test_requests_are_of_a_megabyte_unless_the_producers_option_says_otherwise() -> None:
-    """Rows come many at a time, so a batch is twice that of a producer; the option of that name still decides."""
+    """A batch has a megabyte by default; the producer's option overrides it."""
     assert options().config.batch_size_threshold_in_bytes == 1 << 20
     assert options(batch_size_threshold_in_bytes="1000").config.batch_size_threshold_in_bytes == 1000
 
 
 def test_a_logstore_that_cannot_exist_is_refused_before_the_job() -> None:
-    """By its rule, as `send` refuses it; not by a task."""
+    """An invalid logstore's name is refused before the job by the rule of `send`."""
     with pytest.raises(ConfigError, match=r"^logstore: must be lower-case letters, .* got 'App'"):
         options(logstore=" App ")
 
 
 @pytest.mark.parametrize("name", ["endpoint", "project", "logstore"])
 def test_missing_target_is_named(name: str) -> None:
-    """A write without endpoint, project or logstore says which one is missing."""
+    """A missing endpoint, project or logstore is named."""
     given = {key: value for key, value in TARGET.items() if key != name}
     with pytest.raises(ConfigError, match=f"^{name}: is required"):
         WriteOptions.from_mapping(given)
 
 
 def test_no_options_at_all_are_explained_as_those_of_an_sql_table() -> None:
-    """INSERT INTO a table hands no options over in Spark 4.3: the error says how to give them."""
+    """No options at all are explained as those of an SQL table."""
     with pytest.raises(ConfigError, match="INSERT INTO t WITH"):
         WriteOptions.from_mapping({"option.endpoint": "x", "owner": "root", "provider": "loghub"})
 
 
 def test_unknown_option_lists_the_near_ones() -> None:
-    """A typing error is refused with the names that were perhaps meant."""
+    """An unknown option is refused with the closest names."""
     assert "did you mean topicColumn" in str(refusal(topic_column="x"))
     assert "did you mean linger_ms" in str(refusal(linger_msx="5"))
 
 
 def test_value_of_an_unknown_option_is_not_shown() -> None:
-    """It may be a secret that was written under a wrong name."""
+    """The value of an unknown option, which may be a secret, is not shown."""
     assert "hunter2" not in str(refusal(accessKeySecrett="hunter2"))
 
 
 def test_path_is_refused_with_words() -> None:
-    """save("/a/b") is an error: LogHub has no paths."""
+    """A path is refused with an explanation."""
     assert "LogHub has no paths" in str(refusal(path="/a/b"))
 
 
 def test_what_spark_adds_itself_is_no_error() -> None:
-    """The checkpoint's place, the names of tables and the like are not ours to refuse."""
+    """Spark's own options are accepted."""
     assert options(checkpointLocation="/x", queryName="q", owner="me", provider="loghub").topic == ""
 
 
@@ -92,7 +92,7 @@ def test_producer_options_have_their_documented_names() -> None:
 
 
 def test_a_task_waits_for_memory_as_long_as_for_acknowledgements() -> None:
-    """Where the user says nothing else, a slow server makes a task slow, and does not fail it within a minute."""
+    """A task waits for memory as long as for acknowledgements."""
     assert options(ackTimeout="90").config.max_block_ms == 90_000
     assert options(ackTimeout="90", max_block_ms="5").config.max_block_ms == 5
 
@@ -117,37 +117,37 @@ def test_a_task_waits_for_memory_as_long_as_for_acknowledgements() -> None:
     ],
 )
 def test_wrong_value_names_the_option(name: str, value: str) -> None:
-    """A value out of range, an unknown choice, an option without its companion: an error that names the option."""
+    """An invalid value is refused with the option's name."""
     assert refusal(**{name: value}).name == name
 
 
 def test_dead_letters_need_a_place() -> None:
-    """onFailure=deadletter without a path is an error that names the path."""
+    """onFailure=deadletter without a path is refused."""
     assert refusal(onFailure="deadletter").name == "deadLetterPath"
     assert options(onFailure="deadLetter", deadLetterPath="/x").on_failure is OnFailure.DEADLETTER
 
 
 def test_chunk_must_fit_into_memory() -> None:
-    """exactlyOnce with less memory than two chunks is refused at once, not by the first task."""
+    """exactlyOnce with less memory than two chunks is refused."""
     assert refusal(deliveryGuarantee="exactlyOnce", total_size_in_bytes="1000000").name == "chunkBytes"
     assert options(deliveryGuarantee="EXACTLYONCE").guarantee is Guarantee.EXACTLY_ONCE
 
 
 def test_chunks_have_the_sizes_that_the_documentation_tells() -> None:
-    """What cuts the requests of exactlyOnce decides what another run of the same name takes for written."""
+    """The default chunk sizes are those of the documentation."""
     default = options(deliveryGuarantee="exactlyOnce")
     assert (WRITE_OPTIONS["chunkRows"].default, WRITE_OPTIONS["chunkBytes"].default) == (16_384, 2_097_152)
     assert (default.chunk_rows, default.chunk_bytes) == (16_384, 2_097_152)
 
 
 def test_half_a_key_is_refused() -> None:
-    """An id without a secret, or a secret without an id, names what is missing."""
+    """A key id without a secret, or a secret without an id, is refused."""
     assert refusal(accessKeyId="a").name == "accessKeySecret"
     assert refusal(accessKeySecret="a").name == "accessKeyId"
 
 
 def test_credentials_come_from_the_executors_environment_by_default(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Without a key among the options it is looked for where the task runs, each time; the driver may have none."""
+    """Without a key in the options, credentials come from the executor's environment."""
     monkeypatch.delenv("LOGHUB_ACCESS_KEY_ID", raising=False)
     found = options()
     assert found.target.project.credentials == EnvironmentCredentials()
@@ -158,7 +158,7 @@ def test_credentials_come_from_the_executors_environment_by_default(monkeypatch:
 
 
 def test_provider_is_known_by_its_import_path() -> None:
-    """What travels to the executors is the path; the provider is imported where it is asked."""
+    """A provider is pickled as its path, and imported where it is used."""
     found = options(credentialsProvider=f"{__name__}:TestProvider").target.project.credentials
     assert pickle.loads(pickle.dumps(found)) == found
     assert found.get_credentials().access_key_id == "from-provider"
@@ -166,25 +166,25 @@ def test_provider_is_known_by_its_import_path() -> None:
 
 @pytest.mark.parametrize("path", ["no.such.module:x", f"{__name__}:no_such_name", f"{__name__}:TARGET"])
 def test_provider_that_is_none_is_refused_when_it_is_asked(path: str) -> None:
-    """A path that leads nowhere, or to something else, is an error that names the option and the path."""
+    """A path that is not a provider's is refused with the option and the path."""
     with pytest.raises(ConfigError, match="credentialsProvider: must"):
         ImportedCredentials(path).get_credentials()
 
 
 def test_no_repr_holds_a_secret() -> None:
-    """Options may be printed, logged, or stand in a trace."""
+    """No repr has a secret."""
     found = options(accessKeyId="AK", accessKeySecret="hunter2", securityToken="t0ken")
     assert "hunter2" not in repr(found)
     assert "t0ken" not in repr(found)
 
 
 def test_given_option_wins_over_nothing_else_of_its_name() -> None:
-    """An option that differs in case only is one and the same."""
+    """Options that differ only in case are the same."""
     assert documented({"TopicColumn": "a"}, ("topicColumn",)) == {"topicColumn": "a"}
 
 
 def test_options_of_reading_are_left_out() -> None:
-    """A view of SQL has one set of options, by which it is read and written: neither side refuses the other's."""
+    """Options of reading are ignored, as for a view of SQL."""
     assert options(startingOffsets="earliest", maxRowsPerTrigger="5").topic == ""
     from producer.spark.reading.plan import ReadPlan
 

@@ -1,4 +1,4 @@
-"""write_partition: Python rows of any kind arrive with the values that ``send`` would give them."""
+"""write_partition sends Python rows of any kind with the values of ``send``."""
 
 from collections import namedtuple
 from collections.abc import Iterable
@@ -27,7 +27,7 @@ def held(server: LogHubServer) -> list[dict[str, str]]:
 
 
 def test_rows_of_every_kind_may_stand_in_one_partition(server: LogHubServer) -> None:
-    """Rows, mappings and named tuples, with fields that change, arrive each with its own values."""
+    """Rows, mappings and named tuples with changing fields arrive with their own values."""
     send(server, [Point(1, 2), {"x": 3, "y": 4}, Point(5, 6), Row(x=7, y=Row(a=1)), {"z": [1, None]}])
     assert held(server) == sorted(
         [
@@ -43,7 +43,7 @@ def test_rows_of_every_kind_may_stand_in_one_partition(server: LogHubServer) -> 
 
 @pytest.mark.parametrize("guarantee", ["atLeastOnce", "exactlyOnce"])
 def test_column_that_is_empty_at_first_is_no_error(server: LogHubServer, guarantee: str) -> None:
-    """A topic that the first thousands of rows do not have, and values whose type changes, lose no row."""
+    """A topic that is missing at first, and a value whose type changes, lose no row."""
     rows = [{"n": n, "t": None if n < 5000 else "late", "v": None if n < 4500 else n / 2} for n in range(6000)]
     more = {"deliveryGuarantee": guarantee, "runId": "r"} if guarantee == "exactlyOnce" else {}
     send(server, rows, topic="early", topicColumn="t", **more)
@@ -52,25 +52,25 @@ def test_column_that_is_empty_at_first_is_no_error(server: LogHubServer, guarant
 
 
 def test_contents_are_fields(server: LogHubServer) -> None:
-    """A mapping in contentsColumn becomes fields, as with a DataFrame."""
+    """A mapping in contentsColumn becomes fields."""
     send(server, [{"n": 1, "fields": {"a": 1.5, "b": None}}, {"n": 2, "fields": None}], contentsColumn="fields")
     assert held(server) == [{"n": "1", "a": "1.5"}, {"n": "2"}]
 
 
 def test_misspelt_column_fails_the_task_whatever_is_done_with_rows(server: LogHubServer) -> None:
-    """No row is dropped for an option that is wrong."""
+    """A misspelt column fails the task, and drops no row."""
     with pytest.raises(DeliveryFailedError, match="topic_column: there is no column 'topik'"):
         send(server, [{"n": 1}], topicColumn="topik", onFailure="drop")
 
 
 def test_value_that_is_no_text_names_its_field(server: LogHubServer) -> None:
-    """Half a surrogate pair is refused in the words of send."""
+    """A value that is not valid text is refused with its field."""
     with pytest.raises(InvalidArgumentError, match=r"field 'n'.*not valid Unicode"):
         send(server, [{"n": "\ud800"}])
 
 
 def test_dead_letters_of_changing_rows_can_be_read_back(strict: LogHubServer, tmp_path: Path) -> None:
-    """Rows with other fields, and fields with the names of ours, are kept in files that can be read."""
+    """Dead letters of changing rows, also with our names, can be read back."""
     rows = [{"n": 1, "pad": POISON}, {"other": POISON}, {"_row": "mine", "pad": POISON}]
     send(strict, rows, onFailure="deadletter", deadLetterPath=str(tmp_path))
     tables = [pyarrow.parquet.read_table(path) for path in tmp_path.glob("*.parquet")]
@@ -79,6 +79,6 @@ def test_dead_letters_of_changing_rows_can_be_read_back(strict: LogHubServer, tm
 
 
 def test_exactly_once_needs_a_name(server: LogHubServer) -> None:
-    """Whoever calls this cannot know whether it runs in a streaming query."""
+    """exactlyOnce needs a runId in write_partition."""
     with pytest.raises(ConfigError, match="runId: is required"):
         write_partition({**target(server), "deliveryGuarantee": "exactlyOnce"})

@@ -1,4 +1,4 @@
-"""What is found wrong before a job begins."""
+"""Columns and targets are checked before a job begins."""
 
 from collections.abc import Iterator
 
@@ -45,13 +45,13 @@ SCHEMA_OF_TEXT = StructType().add("text", StringType())
 
 
 def test_fitting_columns_are_accepted() -> None:
-    """Each role takes a column of its type, integers as times and varchar as text included."""
+    """Each role accepts columns of its types."""
     check_schema(SCHEMA, Columns(time="ts", topic="level", source="short", shard_hash="level", contents="fields"))
     check_schema(SCHEMA, Columns(time="seconds"))
 
 
 def test_missing_column_is_named_with_the_near_ones() -> None:
-    """An option that names no column says which option, and what was perhaps meant."""
+    """A missing column is refused with the option and the closest names."""
     with pytest.raises(ConfigError, match=r"topicColumn: must be a column of the DataFrame; did you mean level"):
         check_schema(SCHEMA, Columns(topic="levle"))
 
@@ -67,7 +67,7 @@ def test_missing_column_is_named_with_the_near_ones() -> None:
     ],
 )
 def test_wrong_type_names_option_column_and_type(columns: Columns, words: str) -> None:
-    """A column of another type is refused before any task runs."""
+    """A column of a wrong type is refused with the option, the column and the type."""
     with pytest.raises(ConfigError, match=words):
         check_schema(SCHEMA, columns)
 
@@ -82,14 +82,14 @@ def test_wrong_type_names_option_column_and_type(columns: Columns, words: str) -
     ],
 )
 def test_column_without_text_is_refused(kind: DataType) -> None:
-    """An interval has no text for LogHub, wherever in a column it stands: the error names the column."""
-    with pytest.raises(ConfigError, match=r"column length(\.inner)?: .*interval.* has no text"):
+    """A column that cannot become text, also a nested one, is refused with its path."""
+    with pytest.raises(ConfigError, match=r"column length(\.inner)?: .*interval.* cannot become text"):
         check_schema(StructType().add("length", kind), Columns())
 
 
 @pytest.fixture
 def target() -> Iterator[tuple[LogHubServer, Target]]:
-    """A logstore that exists, on a server that creates none by itself."""
+    """Start a server with one logstore, which creates no others."""
     with LogHubServer(auto_create=False) as server, Client(server, project="p") as client:
         client.post_json("/", b'{"projectName": "p", "description": ""}')
         client.post_json("/logstores", b'{"logstoreName": "l", "ttl": 1, "shardCount": 2}')
@@ -117,12 +117,12 @@ def fault(target: Target, *, patient: bool = False) -> ConfigError:
 
 
 def test_reachable_logstore_passes(target: tuple[LogHubServer, Target]) -> None:
-    """Right options go through without a word."""
+    """A valid target passes."""
     check_target(target[1], QUICK, patient=False)
 
 
 def test_wrong_credentials_name_the_option(target: tuple[LogHubServer, Target]) -> None:
-    """An unknown key is the option accessKeyId's, a wrong secret accessKeySecret's; neither value is shown."""
+    """A wrong key id or secret is refused with the option, without its value."""
     server = target[0]
     wrong = fault(target_at(server, secret="hunter2"))
     assert wrong.name == "accessKeySecret"
@@ -132,14 +132,14 @@ def test_wrong_credentials_name_the_option(target: tuple[LogHubServer, Target]) 
 
 
 def test_missing_project_and_logstore_name_the_option(target: tuple[LogHubServer, Target]) -> None:
-    """What does not exist is told before the job, with its name."""
+    """A missing project or logstore is refused with the option."""
     missing = fault(target_at(target[0], logstore="nonesuch"))
     assert (missing.name, missing.value) == ("logstore", "nonesuch")
     assert fault(target_at(target[0], project="nonesuch")).name == "project"
 
 
 def test_unreachable_endpoint_names_the_option(target: tuple[LogHubServer, Target]) -> None:
-    """Where nothing listens, a batch write fails at once; a streaming query, which may see it come back, goes on."""
+    """An unreachable endpoint fails a batch write at once; a streaming query continues."""
     server, there = target
     server.stop()
     assert fault(there).name == "endpoint"
@@ -147,7 +147,7 @@ def test_unreachable_endpoint_names_the_option(target: tuple[LogHubServer, Targe
 
 
 def test_key_that_may_not_list_shards_may_write(target: tuple[LogHubServer, Target]) -> None:
-    """A permission for writing alone is enough: a refused question is no refused write."""
+    """A key that may write, but not list shards, passes."""
     server, there = target
     server.faults.add(answer(403, "Unauthorized", "no permission to list shards"))
     server.faults.add(answer(403, "AccessDenied", "no permission to list shards"))
@@ -155,7 +155,7 @@ def test_key_that_may_not_list_shards_may_write(target: tuple[LogHubServer, Targ
 
 
 def test_busy_server_is_no_error(target: tuple[LogHubServer, Target]) -> None:
-    """A server that is busy at this moment does not fail a job that has not begun."""
+    """A busy server does not fail the job."""
     server, there = target
     server.faults.add(answer(503, "ServerBusy"))
     check_target(there, QUICK, patient=False)
@@ -164,7 +164,7 @@ def test_busy_server_is_no_error(target: tuple[LogHubServer, Target]) -> None:
 def test_what_only_the_executors_know_is_not_tried(
     target: tuple[LogHubServer, Target], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without credentials on the driver there is nothing to ask with, and no error."""
+    """Without credentials on the driver nothing is checked."""
     monkeypatch.delenv("LOGHUB_ACCESS_KEY_ID", raising=False)
     server = target[0]
     check_target(
@@ -178,7 +178,7 @@ def test_what_only_the_executors_know_is_not_tried(
 def test_target_of_a_stream_is_checked_once_while_micro_batches_follow(
     server: LogHubServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Spark makes writers for each of them; after a pause, and for another target, it is asked again."""
+    """The target of a stream is checked once, and again after a pause."""
     clock = ManualClock()
     monkeypatch.setattr(writers, "_checked", writers._Checked(clock))
     asked = []
@@ -202,14 +202,14 @@ def test_target_of_a_stream_is_checked_once_while_micro_batches_follow(
     make(topic="other")
     clock.advance(61)
     make()
-    for _ in range(2):  # each batch job asks
+    for _ in range(2):  # each batch job checks
         writers.LogHubWriter(options, SCHEMA_OF_TEXT, overwrite=False)
         asked_for.append(len(asked))
     assert asked_for == [1, 1, 1, 2, 3, 4, 5]
 
 
 def test_target_that_was_wrong_is_asked_for_again(server: LogHubServer, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is remembered of a check that failed."""
+    """A failed check is repeated."""
     monkeypatch.setattr(writers, "_checked", writers._Checked(ManualClock()))
     options = {"endpoint": server.endpoint, "project": PROJECT, "logstore": LOGSTORE}
     options |= {"accessKeyId": server.access_key_id, "accessKeySecret": "wrong"}

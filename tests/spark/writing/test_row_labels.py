@@ -1,4 +1,4 @@
-"""Rows in messages: by their numbers, and by the values of the columns that ``rowLabels`` names."""
+"""Rows in messages have their numbers, and the values of the columns of ``rowLabels``."""
 
 import pyarrow as pa
 import pytest
@@ -17,7 +17,7 @@ def labelled(*labels: str) -> Rows:
 
 
 def test_rows_are_named_by_number_and_label() -> None:
-    """The first and the last row of several, the only one of one, also after rows were picked."""
+    """Rows are named by the numbers and labels of the first and the last one."""
     rows = labelled("path", "offset")
     assert str(rows) == "rows 5 to 7 (path /a, offset 0 to path /b, offset 0)"
     assert str(rows.pick(range(1, 2))) == "row 6 (path /a, offset 7)"
@@ -26,19 +26,19 @@ def test_rows_are_named_by_number_and_label() -> None:
 
 
 def test_rows_without_labels_are_named_by_number() -> None:
-    """Where none were asked for, or the column went into the name of the stream."""
+    """Rows without labels are named by number."""
     assert str(labelled()) == "rows 5 to 7"
     assert str(labelled("gone").pick(range(1))) == "row 5"
 
 
 def test_long_label_is_cut() -> None:
-    """A label is to find a row by, not to show it."""
+    """A long label is cut."""
     rows = Rows(pa.RecordBatch.from_pydict({"text": ["x" * 10_000]}), range(1), ("text",))
     assert len(str(rows)) < 300
 
 
 def test_label_that_is_no_column_is_told_before_the_job() -> None:
-    """The error names the option and the columns near it."""
+    """A label that is not a column is refused with the closest names."""
     schema = StructType().add("path", "string").add("offset", "long")
     check_schema(schema, Columns(), ("path",))
     with pytest.raises(ConfigError, match="rowLabels: must be a column of the DataFrame; did you mean offset"):

@@ -1,4 +1,4 @@
-"""A streaming query that is killed with SIGKILL, and started again, over and over: each row arrives once.
+"""A streaming query that is killed by SIGKILL and restarted repeatedly stores each row once.
 
 ``PRODUCER_SOAK=1`` kills it ten times.
 """
@@ -26,7 +26,7 @@ FILES, ROWS = 4 * KILLS, 200
 
 
 def start(server: LogHubServer, folder: Path) -> subprocess.Popen[str]:
-    """The query, in a session of processes of its own."""
+    """Start the query in a session of processes of its own."""
     options = {**target(server), "deliveryGuarantee": "exactlyOnce", "chunkRows": "20"}
     asked = {"options": options, "incoming": str(folder / "in"), "checkpoint": str(folder / "checkpoint")}
     return subprocess.Popen(
@@ -39,7 +39,7 @@ def start(server: LogHubServer, folder: Path) -> subprocess.Popen[str]:
 
 
 def in_the_midst(server: LogHubServer, goal: int) -> Callable[[], bool]:
-    """Whether so many rows have arrived, and a micro-batch is half written."""
+    """Return a function that is true when so many rows have arrived, and a micro-batch is half written."""
 
     def reached() -> bool:
         count = server.count(PROJECT, LOGSTORE)
@@ -57,7 +57,7 @@ def kill(query: subprocess.Popen[str]) -> None:
 @pytest.mark.timeout(1200 if KILLS > 2 else 600)
 @pytest.mark.usefixtures("quick_java")
 def test_killed_query_is_completed_and_repeats_nothing(server: LogHubServer, tmp_path: Path) -> None:
-    """However often the query dies in a micro-batch, its restart adds what is missing and warns of the rest."""
+    """A query that is killed in a micro-batch is completed by its restart, which repeats no row."""
     (tmp_path / "in").mkdir()
     for number in range(FILES):
         lines = (json.dumps({"n": row}) + "\n" for row in range(number * ROWS, (number + 1) * ROWS))

@@ -1,7 +1,7 @@
-"""Does what may tell a secret, and what must not go unnoticed, in a Spark of its own whose every output is kept.
+"""Provoke errors in a Spark of its own, all of whose output is kept, to find secrets and missing messages.
 
-One argument, JSON: ``options`` (of the write), ``folder``. Everything that this process and its JVM say goes to
-``folder/output``; Spark's event log is in ``folder/events``.
+The argument is JSON: ``options`` of the write, ``folder``. The output of this process and its JVM goes to
+``folder/output``, and Spark's event log to ``folder/events``.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ spark = build_session(master="local[2]", app_name="watched")
 
 
 def write_and_fail() -> None:
-    """A write, a plan with the options in it, an error while planning, and one in a task."""
+    """Run a write, a plan with the options in it, an error of the planning, and one of a task."""
     data = spark.range(10)
     data.write.format("loghub").options(**OPTIONS).mode("append").save()
     names = ("endpoint", "project", "logstore", "accessKeyId", "accessKeySecret")
@@ -44,7 +44,7 @@ def write_and_fail() -> None:
 
 
 def run_continuously() -> None:
-    """A query whose trigger gives the writer no rows; until it says so."""
+    """Run a query with a continuous trigger until it fails."""
     query = (
         spark.readStream.format("rate")
         .option("rowsPerSecond", 50)

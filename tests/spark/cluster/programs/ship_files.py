@@ -1,4 +1,4 @@
-"""Ships a file from workers that have the SDK from the driver alone; prints what has forked them, and the figures.
+"""Ship a file from workers that get the SDK from the driver; print the workers' parent processes and the figures.
 
 Arguments: the master; the file; the server's endpoint, access key id and secret.
 """
@@ -22,7 +22,7 @@ MASTER, FILE, ENDPOINT, KEY_ID, SECRET = sys.argv[1:]
 
 
 def look(_: int) -> tuple[str, str]:
-    """What has forked this worker, and where it has the SDK from."""
+    """Return the command of this worker's parent, and the path of its SDK."""
     import producer
 
     return sys.modules["__main__"].__spec__.name, Path(str(producer.__file__)).parents[1].name  # type: ignore[union-attr]

@@ -1,6 +1,6 @@
-"""Sends rows of the made-up web log from workers that alone have the SDK, and prints what it did as JSON.
+"""Send rows of the generated web log from workers that alone have the SDK, and print the result as JSON.
 
-Arguments: the server's endpoint, access key id and secret; how many rows, in how many partitions.
+Arguments: the server's endpoint, access key id and secret; the numbers of rows and partitions.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ def send(rows: Iterable[Row]) -> None:
 
 
 def imports_on_workers(session: SparkSession) -> list[str]:
-    """Where the workers' Pythons have the SDK from."""
+    """Return the paths of the SDK in the workers' Pythons."""
 
     def look(_: int) -> str:
         import producer

@@ -1,9 +1,9 @@
-"""Writes rows of the made-up web log with ``format("loghub")``; prints as JSON their digest, and what encodes in the
-workers.
+"""Write rows of the generated web log with ``format("loghub")``; print their digest and the workers' encoders as
+JSON.
 
-One argument, JSON: ``options`` of the write, ``rows``, ``partitions``, ``again`` (a logstore that gets the same by
-``write_partition``, or empty), ``slow`` (seconds for which the first attempt at the first partition rests before each
-batch of columns).
+The argument is JSON: ``options`` of the write, ``rows``, ``partitions``, ``again`` (a logstore for a second write by
+``write_partition``, or empty), ``slow`` (the seconds for which the first attempt at the first partition sleeps before
+each record batch).
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ ASKED = json.loads(sys.argv[1])
 
 
 def resting(seconds: float) -> Callable[[Iterator[Any]], Iterator[Any]]:
-    """A step of the plan in which one attempt falls behind, so that Spark starts a copy of it."""
+    """Return a step of the plan that delays one attempt, so that Spark starts a speculative copy of it."""
 
     def step(batches: Iterator[Any]) -> Iterator[Any]:
         context = TaskContext.get()
@@ -36,7 +36,7 @@ def resting(seconds: float) -> Callable[[Iterator[Any]], Iterator[Any]]:
 
 
 def twin(_rows: Iterator[Any]) -> Iterator[str]:
-    """What encodes in the process of a worker."""
+    """Yield the kind of encoders in a worker's process."""
     from producer.wire.speed import TWIN
 
     yield TWIN
