@@ -78,7 +78,9 @@ class MultiplexingSelector:
             if name not in channels
         ]
         problems += [
-            Problem(where, key, "names no channel") for key, names in lists.items() if not names and key != "default"
+            Problem(where, key, "must name at least one channel")
+            for key, names in lists.items()
+            if not names and key != "default"
         ]
         if not any(lists.values()):
             message = "has no mapping, optional or default: no event would reach a channel"
