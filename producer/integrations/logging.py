@@ -24,7 +24,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from contextvars import ContextVar
 from functools import partial
-from typing import Any, Literal, Unpack
+from typing import Any, Literal, Unpack, get_args
 
 from ..client.producer import Producer
 from ..model.errors import ConfigError, ProducerError
@@ -49,6 +49,12 @@ _TRACES = logging.Formatter()
 
 #: Fields of every log: a function that returns them, or a function or ``ContextVar`` for each name. Unset ones are left
 #: out.
+FieldNames = Literal["otel", "aliyun-log"]
+# Source: DEFAULT_RECORD_LOG_FIELDS of aliyun-log-python-sdk.
+_OFFICIAL_NAMES = (
+    *("name", "levelname", "funcName", "module", "pathname"),
+    *("lineno", "process", "processName", "thread", "threadName"),
+)
 Context = Mapping[str, ContextVar[Any] | Callable[[], Any]] | Callable[[], Mapping[str, Any]]
 
 
@@ -85,6 +91,9 @@ class LogHubHandler(HasOutlet, logging.Handler):
     :param fallback_on: ``drop``, or ``failure`` so that the fallback also gets accepted records that failed, on a
         thread of the producer.
     :param context: the fields of every log, read when the log is made; None for none.
+    :param field_names: ``otel`` names the fields of a record as OpenTelemetry does (``severity_text``);
+        ``aliyun-log`` as ``QueuedLogHandler`` of aliyun-log-python-sdk does (``levelname``), for searches and alerts
+        that exist.
     :param options: ``topic``, ``source``, ``tags``, ``endpoint``, ``access_key_id``, ``access_key_secret``,
         ``security_token``, ``credentials``, ``config``, ``flush_timeout`` and ``drain_on_sigterm``, as in
         :class:`~producer.integrations.outlet.Outlet`.
@@ -102,17 +111,20 @@ class LogHubHandler(HasOutlet, logging.Handler):
         fallback: logging.Handler | str | None = None,
         fallback_on: Literal["drop", "failure"] = "drop",
         context: Context | None = None,
+        field_names: FieldNames = "otel",
         **options: Unpack[OutletOptions],
     ) -> None:
         configuring = _is_configuring()
         try:
             _check_options(fallback, fallback_on, context)
+            if field_names not in get_args(FieldNames):
+                raise ConfigError("field_names", "must be otel or aliyun-log", field_names)
             self._outlet = self._open_outlet(producer, project, logstore, on_full=on_full, **options)
         except ProducerError as error:
             if configuring and sys.stderr:  # dictConfig reports no reason, gunicorn not even the error
                 sys.stderr.write(f"{type(self).__qualname__}: {error}\n")
             raise
-        self._fallback, self._context = fallback, context
+        self._fallback, self._context, self._field_names = fallback, context, field_names
         self._falls_back_on_failure = fallback is not None and fallback_on == "failure"
         # A fallback given by name may be made after this handler. And dictConfig disables existing loggers after it has
         # made the handlers, including the producer's, which report failed deliveries.
@@ -161,14 +173,17 @@ class LogHubHandler(HasOutlet, logging.Handler):
     def _log_of(self, record: logging.LogRecord) -> LogItem:
         fields = self._message(record)
         level = record.levelno
-        fields["severity_text"] = severity_text(record.levelname)
-        fields["severity_number"] = _NUMBERS.get(level) or severity_number(level)
-        fields["logger"] = record.name
-        fields["code.file.path"] = record.pathname
-        fields["code.function.name"] = record.funcName
-        fields["code.line.number"] = record.lineno
-        fields["thread.name"] = record.threadName
-        fields["process.pid"] = record.process
+        if self._field_names == "aliyun-log":
+            fields |= {name: getattr(record, name) for name in _OFFICIAL_NAMES}
+        else:
+            fields["severity_text"] = severity_text(record.levelname)
+            fields["severity_number"] = _NUMBERS.get(level) or severity_number(level)
+            fields["logger"] = record.name
+            fields["code.file.path"] = record.pathname
+            fields["code.function.name"] = record.funcName
+            fields["code.line.number"] = record.lineno
+            fields["thread.name"] = record.threadName
+            fields["process.pid"] = record.process
         if record.exc_info or record.exc_text:
             fields |= _exception_of(record)
         if record.stack_info:

@@ -730,3 +730,25 @@ def test_a_configuration_that_disables_loggers_does_not_silence_what_the_produce
     assert "p/l: 1 record failed after 1 attempt: InvalidAccessKeyId" in done.stderr
     assert "fallback: there is no handler named 'absent'" in done.stderr
     assert done.stdout == "True\n"
+
+
+def test_fields_have_the_names_of_the_official_handler_if_asked(
+    producer: Producer, logstore: str, arrived: Arrived
+) -> None:
+    """The same record has the fields that ``QueuedLogHandler`` of aliyun-log-python-sdk sends by default."""
+    from aliyun.log.logger_hanlder import DEFAULT_RECORD_LOG_FIELDS
+
+    handler = LogHubHandler(producer, PROJECT, logstore, field_names="aliyun-log")
+    logger = logging.getLogger("shop.official")
+    logger.addHandler(handler)
+    logger.warning("low on %s", "stock", extra={"item": 17})
+    [log] = arrived()
+    official = {field.value for field in DEFAULT_RECORD_LOG_FIELDS}
+    assert set(log.fields) == {"message", "item", *official}
+    assert (log.fields["levelname"], log.fields["name"], log.fields["message"]) == (
+        "WARNING",
+        "shop.official",
+        "low on stock",
+    )
+    with pytest.raises(ConfigError, match="field_names: must be otel or aliyun-log, got 'sdk'"):
+        LogHubHandler(producer, PROJECT, logstore, field_names="sdk")  # type: ignore[arg-type]
