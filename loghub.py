@@ -1,11 +1,11 @@
-"""``loghub``: the package ``producer`` under a name that hardly any file of a user's has.
+"""Alias the package ``producer`` by a name that rarely collides with a user's own files.
 
 ::
 
     from loghub import Producer
     from loghub.testing import LogHubServer        # the same objects as under producer
 
-Whatever is imported as ``loghub.x`` is ``producer.x``; there is nothing else here.
+Importing ``loghub.x`` returns ``producer.x``; this module defines nothing else.
 """
 
 from __future__ import annotations
@@ -23,14 +23,14 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from producer import *  # noqa: F403  # for type checkers: every public name
 
-#: A package, of which nothing is found in a folder.
+#: Mark this module as a package in whose folders no submodule is searched.
 __path__: list[str] = []
 
 
 def _check_not_hidden() -> None:
-    """Whether ``producer`` is the package beside this file.
+    """Check that ``producer`` is the package beside this file.
 
-    :raises ImportError: it is a file or folder of the user's.
+    :raises ImportError: ``producer`` is a file or folder of the user's.
     """
     module = sys.modules.get("producer")
     found = getattr(module, "__file__", None) if module else getattr(_spec(), "origin", None)
@@ -46,7 +46,7 @@ def _spec() -> ModuleSpec | None:
 
 
 class _Same(MetaPathFinder, Loader):
-    """Finds ``loghub.x`` where ``producer.x`` is, and gives the module that this is."""
+    """An importer that returns the module ``producer.x`` for ``loghub.x``."""
 
     def find_spec(
         self, fullname: str, _path: Sequence[str] | None = None, _target: ModuleType | None = None
@@ -65,7 +65,7 @@ class _Same(MetaPathFinder, Loader):
         return module
 
     def exec_module(self, module: ModuleType) -> None:
-        # The machinery of imports has put the other name there.
+        # The import system has set the other name.
         spec = module.__spec__
         if spec is not None and isinstance(spec.loader_state, ModuleSpec):
             module.__spec__ = spec.loader_state
@@ -73,7 +73,7 @@ class _Same(MetaPathFinder, Loader):
 
 _check_not_hidden()
 if not any(isinstance(finder, _Same) for finder in sys.meta_path):
-    sys.meta_path.insert(0, _Same())  # first: a folder of producer would be found as a second copy
+    sys.meta_path.insert(0, _Same())  # first: otherwise a folder of producer would be imported as a second copy
 __all__ = import_module("producer").__all__
 
 

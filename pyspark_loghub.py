@@ -1,7 +1,8 @@
-"""Where Spark finds ``format("loghub")``: it looks into every module whose name begins with ``pyspark_``.
+"""Provide the data source ``format("loghub")`` to Spark.
 
-One such module that raises when it is imported hides the data sources of all others. So this one imports nothing that
-may be missing: what does the work is imported when it is asked, and says then what is wrong.
+Spark imports every module whose name begins with ``pyspark_``. One that raises at import hides the data sources of all
+others. So this one imports nothing that may be missing. The implementation is imported at first use, and reports a
+missing package then.
 """
 
 from __future__ import annotations
@@ -12,11 +13,11 @@ from pyspark.sql.datasource import DataSource
 
 
 class DefaultSource(DataSource):
-    """The data source ``loghub``; ``producer.spark.datasource.LogHubSource`` does the work."""
+    """The data source ``loghub``, a wrapper of ``producer.spark.datasource.LogHubSource``."""
 
     @classmethod
     def name(cls) -> str:
-        """The name for ``format``."""
+        """Return the name for ``format``."""
         return "loghub"
 
     def _source(self) -> Any:
@@ -25,21 +26,16 @@ class DefaultSource(DataSource):
         return LogHubSource(self.options)
 
     def schema(self) -> Any:
-        """As of ``LogHubSource``; likewise the others."""
         return self._source().schema()
 
     def writer(self, schema: Any, overwrite: bool) -> Any:
-        """Write a batch."""
         return self._source().writer(schema, overwrite)
 
     def streamWriter(self, schema: Any, overwrite: bool) -> Any:
-        """Write a stream."""
         return self._source().streamWriter(schema, overwrite)
 
     def reader(self, schema: Any) -> Any:
-        """Read a batch."""
         return self._source().reader(schema)
 
     def streamReader(self, schema: Any) -> Any:
-        """Read a stream."""
         return self._source().streamReader(schema)

@@ -1,8 +1,8 @@
-"""Builds the compiled twins of the encoders where it can; everything else stands in pyproject.toml.
+"""Build the native encoders where possible; all other settings are in pyproject.toml.
 
-Without a compiler, or Cython, the installation goes through, and the pure twins work. ``PRODUCER_BUILD=pure`` builds
-none, ``PRODUCER_BUILD=native`` fails where one cannot be built, ``PRODUCER_BUILD=checked`` adds the sanitizers for
-addresses and undefined behaviour.
+Without a compiler or Cython the installation succeeds and uses the pure encoders. ``PRODUCER_BUILD=pure`` builds no
+native encoder. ``PRODUCER_BUILD=native`` fails if one cannot be built. ``PRODUCER_BUILD=checked`` adds the sanitizers
+for addresses and undefined behaviour.
 """
 
 from __future__ import annotations
@@ -18,26 +18,26 @@ from setuptools.command.build_ext import build_ext
 MODE = os.environ.get("PRODUCER_BUILD", "")
 SOURCES = sorted(Path("producer").rglob("*.pyx"))
 CHECKS = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all", "-fno-omit-frame-pointer", "-g1"]
-# Cython drops const from pointers in between.
+# Cython drops const from intermediate pointers.
 WARNINGS = ["-Wno-unreachable-code", "-Wno-unused-function", "-Wno-discarded-qualifiers"]
-# Who asks for another optimization in CFLAGS, such as a test that has no time, gets that.
+# CFLAGS may ask for another optimization level, for instance in a test that needs a quick build.
 FAST = ["-g0"] if "-O" in os.environ.get("CFLAGS", "") else ["-O3", "-g0"]
 
 
 class BuildExtensions(build_ext):
-    """Says in one line what was not built."""
+    """A build step that reports in one line which extensions were not built."""
 
     def run(self) -> None:
-        """Let Cython make its C only now: most commands, such as those for metadata, compile nothing."""
+        """Generate the C code here: most commands, such as those for metadata, compile nothing."""
         try:
             from Cython.Build import cythonize  # noqa: PLC0415  # only where it compiles
         except ImportError:
             if MODE in ("native", "checked"):
                 raise
-            print("without Cython nothing is compiled: the pure Python twins are used", file=sys.stderr)
+            print("Cython is not installed: the pure Python implementations are used", file=sys.stderr)
             self.extensions = []
             return
-        # Kept where CYTHON_CACHE_DIR says, if it does: who builds several times need not wait for the same C each time.
+        # Cached in CYTHON_CACHE_DIR, if set: repeated builds do not generate the same C again.
         made_once = {"build_dir": "build/cython", "quiet": True, "cache": os.environ.get("CYTHON_CACHE_DIR")}
         for ext, made in zip(self.extensions, cythonize(modules(), **made_once), strict=True):
             ext.sources = made.sources
@@ -56,12 +56,12 @@ class BuildExtensions(build_ext):
             print(f"{ext.name} was not compiled, the pure Python twin is used: {error}", file=sys.stderr)
 
     def get_source_files(self) -> list[str]:
-        """For the sdist: no file that Cython made."""
+        """Return the sources for the sdist, without the files that Cython generated."""
         return sorted(map(str, Path("producer").rglob("*.p[yx][xd]")))
 
 
 def modules() -> list[Extension]:
-    """One a source; none where they would be of no use."""
+    """Return one extension for each source; empty if extensions would not be used."""
     if MODE == "pure" or sysconfig.get_config_var("Py_GIL_DISABLED") or sys.implementation.name != "cpython":
         return []
     optional = MODE not in ("native", "checked")

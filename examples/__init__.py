@@ -1,1 +1,1 @@
-"""Programs that show how the package is used; see ``README.md``."""
+"""Hold programs that show how the package is used; ``README.md`` describes them."""

@@ -1,7 +1,7 @@
-"""asyncio: what is sent can be awaited, and nothing blocks the event loop.
+"""Send from asyncio: each delivery can be awaited, and nothing blocks the event loop.
 
-``asend`` waits for memory on a thread; the future that it gives is awaited for the delivery. Cancelling the one who
-waits does not recall the record.
+``asend`` waits for memory on a thread and returns a future, which is awaited for the delivery. Cancelling the waiting
+task does not recall the record.
 """
 
 from __future__ import annotations
@@ -21,13 +21,13 @@ from loghub import (
 
 
 async def send(stream: Stream, number: int) -> Result:
-    """Send one log, and wait for its delivery."""
+    """Send one log and wait for its delivery."""
     future = await stream.asend({"n": number})
     return await future
 
 
 async def main() -> None:
-    """Send a hundred logs at the same time; one more goes to a project whose access key nobody knows."""
+    """Send a hundred logs concurrently, and one to a project with an invalid access key."""
     project = ProjectConfig("my-project", endpoint=os.environ["LOGHUB_ENDPOINT"], credentials=EnvironmentCredentials())
     other = ProjectConfig(
         "other-project", endpoint=os.environ["LOGHUB_ENDPOINT"], access_key_id="nobody", access_key_secret="none"

@@ -1,7 +1,7 @@
-"""Callbacks: be told how each delivery ended, without waiting for it.
+"""Use callbacks to learn the outcome of each delivery without waiting for it.
 
-They run on threads of the producer, successes on one and failures on another: keep them short, and do not call
-``flush`` or wait for another future in them. The result of a failed record says what was tried.
+They run on threads of the producer, successes on one and failures on another. Keep them short, and do not call
+``flush`` or wait for another future in them. The result of a failed record lists its attempts.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ undelivered: list[dict[str, str]] = []
 
 
 def done(log: dict[str, str], result: Result) -> None:
-    """Count a delivered log; keep one that was not, to write it elsewhere."""
+    """Count a delivered log; keep a failed one, to write it elsewhere."""
     if result.successful:
         delivered[log["level"]] += 1
     else:
@@ -26,7 +26,7 @@ def done(log: dict[str, str], result: Result) -> None:
 
 
 def main() -> None:
-    """Send five logs, one of them to a project whose access key nobody knows."""
+    """Send five logs, one of them to a project with an invalid access key."""
     project = ProjectConfig("my-project", endpoint=os.environ["LOGHUB_ENDPOINT"], credentials=EnvironmentCredentials())
     other = ProjectConfig(
         "other-project", endpoint=os.environ["LOGHUB_ENDPOINT"], access_key_id="nobody", access_key_secret="none"
@@ -35,9 +35,9 @@ def main() -> None:
         for level in ("INFO", "INFO", "WARNING", "ERROR"):
             log = {"level": level, "message": "hello"}
             producer.send("my-project", "app-log", log, callback=partial(done, log))
-        log = {"level": "INFO", "message": "nobody knows this key"}
+        log = {"level": "INFO", "message": "this access key is unknown"}
         producer.send("other-project", "app-log", log, callback=partial(done, log))
-    # close, which the end of the block calls, has waited for all callbacks.
+    # The with block calls close, which waits for all callbacks.
     print(f"delivered: {dict(delivered)}, undelivered: {len(undelivered)}")
 
 

@@ -1,9 +1,11 @@
-"""Records that survive the process: ``python examples/durable.py DIRECTORY``.
+"""Send records that survive the process: ``python examples/durable.py DIRECTORY``.
 
-``send`` returns when the record is on the disk. Kill this program at any moment and start it again: what it had stored
-and not delivered is delivered then. With ``CRASH=1`` in the environment it kills itself right after its ``send``: run
-it once so, and once without. ``ProcessFileChannel`` gives each process a directory of its own below the one named, and
-adopts those of dead ones, so that pre-forked workers may share the line that makes the producer.
+``send`` returns when the record is on the disk. Kill this program at any moment and start it again: it then delivers
+the records that it had stored and not delivered. With ``CRASH=1`` in the environment it kills itself right after its
+``send``: run it once with it, and once without.
+
+``ProcessFileChannel`` gives each process a directory of its own below the named one. It also recovers the directories
+of dead processes, so pre-forked workers may share the code that makes the producer.
 """
 
 from __future__ import annotations

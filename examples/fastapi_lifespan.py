@@ -1,6 +1,6 @@
-"""A web application that owns one producer for as long as it runs: ``uvicorn fastapi_lifespan:app``.
+"""Run a web application that owns one producer: ``uvicorn fastapi_lifespan:app``.
 
-Written for Starlette. With FastAPI it is the same function: ``app = FastAPI(lifespan=lifespan)``, and
+Written for Starlette. With FastAPI the function is the same: ``app = FastAPI(lifespan=lifespan)``, and
 ``request.app.state.producer`` in the handlers.
 """
 
@@ -21,9 +21,9 @@ from loghub import EnvironmentCredentials, Producer, ProducerConfig, ProjectConf
 
 @asynccontextmanager
 async def lifespan(app: Starlette) -> AsyncIterator[None]:
-    """Make the producer before the first request, and close it after the last one, away from the event loop."""
+    """Make the producer before the first request; close it after the last, off the event loop."""
     project = ProjectConfig("my-project", endpoint=os.environ["LOGHUB_ENDPOINT"], credentials=EnvironmentCredentials())
-    # send never blocks the event loop: without memory it raises at once.
+    # send never blocks the event loop: when the buffer is full, it raises at once.
     app.state.producer = Producer(project, config=ProducerConfig(max_block_ms=0))
     try:
         yield
@@ -32,7 +32,7 @@ async def lifespan(app: Starlette) -> AsyncIterator[None]:
 
 
 async def log(request: Request) -> JSONResponse:
-    """Accept a log and answer at once: it is delivered in the background."""
+    """Accept a log and respond at once; it is delivered in the background."""
     producer: Producer = request.app.state.producer
     try:
         producer.send("my-project", "app-log", await request.json())

@@ -1,8 +1,9 @@
-"""Spark: send the rows of a DataFrame with `foreachPartition`.
+"""Send the rows of a Spark DataFrame with `foreachPartition`.
 
-`write_partition` takes the options of `format("loghub")`, and gives a function for `foreachPartition`. In each worker
-process it uses one producer (made after the fork, kept for the next task), and it ends when every row is acknowledged;
-if one is not, it raises, the task fails, and Spark runs it again. The key is taken from the workers' environment.
+`write_partition` takes the options of `format("loghub")` and returns a function for `foreachPartition`. Each worker
+process makes one producer after the fork and keeps it for the next task. The function returns when every row is
+acknowledged. If a row fails, it raises: the task fails, and Spark runs it again. The access key is taken from the
+workers' environment.
 """
 
 from __future__ import annotations

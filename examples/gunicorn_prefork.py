@@ -1,10 +1,12 @@
-"""gunicorn with workers that it forks: ``gunicorn --preload --workers 2 gunicorn_prefork:app``.
+"""Log from gunicorn's forked workers: ``gunicorn --preload --workers 2 gunicorn_prefork:app``.
 
-The producer is made when the module is imported: with ``--preload`` that is in the master, before the fork. A copy of
-it in a worker is a producer of its own, which starts empty. A worker that ends in order, on SIGTERM or at
-``max_requests``, delivers what it has accepted; give it the time: ``--graceful-timeout`` longer than
-``drain_timeout_ms``. A worker that gunicorn kills, after ``--timeout``, loses what it had not sent; with
-``channel=ProcessFileChannel(directory)`` that is on the disk, and another worker delivers it: see ``durable.py``.
+The producer is made when the module is imported: with ``--preload`` in the master, before the fork. Its copy in a
+worker is an independent producer, which starts empty.
+
+A worker that shuts down gracefully, on SIGTERM or at ``max_requests``, delivers the records it has accepted. Set
+``--graceful-timeout`` to more than ``drain_timeout_ms``. A worker that gunicorn kills, after ``--timeout``, loses its
+unsent records. With ``channel=ProcessFileChannel(directory)`` they are on the disk, and another worker delivers them:
+see ``durable.py``.
 """
 
 from __future__ import annotations
@@ -17,7 +19,7 @@ from loghub import EnvironmentCredentials, Producer, ProjectConfig
 
 project = ProjectConfig("my-project", endpoint=os.environ["LOGHUB_ENDPOINT"], credentials=EnvironmentCredentials())
 producer = Producer(project)
-# Also a record of the master is sent once, by the master.
+# A record of the master is sent once as well, by the master.
 producer.send("my-project", "app-log", {"event": "loaded", "pid": os.getpid()})
 
 

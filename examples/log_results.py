@@ -1,4 +1,4 @@
-"""See what the producer does: its own log, the attempts of a failed record, and its statistics.
+"""Observe the producer: its log, the attempts of a failed record, and its statistics.
 
 Failures are logged at WARNING and ERROR by the loggers under ``producer``, retries at DEBUG. No secret is ever logged.
 """
@@ -14,7 +14,7 @@ log = logging.getLogger("example")
 
 
 def main() -> None:
-    """Send a record to the server, and one to a port where nobody listens."""
+    """Send a record to the server, and one to a port without a listener."""
     logging.basicConfig(level=logging.INFO, format="%(levelname)s %(name)s: %(message)s")
     logging.getLogger("loghub").setLevel(logging.DEBUG)
     known = ProjectConfig("my-project", endpoint=os.environ["LOGHUB_ENDPOINT"], credentials=EnvironmentCredentials())

@@ -1,8 +1,8 @@
-"""Stop on SIGTERM, as containers and service managers ask for, without losing a record.
+"""Stop on SIGTERM, as containers and service managers do, without losing a record.
 
-Python's own reaction to SIGTERM ends the process at once, without exit handlers: what was not sent is lost. With
-``install_signal_handlers`` the producers are drained first; then the signal does what it did before: here it ends the
-process. A program with a handler of its own installs that before.
+Python's default for SIGTERM ends the process at once, without exit handlers: unsent records are lost. With
+``install_signal_handlers`` the producers drain first. Then the previous handler runs; here it ends the process. A
+program with its own handler installs that one first.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from loghub import EnvironmentCredentials, Producer, ProjectConfig, install_sign
 
 
 def main() -> None:
-    """Send a record every now and then, until a signal ends the process."""
+    """Send a record periodically until a signal ends the process."""
     install_signal_handlers()
     project = ProjectConfig("my-project", endpoint=os.environ["LOGHUB_ENDPOINT"], credentials=EnvironmentCredentials())
     with Producer(project) as producer:

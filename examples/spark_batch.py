@@ -1,7 +1,7 @@
-"""Spark: write a DataFrame to LogHub, each row once, however often the job is run.
+"""Write a Spark DataFrame to LogHub: each row once, however often the job runs.
 
-The data source `loghub` is found by itself where the package is installed. With `deliveryGuarantee=exactlyOnce` and a
-name for the run, a second run adds only what is missing; this program runs the job twice to show it.
+Spark finds the data source `loghub` where the package is installed. With `deliveryGuarantee=exactlyOnce` and a name for
+the run, a second run adds only the missing rows. This program runs the job twice to show it.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from loghub.ship.session import build_session
 from pyspark.sql import SparkSession
 
 LOGSTORE = {"endpoint": os.environ["LOGHUB_ENDPOINT"], "project": "my-project", "logstore": "orders"}
-# The key is not among the options: the workers of this machine have this process's environment. On a cluster, name a
+# The access key is not an option: the workers of this machine inherit this process's environment. On a cluster, name a
 # credentials provider (credentialsProvider=package.module:name), or set spark.executorEnv.LOGHUB_ACCESS_KEY_ID.
 
 
@@ -34,7 +34,7 @@ def write(spark: SparkSession) -> None:
 
 
 def main() -> None:
-    """Write twice, and count what LogHub holds."""
+    """Write twice, and count the logs in LogHub."""
     spark = build_session(app_name="orders")
     write(spark)
     write(spark)

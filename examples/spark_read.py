@@ -1,4 +1,4 @@
-"""Spark: read a logstore back, and aggregate it."""
+"""Read a logstore back with Spark, and aggregate it."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ LOGSTORE = {"endpoint": os.environ["LOGHUB_ENDPOINT"], "project": "my-project", 
 
 
 def fill() -> None:
-    """An application's logs, so that there is something to read."""
+    """Send the logs of an application, to be read back."""
     project = ProjectConfig("my-project", endpoint=LOGSTORE["endpoint"], credentials=EnvironmentCredentials())
     with Producer(project) as producer:
         stream = producer.stream("my-project", "access", topic="web")
@@ -22,10 +22,10 @@ def fill() -> None:
 
 
 def main() -> None:
-    """Requests, errors and the slowest one of each page."""
+    """Print requests, errors and the slowest request of each page."""
     fill()
     spark = build_session(app_name="reading")
-    # The schema names fields of the logs, with their types; __time__, __topic__ and others can be named, too.
+    # The schema names fields of the logs, with their types; __time__, __topic__ and others may be named, too.
     logs = spark.read.format("loghub").options(**LOGSTORE).schema("path string, status int, ms int").load()
     logs.createOrReplaceTempView("access")
     pages = spark.sql(

@@ -1,7 +1,7 @@
-"""Spark: a streaming query from a directory of JSON files to LogHub.
+"""Run a Spark streaming query from a directory of JSON files to LogHub.
 
-Spark's checkpoint remembers which files were written. With `deliveryGuarantee=exactlyOnce` a micro-batch that was half
-written when the query died is completed by the next run, and nothing in it comes twice.
+Spark's checkpoint records which files were written. With `deliveryGuarantee=exactlyOnce` the next run completes a
+micro-batch that was half written when the query died, without duplicates.
 """
 
 from __future__ import annotations
@@ -18,7 +18,10 @@ LOGSTORE = {"endpoint": os.environ["LOGHUB_ENDPOINT"], "project": "my-project", 
 
 
 def run(spark: SparkSession, incoming: Path, checkpoint: Path) -> None:
-    """Write what has come since the last run, and end; `processingTime` in place of `availableNow` goes on for ever."""
+    """Write the files that came since the last run, then stop.
+
+    `processingTime` in place of `availableNow` keeps the query running.
+    """
     clicks = spark.readStream.schema("user string, page string, at timestamp").json(str(incoming))
     query = (
         clicks.writeStream.format("loghub")
@@ -32,7 +35,7 @@ def run(spark: SparkSession, incoming: Path, checkpoint: Path) -> None:
 
 
 def arrive(incoming: Path, name: str, count: int) -> None:
-    """A file of clicks, complete when it appears under its name."""
+    """Add a file of clicks, complete when it appears under its name."""
     draft = incoming / f".{name}"
     click = {"user": "ada", "page": "/", "at": "2026-11-21T12:00:00Z"}
     draft.write_text("".join(json.dumps(click) + "\n" for _ in range(count)))
@@ -40,7 +43,7 @@ def arrive(incoming: Path, name: str, count: int) -> None:
 
 
 def main() -> None:
-    """Two runs of the query; the second writes only what came after the first."""
+    """Run the query twice; the second run writes only the files added after the first."""
     spark = build_session(app_name="clicks")
     with tempfile.TemporaryDirectory() as folder:
         incoming, checkpoint = Path(folder, "incoming"), Path(folder, "checkpoint")

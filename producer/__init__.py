@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from importlib import import_module
 
-TYPE_CHECKING = False  # as typing has it, which takes longer to import than a command to be there for a Ctrl-C
+TYPE_CHECKING = False  # as in typing, whose import takes longer than a command may need until it handles Ctrl-C
 if TYPE_CHECKING:
     from .channels import FileChannel, MemoryChannel, ProcessFileChannel, SpillableChannel
     from .client.at_exit import install_signal_handlers
@@ -175,8 +175,8 @@ __all__ = [
     "install_signal_handlers",
 ]
 
-# Where each name is, but for the errors. A name is imported when it is asked for: a program that only sends logs waits
-# for no channel, and one that only needs the errors for nothing that sends.
+# The module of each name, except for the errors. A name is imported at its first use: a program that only sends logs
+# imports no channel, and one that only uses the errors imports nothing that sends.
 _PLACES = {
     "Attempt": "model.results",
     "Callback": "model.results",
@@ -220,7 +220,7 @@ _PLACES = {
     "install_signal_handlers": "client.at_exit",
 }
 
-# Modules with public names, by the name under which ``producer.x`` and ``loghub.x`` give them.
+# Modules with public names, by their names in ``producer.x`` and ``loghub.x``.
 _MODULES = {
     "channels": "channels",
     "client": "client",
@@ -236,10 +236,10 @@ _MODULES = {
 }
 
 
-if not TYPE_CHECKING:  # or every misspelt name would pass for one of any type
+if not TYPE_CHECKING:  # otherwise a type checker would accept any misspelt name
 
     def __getattr__(name: str) -> object:
-        """Import what is asked for; from then on it is an ordinary attribute."""
+        """Import the module of a name and keep the value as an ordinary attribute."""
         if name in _MODULES:
             return import_module(f".{_MODULES[name]}", __name__)
         if name == "__version__":
@@ -249,7 +249,7 @@ if not TYPE_CHECKING:  # or every misspelt name would pass for one of any type
         else:
             from .text.migration_hints import ELSEWHERE  # noqa: PLC0415  # only for a wrong name
 
-            if name in ELSEWHERE:  # "from producer import" tells nothing of an AttributeError
+            if name in ELSEWHERE:  # an AttributeError would lose its message in "from producer import"
                 raise ImportError(f"{__name__!r} has no {name}; {ELSEWHERE[name]}", name=__name__)
             raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
         globals()[name] = value

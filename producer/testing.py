@@ -1,4 +1,4 @@
-"""Doubles for tests, of this package and of yours: a clock that stands still, sinks that remember or follow a script.
+"""Provide test doubles: a manual clock, and sinks that record deliveries or follow a script.
 
 :class:`LogHubServer`, which speaks the real protocol on a socket, is here too (extra ``server``).
 """
@@ -33,7 +33,7 @@ def __getattr__(name: str) -> Any:
 
 
 class ManualClock:
-    """A clock that moves only when told to; those who wait on it wake when their time has come.
+    """A clock that moves only when the test advances it, and then wakes waiting threads.
 
     :param start: seconds since the Unix epoch at the beginning.
     """
@@ -45,15 +45,15 @@ class ManualClock:
         self._signals: list[Signal] = []
 
     def monotonic(self) -> float:
-        """Seconds since the beginning."""
+        """Return the seconds since the clock was made."""
         return self._now
 
     def time(self) -> float:
-        """Seconds since the Unix epoch."""
+        """Return the seconds since the Unix epoch."""
         return self._start + self._now
 
     def advance(self, seconds: float) -> None:
-        """Move forward and wake everybody who waits; each looks at the time again."""
+        """Advance the clock and wake all waiting threads; each checks its deadline again."""
         with self._lock:
             self._now += seconds
             signals = list(self._signals)
@@ -61,7 +61,7 @@ class ManualClock:
             signal.set()
 
     def set_wall(self, seconds: float) -> None:
-        """Set what :meth:`time` says, back or forward, as an administrator does; who waits does not notice.
+        """Set the wall clock, back or forward, as an administrator does; waiting threads do not notice.
 
         :param seconds: since the Unix epoch.
         """
@@ -70,14 +70,14 @@ class ManualClock:
 
     @property
     def waiting(self) -> int:
-        """How many wait at this moment."""
+        """Return the number of waiting threads."""
         with self._lock:
             return len(self._signals)
 
     def wait_for(self, signal: Signal, deadline: Deadline) -> None:
-        """See :class:`~producer.runtime.clock.Clock`; ends when ``signal`` is set, or when the time is moved."""
+        """Return when ``signal`` is set, or when the clock is moved."""
         with self._lock:
-            # Under the lock: a move of the time after this look finds the signal.
+            # Under the lock: a move of the clock after this check finds the signal.
             if deadline.at is not None and self._now >= deadline.at:
                 return
             self._signals.append(signal)
@@ -89,7 +89,7 @@ class ManualClock:
 
 
 class RecordingSink(Sink):
-    """Accepts everything and remembers it, as uncompressed LogGroups."""
+    """A sink that accepts every delivery and records it, as uncompressed LogGroups."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()  # guards deliveries and _projects
@@ -99,50 +99,44 @@ class RecordingSink(Sink):
         watch_fork(self, Stage.SINKS)
 
     def _renew_in_child(self) -> None:
-        """A thread of the parent may hold the lock."""
+        """Replace the lock: a thread of the parent may hold it."""
         self._lock = threading.Lock()
 
     def put_project(self, project: ProjectConfig) -> None:
-        """Remember it; everything is accepted all the same."""
+        """Record the project; deliveries to other projects are accepted, too."""
         with self._lock:
             self._projects[project.project] = project
 
     def remove_project(self, name: str) -> None:
-        """Forget it; everything is accepted all the same."""
+        """Forget the project; deliveries to it are still accepted."""
         with self._lock:
             self._projects.pop(name, None)
 
     def project_configs(self) -> tuple[ProjectConfig, ...]:
-        """See :class:`~producer.model.interfaces.Sink`."""
         with self._lock:
             return tuple(self._projects.values())
 
     def tail_size(self, key: StreamKey, pack_id: str | None) -> int:
-        """See :class:`~producer.model.interfaces.Sink`."""
         return len(self._tail(key, pack_id))
 
     def encode(self, key: StreamKey, pack_id: str | None, records: Sequence[Record]) -> Payload:
-        """See :class:`~producer.model.interfaces.Sink`."""
         raw = b"".join((*records, self._tail(key, pack_id)))
         return Payload(raw, len(raw))
 
     def decode(self, payload: Payload) -> list[bytes]:
-        """See :class:`~producer.model.interfaces.Sink`."""
         return list(split_records(payload.body))
 
     def write(self, delivery: Delivery) -> Receipt:
-        """See :class:`~producer.model.interfaces.Sink`."""
         with self._lock:
             self.deliveries.append(delivery)
             return Receipt(f"request-{len(self.deliveries)}")
 
     def records(self) -> list[bytes]:
-        """Every record delivered, in the order of delivery."""
+        """Return every delivered record, in the order of delivery."""
         with self._lock:
             return [record for delivery in self.deliveries for record in self.decode(delivery.payload)]
 
     def close(self) -> None:
-        """See :class:`~producer.model.interfaces.Sink`."""
         self.closed = True
 
     @staticmethod
@@ -169,11 +163,10 @@ class ScriptedSink(RecordingSink):
         self.attempts: list[Delivery] = []
 
     def write(self, delivery: Delivery) -> Receipt:
-        """Follow the next step of the script."""
         with self._lock:
             self.attempts.append(delivery)
             step = self.script.popleft() if self.script else None
         error = step(delivery) if callable(step) else step
         if error is not None:
-            raise error.with_traceback(None)  # of an earlier attempt, whose frames keep all that they saw
+            raise error.with_traceback(None)  # the frames of an earlier attempt keep their objects alive
         return super().write(delivery)

@@ -1,1 +1,1 @@
-"""The demonstration of ``make run``: log files are shipped, and every line is found again."""
+"""Demonstrate ``make run``: ship log files and verify that every line arrived."""

@@ -1,4 +1,4 @@
-"""``python -m examples.ship_demo``: an interrupt ends it with one line, also while it is still being imported."""
+"""Run ``python -m examples.ship_demo``; an interrupt, even during imports, ends it with one line."""
 
 import sys
 

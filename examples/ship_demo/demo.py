@@ -1,7 +1,7 @@
-"""What ``make run`` shows: real log files through Spark and the producer into an embedded LogHub, and proof of arrival.
+"""Ship real log files through Spark and the producer to an embedded LogHub, and prove that they arrived.
 
-The proof does not trust the job: the files are read once more by other code, and the logstore is read back through the
-protocol. Run as ``python -m examples.ship_demo [--input PATH] [--keep]``.
+The proof does not trust the job: other code reads the files once more, and the logstore is read back through the
+protocol. Run as ``python -m examples.ship_demo [--input PATH] [--keep]``, or by ``make run``.
 """
 
 from __future__ import annotations
@@ -33,12 +33,15 @@ from .whole import all_logs
 
 _PROJECT, _LOGSTORE = "demo", "machine-logs"
 
-#: The embedded server holds what it is sent in memory, so the machine's own logs are taken up to this size, bytes.
+#: The embedded server keeps its logs in memory, so the machine's own log files are limited to this size, in bytes.
 _MOST_BYTES = 256 << 20
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Ship, read back, compare. 0 if every line arrived once and unchanged, 1 if not, 2 if there was nothing to try."""
+    """Ship, read back and compare.
+
+    Return 0 if every line arrived once and unchanged, 1 if not, and 2 if there was nothing to ship.
+    """
     parser = argparse.ArgumentParser(prog="python -m examples.ship_demo", description=__doc__.splitlines()[0])
     parser.add_argument("--input", nargs="+", metavar="PATH", help="files, directories or globs; default: /var/log")
     parser.add_argument("--keep", action="store_true", help="keep the embedded LogHub up until Ctrl-C")
@@ -67,11 +70,11 @@ def _choose(paths: Sequence[str] | None, folder: Path, console: Console) -> Foun
 
 
 def _newest(found: Found) -> Found:
-    """The files written last, as many as the size allows."""
+    """Return the newest files, as many as the size limit allows."""
     left = _MOST_BYTES
     files, skipped = [], list(found.skipped)
     for file in sorted(found.files, key=lambda each: Path(each.path).stat().st_mtime, reverse=True):
-        # What a compressed file comes to is not known: a guess on the safe side.
+        # The decompressed size is unknown: assume a generous ratio.
         size = file.size if file.compression is None else file.size * 20
         if size <= left:
             files.append(file)
@@ -104,7 +107,7 @@ def _demonstrate(found: Found, console: Console, *, keep: bool) -> int:
 
 
 def keep_up(server: LogHubServer, console: Console) -> None:
-    """Say where the server is and how to look into it, and return at Ctrl-C or SIGTERM."""
+    """Print the server's address and how to query it; return at Ctrl-C or SIGTERM."""
     target = f"--endpoint {server.endpoint} --project {_PROJECT} --logstore {_LOGSTORE}"
     key = f"--access-key-id {server.access_key_id} --access-key-secret {server.access_key_secret}"
     console.print(f"LogHub goes on at {server.endpoint} until Ctrl-C", markup=False)
@@ -125,7 +128,7 @@ def _ship(found: Found, project: ProjectConfig, console: Console) -> str | None:
 
 
 def verdict(found: Found, held: dict[str, Digest], failure: str | None, console: Console) -> int:
-    """Compare, say what came of it, and return the exit code."""
+    """Compare both sides, print the outcome, and return the exit code."""
     read = digests_of_files(found.files)
     problems = differences(read, held)
     if failure is not None:

@@ -1,4 +1,4 @@
-"""Made-up access logs, for a machine that has no logs of its own to show the job with."""
+"""Generate access logs for a machine that has no logs of its own."""
 
 from __future__ import annotations
 
@@ -13,11 +13,11 @@ _STATUSES = (200, 200, 200, 200, 304, 404, 500)
 
 
 def write_access_logs(folder: Path, *, lines: int = 20_000, seed: int = 7) -> None:
-    """Write ``access.log`` and ``access.log.1.gz`` into a folder; the same seed gives the same files.
+    """Write ``access.log`` and ``access.log.1.gz``; the same seed writes the same files.
 
-    :param folder: where to.
-    :param lines: lines of each file.
-    :param seed: of the random numbers.
+    :param folder: the folder to write to.
+    :param lines: number of lines in each file.
+    :param seed: seed of the random numbers.
     """
     numbers = random.Random(seed)
     (folder / "access.log").write_bytes(_access_log(numbers, lines))

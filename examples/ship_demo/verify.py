@@ -1,9 +1,8 @@
-"""Compares what lies in files with what a logstore holds: every line once, unchanged.
+"""Compare files with a logstore: every line must be there once, unchanged.
 
-For each file both sides are summed up as the number of lines and a digest: the sum, modulo 2**256, of the SHA-256 of
-each line together with its offset. The sum does not depend on the order, and a line that is missing, changed, moved or
-there twice changes it. The files are read here once more by other code than the job's: whole, and as plainly as the
-rules read.
+Each side is summarized for each file by the number of lines and a digest: the sum, modulo 2**256, of the SHA-256 of
+each line together with its offset. The sum does not depend on the order. A missing, changed, moved or repeated line
+changes it. The files are read by other code than the job's: whole, and by the simplest reading of the rules.
 """
 
 from __future__ import annotations
@@ -26,9 +25,9 @@ _MODULUS = 1 << 256
 
 @dataclass(slots=True)
 class Digest:
-    """The lines of one file, in whatever order they came.
+    """Summary of the lines of one file, independent of their order.
 
-    :ivar lines: how many.
+    :ivar lines: number of lines.
     :ivar total: the sum of their SHA-256, modulo 2**256.
     """
 
@@ -36,7 +35,6 @@ class Digest:
     total: int = 0
 
     def add(self, offset: int, data: bytes) -> None:
-        """Count one line in."""
         hashed = hashlib.sha256(b"%d:" % offset + data).digest()
         self.lines += 1
         self.total = (self.total + int.from_bytes(hashed)) % _MODULUS
@@ -44,25 +42,25 @@ class Digest:
 
 @dataclass(slots=True)
 class _Held:
-    """What the logstore holds of one file."""
+    """The lines of one file in the logstore."""
 
     digest: Digest = field(default_factory=Digest)
     pieces: dict[int, list[tuple[int, bytes]]] = field(default_factory=dict)
 
     def finished(self) -> Digest:
-        """Long lines count as what their pieces, in order, join to; a piece too many joins to another line."""
+        """Return the digest. The pieces of a long line are joined in order; an extra piece changes the line."""
         for offset, pieces in self.pieces.items():
             self.digest.add(offset, b"".join(data for _, data in sorted(pieces)))
         return self.digest
 
 
 def digests_of_files(files: Iterable[LogFile]) -> dict[str, Digest]:
-    """Read each file, up to the size that it had when it was found, and sum up its lines."""
+    """Read each file up to the size it had when it was found, and digest its lines."""
     return {readable(file.path): _digest_of_file(file) for file in files}
 
 
 def digests_of_logs(logs: Iterable[dict[str, str]]) -> dict[str, Digest]:
-    """Sum up the records of a logstore by the file that they came from, which is among their tags."""
+    """Digest the records of a logstore by their file, which their tags name."""
     held: dict[str, _Held] = {}
     for fields in logs:
         of_file = held.setdefault(fields["__tag__:__path__"], _Held())
@@ -75,7 +73,7 @@ def digests_of_logs(logs: Iterable[dict[str, str]]) -> dict[str, Digest]:
 
 
 def differences(read: dict[str, Digest], held: dict[str, Digest]) -> list[str]:
-    """What differs between the files and the logstore, a line for each file; empty if nothing does."""
+    """Return the differences between files and logstore, one line per file; empty if there are none."""
     found = []
     for path in sorted(read.keys() | held.keys()):
         here, there = read.get(path, Digest()), held.get(path, Digest())

@@ -1,6 +1,6 @@
-"""A whole logstore, log by log and without Spark, for whoever compares it with something.
+"""Read a whole logstore, log by log and without Spark, to compare it with its source.
 
-Each field is decoded by the protobuf library: nothing takes part of what makes columns, or of what sends.
+The protobuf library decodes each field: neither the column reader nor the sending code takes part.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from producer.wire.schema import Content, FramedLogGroupList
 
 
 def all_logs(client: LogstoreClient) -> Iterator[dict[str, str]]:
-    """The fields of every log of every shard, and the tags of its group.
+    """Yield the fields of every log of every shard, with the tags of its group.
 
-    :raises LogHubReadError: the server did not hand them out.
+    :raises LogHubReadError: the server refused a request.
     """
     for shard in client.shards():
         cursor, at_end = client.cursor(shard, "begin"), False

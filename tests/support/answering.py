@@ -1,4 +1,4 @@
-"""A server that gives every request the same answer, until another one is set."""
+"""Serve the same response to every request, until the test sets another one."""
 
 import json
 import threading
@@ -8,10 +8,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 
 class Answering(ThreadingHTTPServer):
-    """See the module.
+    """A server that gives every request the same response.
 
-    :ivar answer: status, error code, message; a status of 200 has no body.
-    :ivar headers: of every answer besides.
+    :ivar answer: status, error code and message; a response with status 200 has no body.
+    :ivar headers: further headers of every response.
     :ivar asked: method and path of each request.
     """
 
@@ -52,7 +52,7 @@ class _Handler(BaseHTTPRequestHandler):
 
 @contextmanager
 def answering(status: int = 200, code: str = "", message: str = "") -> Iterator[Answering]:
-    """Such a server, as long as the block lasts."""
+    """Run such a server while the block lasts."""
     with Answering() as server:
         server.answer = status, code, message
         thread = threading.Thread(target=server.serve_forever, kwargs={"poll_interval": 0.01})

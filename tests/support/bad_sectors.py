@@ -1,4 +1,4 @@
-"""A simulated disk with sectors that cannot be read."""
+"""Simulate a disk with sectors that cannot be read."""
 
 import errno
 
@@ -21,6 +21,6 @@ class BadSectors(SimFS):
         return super().read(file, size, offset)
 
     def break_record(self, body: str) -> None:
-        """Let the record of the event with this body lie in a bad sector."""
+        """Put the record of the event with this body into a bad sector."""
         path, record = put_record(self, body)
         self.bad[path] = record.offset + FRAME_SIZE, record.end

@@ -1,4 +1,4 @@
-"""Keeps the garbage collector out of what is counted: the finalizers that it runs are somebody else's steps."""
+"""Keep the garbage collector out of counted steps: the finalizers that it runs are not part of them."""
 
 import gc
 from collections.abc import Iterator
@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def uncollected() -> Iterator[None]:
-    """Nothing is collected inside the block; what was garbage before it is collected first."""
+    """Collect garbage, then disable the collector inside the block."""
     gc.collect()
     before = gc.isenabled()
     gc.disable()

@@ -1,4 +1,4 @@
-"""A lock that is held across forks, and tells of it."""
+"""Hold a lock across forks, and report its use."""
 
 import threading
 from collections.abc import Callable
@@ -6,10 +6,10 @@ from typing import Any
 
 
 class AskedFor:
-    """A lock that tells when somebody asks for it, and then waits as any lock does.
+    """A lock that reports when a thread asks for it, and then blocks as any lock does.
 
-    :param asked: called before it is taken.
-    :param then: called when it was.
+    :param asked: called before the lock is acquired.
+    :param then: called after the lock is acquired.
     :param lock: an ``RLock``; None makes one.
     """
 

@@ -1,9 +1,9 @@
-"""Random histories of a machine, and the shortest one that shows what went wrong.
+"""Play random histories of a machine, and shrink a failing one.
 
-A machine is a class whose methods marked as :func:`rule` are what may happen; each names the choices of its arguments.
-A history takes one rule after the other at random. It is a few times faster than one of Hypothesis, which matters where
-ten thousand are wanted, and is told by a seed alone. Not all rules take part in each history: those that do happen the
-more often, and in a row.
+A machine is a class whose methods marked by :func:`rule` are the possible steps. Each rule names the choices for its
+arguments. A history takes rules at random; its seed identifies it. It is a few times faster than a history of
+Hypothesis, which matters for ten thousand of them. Only a part of the rules is in each history: these are taken more
+often, and in a row.
 """
 
 import inspect
@@ -12,23 +12,23 @@ from dataclasses import dataclass
 from random import Random
 from typing import Any, TypeVar
 
-#: Draws a value; with None as its random numbers the simplest one.
+#: Draws a value; with None for the random numbers, the simplest one.
 Choice = Callable[[Random | None], Any]
 _Method = TypeVar("_Method", bound=Callable[..., None])
 
 #: The share of the rules that take part in a history.
 TAKING_PART = 0.7
-#: A failing history is played so often at most to find a shorter one.
+#: Maximum number of times that a failing history is replayed to shrink it.
 TRIES = 600
 
 
 def integers(low: int, high: int) -> Choice:
-    """A number from ``low`` to ``high``; its simplest is the least."""
+    """Choose a number from ``low`` to ``high``; the simplest is ``low``."""
     return lambda random: low if random is None else random.randint(low, high)
 
 
 def sampled_from(values: Sequence[Any]) -> Choice:
-    """One of these; the simplest is the first."""
+    """Choose one of the values; the simplest is the first."""
     return lambda random: values[0] if random is None else random.choice(values)
 
 
@@ -42,10 +42,10 @@ def lists(of: Choice, least: int, most: int) -> Choice:
 
 @dataclass(frozen=True, slots=True)
 class Rule:
-    """Something that may happen.
+    """A possible step of a machine.
 
-    :ivar choices: of its arguments, by name.
-    :ivar possible: whether it can happen now, asked of the machine.
+    :ivar choices: the choices for its arguments, by name.
+    :ivar possible: a function of the machine; true if the step is possible.
     """
 
     name: str
@@ -54,7 +54,7 @@ class Rule:
 
 
 def rule(when: Callable[[Any], object] = lambda _machine: True, **choices: Choice) -> Callable[[_Method], _Method]:
-    """Mark a method as something that may happen."""
+    """Mark a method as a possible step."""
 
     def mark(method: _Method) -> _Method:
         method.rule = Rule(method.__name__, choices, when)  # type: ignore[attr-defined]
@@ -64,7 +64,7 @@ def rule(when: Callable[[Any], object] = lambda _machine: True, **choices: Choic
 
 
 def rules_of(kind: type) -> list[Rule]:
-    """What may happen to machines of this kind, by name."""
+    """Return the rules of a class of machines, by name."""
     methods = [method for _, method in inspect.getmembers(kind, inspect.isfunction)]
     return [method.rule for method in methods if hasattr(method, "rule")]
 
@@ -75,17 +75,17 @@ Step = tuple[str, dict[str, Any]]
 
 class Machine:
     def check(self) -> None:
-        """Raise AssertionError unless everything holds that always does."""
+        """Raise AssertionError unless every invariant holds."""
 
     def finish(self) -> None:
-        """Raise AssertionError unless everything is as it must be in the end."""
+        """Raise AssertionError unless the final state is correct."""
 
     def give_back(self) -> None:
-        """Whatever happened: give everything back."""
+        """Release all resources, whatever happened."""
 
 
 class HistoryError(AssertionError):
-    """A history that went wrong; its text tells how to play it again."""
+    """Raised when a history fails; its text is the code that replays it."""
 
     def __init__(self, kind: type, seed: int, steps: Sequence[Step], error: BaseException) -> None:
         calls = [
@@ -99,7 +99,7 @@ class HistoryError(AssertionError):
 
 
 def play(kind: type[Machine], steps: Collection[Step]) -> Exception | None:
-    """Let these things happen to a new machine, leaving out what is not possible; what went wrong."""
+    """Play steps on a new machine, without the impossible ones; return the error, or None."""
     rules = {each.name: each for each in rules_of(kind)}
     chosen = (step for step in steps)
     return _play(kind, lambda machine: next((s for s in chosen if rules[s[0]].possible(machine)), None))[1]
@@ -115,7 +115,7 @@ def _play(kind: type[Machine], following: Callable[[Machine], Step | None]) -> t
             getattr(machine, step[0])(**step[1])
             machine.check()
         machine.finish()
-    except Exception as error:  # noqa: BLE001  # a defect of the machine is told like one that it finds
+    except Exception as error:  # noqa: BLE001  # a defect of the machine is reported like a failure
         return steps, error
     finally:
         machine.give_back()
@@ -123,7 +123,7 @@ def _play(kind: type[Machine], following: Callable[[Machine], Step | None]) -> t
 
 
 def random_history(kind: type[Machine], seed: int, length: int) -> tuple[list[Step], Exception | None]:
-    """The history of this seed, and what went wrong in it."""
+    """Return the history of a seed, and its error."""
     random = Random(seed)
     rules = rules_of(kind)
     taking_part = [each for each in rules if random.random() < TAKING_PART] or rules
@@ -149,7 +149,7 @@ def run(kind: type[Machine], seeds: Collection[int], length: int) -> None:
 
 
 def shorter(kind: type[Machine], steps: list[Step], error: Exception) -> tuple[list[Step], Exception]:
-    """A part of a history that goes wrong too, with the simplest arguments that do, as far as :data:`TRIES` tell."""
+    """Return a shorter part of a failing history, with the simplest arguments that fail, within :data:`TRIES`."""
     tries = 0
 
     def wrong(candidate: list[Step]) -> bool:

@@ -1,9 +1,9 @@
-"""Threads that take turns at known points, so that a test, and not chance, decides who goes on where.
+"""Run threads in turns at known points, so that the test decides the interleaving.
 
-Only one of them runs at any time. It may give way at *points*: where it releases a lock of
-:func:`locks_that_take_turns`, and wherever the test calls :func:`point`, such as before each call of a simulated disk.
-Which of these points are used is told by their numbers. And it gives way where it has to wait, for a lock or a signal.
-The same numbers give the same history again.
+Only one of the threads runs at any time. It may yield at *points*: where it releases a lock of
+:func:`locks_that_take_turns`, and where the test calls :func:`point`, such as before each call of a simulated disk.
+The numbers of a run name the points where it yields. A thread also yields where it must wait for a lock or a signal.
+The same numbers replay the same run.
 """
 
 import threading
@@ -16,13 +16,13 @@ from producer.runtime.clock import Deadline, Signal
 from producer.testing import ManualClock
 from tests.support.waiting import PATIENCE
 
-#: The name of its threads.
+#: The name of the threads of a run.
 NAME = "interleaved"
-_Gate = threading.Lock  # real ones, also where locks that take turns are made
+_Gate = threading.Lock  # real locks, even while locks that take turns are made
 
 
 class _Worker:
-    """A thread that takes turns; ``ready`` says whether it can go on, None if it waits for nothing."""
+    """A thread that takes turns; ``ready`` is true if it can run, None if it waits for nothing."""
 
     def __init__(self, call: Callable[[], Any]) -> None:
         self.call = call
@@ -39,10 +39,10 @@ class _Worker:
 
 
 class Interleaving:
-    """One run of some calls side by side.
+    """One run of several concurrent calls.
 
-    :param switches: numbers of the points, counted from 1 over all threads, at which another thread goes on.
-    :ivar points: how many points there were.
+    :param switches: numbers of the points, counted from 1 over all threads, where another thread continues.
+    :ivar points: number of points reached.
     """
 
     def __init__(self, switches: Collection[int] = ()) -> None:
@@ -54,7 +54,7 @@ class Interleaving:
         self.points = 0
 
     def run(self, *calls: Callable[[], Any]) -> list[_Worker]:
-        """Make the calls, each on a thread of its own, the first one first; their values and errors."""
+        """Make each call on its own thread, starting the first one first; return the workers."""
         global _current  # noqa: PLW0603  # one at a time
         self._workers = [_Worker(call) for call in calls]
         self._all_ended.acquire()
@@ -78,7 +78,7 @@ class Interleaving:
         worker.gate.acquire()
         try:
             worker.value = worker.call()
-        except BaseException as error:  # noqa: BLE001  # told to whoever asks for the outcome
+        except BaseException as error:  # noqa: BLE001  # reported to the caller of run()
             worker.error = error
         worker.ended = True
         following = self._next()
@@ -88,7 +88,7 @@ class Interleaving:
             self._go_on(following)
 
     def _next(self) -> _Worker | None:
-        """Who goes on: the next in line that can; if nobody can, one that is told so."""
+        """Return the next worker that can run; in a deadlock the next one, whose wait then fails."""
         place = 0 if self._running is None else self._workers.index(self._running)
         line = self._workers[place + 1 :] + self._workers[: place + 1]
         waiting = [worker for worker in line if not worker.ended]
@@ -108,13 +108,13 @@ class Interleaving:
         worker.gate.acquire()
 
     def point(self) -> None:
-        """The running thread has reached a point."""
+        """Count a point of the running thread, and yield there if the run says so."""
         self.points += 1
         if self.points in self._switches:
             self._give_way()
 
     def wait(self, ready: Callable[[], bool]) -> None:
-        """The running thread goes on once ``ready()`` is true."""
+        """Suspend the running thread until ``ready()`` is true."""
         worker = self._running
         assert worker is not None
         worker.ready = ready
@@ -128,13 +128,13 @@ _current: Interleaving | None = None
 
 
 def point(*_: object) -> None:
-    """Here another thread may go on, if threads take turns now."""
+    """Yield to another thread, if threads take turns here."""
     if _current is not None:
         _current.point()
 
 
 class TurnLock:
-    """A lock whose release is a point; whoever waits for it gives way."""
+    """A lock whose release is a point; a thread that waits for it yields."""
 
     def __init__(self) -> None:
         self._held = False
@@ -165,7 +165,7 @@ class TurnLock:
 
 @contextmanager
 def locks_that_take_turns() -> Iterator[None]:
-    """Whatever makes a lock meanwhile, makes a :class:`TurnLock`."""
+    """Make every lock that is created inside the block a :class:`TurnLock`."""
     real = threading.Lock
     threading.Lock = TurnLock  # type: ignore[misc,assignment]
     OwnedLock.__new__ = lambda _class: TurnLock()  # type: ignore[assignment,method-assign,misc]
@@ -178,7 +178,6 @@ def locks_that_take_turns() -> Iterator[None]:
 
 class TurnClock(ManualClock):
     def wait_for(self, signal: Signal, deadline: Deadline) -> None:
-        """See :class:`~producer.runtime.clock.Clock`."""
         if _current is None:
             super().wait_for(signal, deadline)
             return
@@ -187,7 +186,7 @@ class TurnClock(ManualClock):
 
 
 def outcomes(workers: Sequence[_Worker]) -> list[Any]:
-    """The values of what succeeded; the first error is raised."""
+    """Return the values of the workers; raise the first error."""
     for worker in workers:
         if worker.error is not None:
             raise worker.error

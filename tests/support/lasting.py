@@ -1,8 +1,8 @@
-"""A plugin of pytest: the garbage collector does not look again and again at what lasts as long as the run.
+"""Keep long-lived objects from repeated garbage collections; a pytest plugin.
 
-Ten thousand collected tests and all that they import are half a million objects: each full collection takes a quarter
-of a second with them, and tests make hundreds, many by :func:`gc.collect`. Before the first test of each module what
-is garbage goes, and what is left is set aside.
+Ten thousand collected tests and their imports are half a million objects. Each full collection takes a quarter of a
+second with them, and tests run hundreds, many by :func:`gc.collect`. Before the first test of each module the plugin
+collects the garbage and freezes the remaining objects.
 """
 
 import gc
@@ -16,7 +16,7 @@ _MODULE = pytest.StashKey[Path]()
 
 @pytest.hookimpl(wrapper=True)
 def pytest_collection() -> Generator[None, object, object]:
-    """Nothing that is made meanwhile is garbage."""
+    """Disable the collector: no object made during test collection is garbage."""
     gc.disable()
     try:
         return (yield)
@@ -26,7 +26,7 @@ def pytest_collection() -> Generator[None, object, object]:
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_runtest_setup(item: pytest.Item) -> None:
-    """Everything that tests of other modules needed has been torn down."""
+    """Freeze at the first test of a module, when the fixtures of other modules are torn down."""
     if item.config.stash.get(_MODULE, None) != item.path:
         item.config.stash[_MODULE] = item.path
         gc.collect()
@@ -34,5 +34,5 @@ def pytest_runtest_setup(item: pytest.Item) -> None:
 
 
 def pytest_unconfigure() -> None:
-    """For pytest's own collection, which tells of what nobody closed."""
+    """Unfreeze for pytest's own collection, which reports unclosed resources."""
     gc.unfreeze()

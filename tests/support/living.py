@@ -1,4 +1,4 @@
-"""Objects that nobody has freed yet."""
+"""Find objects that are not freed yet."""
 
 import gc
 import logging
@@ -10,12 +10,12 @@ T = TypeVar("T")
 
 
 def living(kind: type[T]) -> list[T]:
-    """All objects of that class; none is asked for its class, since other tests' objects may raise."""
+    """Return all objects of a class; ``isinstance`` is avoided, since other tests' objects may raise."""
     return [one for one in gc.get_objects() if issubclass(type(one), kind)]
 
 
 def within_reach(things: Iterable[object], beyond: type | tuple[type, ...] = ()) -> list[object]:
-    """All that ``things`` keep alive up to ``beyond``, apart from what is there once, such as classes and modules."""
+    """Return the objects that ``things`` keep alive, up to ``beyond``, without classes and modules."""
     end = (type, FunctionType, ModuleType, logging.Logger, *(beyond if isinstance(beyond, tuple) else (beyond,)))
     found: dict[int, object] = {}
     left = list(things)

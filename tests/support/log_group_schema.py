@@ -1,4 +1,4 @@
-"""The LogGroup message in a schema of the tests' own, for the protobuf library: it shares nothing with the encoder."""
+"""Define the LogGroup message for the protobuf library, independent of the encoder."""
 
 from typing import Any
 
@@ -51,7 +51,7 @@ LogGroup = _build()
 
 
 def contents_of(body: bytes) -> list[list[tuple[bytes, bytes]]]:
-    """The logs of a LogGroup, as lists of (key, value) pairs."""
+    """Return the logs of a LogGroup, as lists of (key, value) pairs."""
     group = LogGroup()
     group.ParseFromString(body)
     return [[(content.Key, content.Value) for content in log.Contents] for log in group.Logs]

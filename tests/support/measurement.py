@@ -1,4 +1,4 @@
-"""Pauses the measurement of coverage where it costs much and learns nothing."""
+"""Pause the coverage measurement where it is expensive and adds nothing."""
 
 import sys
 import warnings
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def paused_coverage() -> Iterator[None]:
-    """Nothing that runs inside the block is measured; without coverage.py it does nothing."""
+    """Measure nothing inside the block; does nothing without coverage.py."""
     coverage = sys.modules.get("coverage")
     measurement = None if coverage is None else coverage.Coverage.current()
     if measurement is None:
@@ -19,5 +19,5 @@ def paused_coverage() -> Iterator[None]:
         yield
     finally:
         with warnings.catch_warnings():
-            warnings.simplefilter("ignore")  # it finds modules that were imported before, as they should be
+            warnings.simplefilter("ignore")  # it reports modules that were imported before, which is intended here
             measurement.start()

@@ -1,4 +1,4 @@
-"""Whether tests exist that a table names as ``folder/file.py::name``."""
+"""Check that tests named as ``folder/file.py::name`` exist."""
 
 import ast
 from functools import lru_cache
@@ -16,5 +16,5 @@ def _names(path: Path) -> frozenset[str]:
 
 
 def missing_tests(named: list[str]) -> list[str]:
-    """Those of ``named`` that do not exist below ``tests/``."""
+    """Return those of ``named`` that do not exist below ``tests/``."""
     return [one for one in named if one.partition("::")[2] not in _names(TESTS / one.partition("::")[0])]

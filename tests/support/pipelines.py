@@ -1,4 +1,4 @@
-"""Pipelines and producers for tests."""
+"""Build pipelines and producers for tests."""
 
 from collections.abc import Callable, Sequence
 from typing import Any
@@ -20,24 +20,24 @@ KEY = StreamKey("project", "logstore", "topic", "source")
 
 
 def config(**options: Any) -> ProducerConfig:
-    """A configuration with a fixed source and two IO threads where nothing else is said."""
+    """Build a configuration with a fixed source and two IO threads, unless the options say otherwise."""
     return ProducerConfig(**({"source": "here", "io_thread_count": 2, "drain_timeout_ms": 0} | options))
 
 
 def record(text: str = "x", logs: int = 1) -> bytes:
-    """The encoded bytes of ``logs`` equal logs."""
+    """Return the encoded bytes of ``logs`` equal logs."""
     return b"".join(encode_log({"m": text}, 1) for _ in range(logs))
 
 
 def threadless(sink: Sink | None = None, clock: Clock | None = None, **options: Any) -> Pipeline:
-    """A pipeline without threads, driven by :func:`settle` or stage by stage."""
+    """Build a pipeline without threads, driven by :func:`settle` or stage by stage."""
     return Pipeline(config(**options), sink or RecordingSink(), clock or JumpingClock(), "test", threadless=True)
 
 
 class Encoded:
-    """Logs that are encoded by a function.
+    """Logs encoded by a function.
 
-    :param estimate: about so many bytes.
+    :param estimate: estimated size in bytes.
     """
 
     def __init__(self, estimate: int, encode: Callable[[], Sequence[Piece]]) -> None:
@@ -45,20 +45,20 @@ class Encoded:
 
 
 def queued(pool: IOThreadPool) -> int:
-    """How many batches wait for a thread."""
+    """Return the number of batches that wait for a thread."""
     with pool._lock:
         return len(pool._inbox) + len(pool._queue)
 
 
 def running(pool: IOThreadPool) -> int:
-    """How many attempts are under way, or have not been counted as over."""
+    """Return the number of attempts that run or are not yet counted as finished."""
     with pool._lock:
         destinations = pool._queue.stats(pool._clock.monotonic())
     return sum(one.in_flight for one in destinations) - len(pool._reports)
 
 
 def step(pipeline: Pipeline) -> bool:
-    """Let each stage do one thing; whether any did."""
+    """Let each stage do one step. Return True if any did."""
     pipeline.mover.run_once()
     busy = pipeline.io_pool.run_next()
     for handler in pipeline.settlement.handlers:
@@ -67,13 +67,13 @@ def step(pipeline: Pipeline) -> bool:
 
 
 def settle(pipeline: Pipeline) -> None:
-    """Do all that can be done at this instant."""
+    """Run all stages until nothing is left to do at this instant."""
     while step(pipeline):
         pass
 
 
 def held(pipeline: Pipeline, settled: list[ProducerBatch]) -> int:
-    """Bytes owed by every batch that is alive or waits for its callbacks."""
+    """Return the bytes reserved by all batches that are alive or wait for their callbacks."""
     return sum(batch.held for batch in {*pipeline.accumulator.incomplete(), *settled})
 
 

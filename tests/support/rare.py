@@ -1,5 +1,6 @@
-"""A plugin of pytest: ``--without-rare``, as ``make test`` has it, leaves out tests that are slow and seldom find what
-no other test finds. ``make test-all`` runs them too, and so does CI.
+"""Leave out slow tests that seldom find a fault of their own: ``--without-rare``, a pytest plugin.
+
+``make test`` uses the option. ``make test-all`` and CI run these tests, too.
 """
 
 from collections.abc import Mapping
@@ -8,7 +9,7 @@ import pytest
 
 from tests.processes.interpreters import CURRENT
 
-#: Folders, files and tests below ``tests/``, by what they are; the keys are what ``make test`` says at its end.
+#: Folders, files and tests below ``tests/``, by group; ``make test`` prints the keys at its end.
 RARE: Mapping[str, tuple[str, ...]] = {
     "loops of kills": (
         *("agent/test_kills_files.py", "agent/test_kills_group.py", "agent/test_kills_kafka.py"),
@@ -38,7 +39,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Deselect them, before another plugin looks at what is left."""
+    """Deselect the rare tests before another plugin sees the list."""
     if config.getoption("without_rare"):
         rare = {item for item in items if is_rare(item.nodeid) or _needs_another_python(item)}
         config.hook.pytest_deselected(items=list(rare))

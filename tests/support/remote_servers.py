@@ -1,4 +1,4 @@
-"""Servers of remote files, on this machine: web servers with and without ranges, and an S3 endpoint."""
+"""Serve remote files from this machine: web servers with and without ranges, and an S3 endpoint."""
 
 from __future__ import annotations
 
@@ -21,15 +21,15 @@ from starlette.staticfiles import StaticFiles
 
 from .waiting import eventually
 
-#: What the S3 endpoint is asked with.
+#: The credentials of the S3 endpoint.
 ACCESS_KEY, SECRET_KEY = "test-access-key", "test-secret-access-key"
-#: What the OSS endpoint is asked with.
+#: The credentials of the OSS endpoint.
 OSS_KEY, OSS_SECRET = "test-oss-key", "test-oss-secret"
 
 
 @contextmanager
 def web_server(folder: Path) -> Iterator[str]:
-    """The files of a folder, in ranges too, with ETags; its URL."""
+    """Serve the files of a folder, with ranges and ETags; yield the URL."""
     app = Starlette(routes=[Mount("/", StaticFiles(directory=folder))])
     server = uvicorn.Server(uvicorn.Config(app, port=0, log_level="error", lifespan="off"))
     thread = threading.Thread(target=server.run, daemon=True)
@@ -61,7 +61,7 @@ def _serving(handler: Callable[..., BaseHTTPRequestHandler]) -> Iterator[str]:
 
 
 class _WebHdfs(BaseHTTPRequestHandler):
-    """Hadoop's WebHDFS, as far as reading goes: a name node that sends on to a data node, which it is itself."""
+    """A server of WebHDFS, for reading only: a name node that redirects to a data node, which is the same server."""
 
     files: Mapping[str, bytes]
 
@@ -111,12 +111,12 @@ class _WebHdfs(BaseHTTPRequestHandler):
 
 
 def webhdfs_server(files: Mapping[str, bytes]) -> contextmanager[str]:  # type: ignore[valid-type]
-    """A file system with these files, of which the blocks of ``*.lost`` are gone; its URL begins with ``http``."""
+    """Serve a file system of these files; the blocks of ``*.lost`` are missing. Its URL begins with ``http``."""
     return _serving(type("Handler", (_WebHdfs,), {"files": files}))
 
 
 class _Oss(BaseHTTPRequestHandler):
-    """OSS, as far as listing and reading one bucket goes; a key is checked, its signature is only asked for."""
+    """A server of OSS, for listing and reading one bucket; it checks the key, but no signature."""
 
     protocol_version = "HTTP/1.1"
     bucket: str
@@ -155,7 +155,7 @@ class _Oss(BaseHTTPRequestHandler):
         self._answer(206, data[int(first) : end + 1], **told)
 
     def _listed(self, asked: dict[str, str]) -> str:
-        """A page of two of what there is: a client has to ask for the next one."""
+        """Return a page of two entries, so that a client has to request the next one."""
         prefix, ends = asked.get("prefix", ""), asked.get("delimiter", "")
         found: dict[str, str] = {}
         for key, data in sorted(self.objects.items()):
@@ -208,14 +208,14 @@ def oss_server(bucket: str, objects: Mapping[str, bytes]) -> contextmanager[str]
 
 
 def plain_web_server(folder: Path) -> contextmanager[str]:  # type: ignore[valid-type]
-    """The files of a folder, each as a whole, and pages of links for directories: what ``python -m http.server`` is."""
+    """Serve the files of a folder whole, with pages of links for directories, as ``python -m http.server`` does."""
     return _serving(partial(_Quiet, directory=str(folder)))
 
 
 def answering(
     status: int, headers: dict[str, str], body: bytes = b"", *, wants: str | None = None
 ) -> contextmanager[str]:  # type: ignore[valid-type]
-    """A server that always answers the same, to those who bring the ``Authorization`` that it wants."""
+    """Serve the same response to every request that has the expected ``Authorization``."""
 
     class Handler(_Quiet):
         def do_GET(self) -> None:
@@ -232,7 +232,7 @@ def answering(
 
 @contextmanager
 def s3_server() -> Iterator[str]:
-    """An S3 endpoint without a bucket; its URL."""
+    """Run an S3 endpoint without a bucket; yield its URL."""
     from moto.server import ThreadedMotoServer
 
     server = ThreadedMotoServer(ip_address="127.0.0.1", port=0, verbose=False)
@@ -241,7 +241,7 @@ def s3_server() -> Iterator[str]:
         host, port = server.get_host_and_port()
         url = f"http://{host}:{port}"
         with urlopen(Request(f"{url}/moto-api/reset", method="POST"), timeout=60):
-            pass  # what the servers of a process are given is all in one place
+            pass  # all servers of a process share one state
         yield url
     finally:
         server.stop()

@@ -1,4 +1,4 @@
-"""A sink that keeps the numbers of idempotent batches as LogHub does."""
+"""Provide a sink that keeps the sequence numbers of idempotent batches as LogHub does."""
 
 from producer.model.errors import AttemptError, BodyTooLargeError, InvalidSequenceError
 from producer.model.interfaces import Delivery, Receipt
@@ -6,7 +6,7 @@ from producer.testing import RecordingSink
 
 
 class Server(RecordingSink):
-    """Keeps the last number of each hash key, as LogHub does; nothing of it is lost when a producer dies.
+    """A sink that keeps the last sequence number of each hash key, and outlives producers.
 
     :param script: for each attempt what happens to its answer: None; an error in place of it; an error after storing,
         where that is one that may have been stored. A batch of one log is never too large; of a larger one the size
@@ -22,7 +22,7 @@ class Server(RecordingSink):
         self.attempts: list[Delivery] = []
 
     def write(self, delivery: Delivery) -> Receipt:
-        """Refuse numbers that are not above the last; then follow the script."""
+        """Refuse numbers that are not above the last one; then follow the script."""
         self.attempts.append(delivery)
         error = self.script.pop(0) if self.script else None
         if error is not None and not error.may_have_been_stored and not isinstance(error, BodyTooLargeError):
@@ -40,5 +40,5 @@ class Server(RecordingSink):
         return receipt
 
     def numbers(self) -> list[int]:
-        """The number of each delivery that was stored."""
+        """Return the number of each stored delivery."""
         return [delivery.sequence.number for delivery in self.deliveries if delivery.sequence is not None]

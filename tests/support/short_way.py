@@ -1,4 +1,4 @@
-"""Producers without threads, and handles whose next log takes the short way, to the end of the open batch."""
+"""Build producers without threads, and streams whose next log takes the short path into the open batch."""
 
 from collections.abc import Mapping
 from typing import Any
@@ -11,12 +11,12 @@ from producer.pipeline.pipeline import Pipeline
 from producer.runtime.clock import Clock
 from tests.support.pipelines import config, threadless
 
-#: More sends than pass before the short way is taken.
+#: More sends than are needed before the short path is taken.
 ENOUGH = 12
 
 
 class CountingProducer(Producer):
-    """A producer that counts the sends that do not take the short way."""
+    """A producer that counts the sends that do not take the short path."""
 
     general = 0
 
@@ -26,7 +26,7 @@ class CountingProducer(Producer):
 
 
 def by_hand(sink: Sink | None = None, clock: Clock | None = None, **options: Any) -> tuple[CountingProducer, Pipeline]:
-    """A producer, and its pipeline without threads."""
+    """Build a producer and its pipeline without threads."""
     pipeline = threadless(sink, clock, **options)
     producer = CountingProducer(config=config(**options), sink=pipeline.sink, clock=pipeline.clock)
     producer._pipeline = pipeline
@@ -34,14 +34,14 @@ def by_hand(sink: Sink | None = None, clock: Clock | None = None, **options: Any
 
 
 def known(stream: Stream, log: Mapping[str, Any], count: int = ENOUGH) -> list[SendFuture]:
-    """Send logs like ``log`` until the next one takes the short way."""
+    """Send logs like ``log`` until the next one takes the short path."""
     futures = [stream.send(dict(log)) for _ in range(count)]
     assert takes_short_way(stream)
     return futures
 
 
 def takes_short_way(stream: Stream) -> bool:
-    """Whether a log would be added to the batch that the handle knows."""
+    """Return True if a log would be appended to the batch that the stream knows."""
     return stream._open is not None and not stream._open.closed
 
 
@@ -51,11 +51,11 @@ def open_batch(pipeline: Pipeline) -> ProducerBatch:
 
 
 def body_of(pipeline: Pipeline, batch: ProducerBatch) -> bytes:
-    """What would be sent if the batch were taken now."""
+    """Return the body that would be sent if the batch were sealed at this point."""
     records = batch.records if batch.open is None else records_of(batch.open)
     return pipeline.sink.encode(batch.key, batch.pack_id, records).body
 
 
 def records_of(records: OpenRecords) -> list[Record]:
-    """What counts of an open batch, as it would be sealed now."""
+    """Return the records of an open batch, as it would be sealed at this point."""
     return records._records[: records.sends]

@@ -1,18 +1,18 @@
-"""A fault of the simulated disk: which calls of which operation fail, and how."""
+"""Define a fault of the simulated disk: which calls of an operation fail, and how."""
 
 from dataclasses import dataclass
 
 
 @dataclass(slots=True)
 class Fault:
-    """What ``SimFS.fail`` ordered.
+    """A fault ordered by ``SimFS.fail``.
 
     :ivar operation: the method that fails; ``"*"`` for all.
-    :ivar skip: how many calls still succeed.
-    :ivar left: how many then fail; None for all.
-    :ivar number: the number of the error; None for an append that is only short.
-    :ivar written: bytes that an append, or room that is laid out, gets nevertheless.
-    :ivar met: how many calls have failed.
+    :ivar skip: number of calls that still succeed.
+    :ivar left: number of calls that then fail; None for all.
+    :ivar number: the ``errno``; None for an append that is only short.
+    :ivar written: bytes that a failing append or preallocation still writes.
+    :ivar met: number of calls that have failed.
     """
 
     operation: str

@@ -1,8 +1,8 @@
-"""One file of the simulated disk: its bytes as they are seen, and as they would be found after the power failed.
+"""Simulate one file: its visible bytes, and the bytes found after a power failure.
 
-Bytes reach the disk in sectors. A sector that was written since the last sync may be found as it was then, or as any
-of the writes since left it; sectors go their ways independently. A sync that fails leaves its sectors *clean*: they
-are read as before, no later sync writes them, and they may or may not have reached the disk.
+Bytes reach the disk in sectors. A sector written since the last sync may be found as it was then, or as any of the
+writes since left it. Sectors are independent of each other. A sync that fails leaves its sectors *clean*: reads see
+their bytes, no later sync writes them, and they may or may not have reached the disk.
 """
 
 from __future__ import annotations
@@ -11,13 +11,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from random import Random
 
-#: Bytes that reach the disk together.
+#: Bytes of a sector, which reach the disk together.
 SECTOR = 512
 
 
 @dataclass(frozen=True, slots=True)
 class _Written:
-    """A sector's bytes after one write; fewer than a sector's at the end of the file."""
+    """The bytes of a sector after one write; shorter than a sector at the end of the file."""
 
     sector: int
     data: bytes
@@ -30,7 +30,7 @@ class _Cut:
 
 @dataclass(frozen=True, slots=True)
 class Syncing:
-    """A sync that has begun: the size, the dirty sectors and the changes at that moment."""
+    """A sync in progress: the size, the dirty sectors and the changes at its start."""
 
     size: int
     sectors: Mapping[int, bytes]
@@ -46,7 +46,7 @@ class SimFile:
 
     @classmethod
     def on_disk(cls, content: bytes) -> SimFile:
-        """A file whose bytes are all on the disk."""
+        """Return a file whose bytes are all on the disk."""
         file = cls()
         file.content += content
         file.durable = content
@@ -54,7 +54,7 @@ class SimFile:
 
     @property
     def unsynced(self) -> bool:
-        """Whether a power failure could change the file."""
+        """True if a power failure could change the file."""
         return bool(self._unsynced)
 
     def write(self, offset: int, data: bytes) -> None:
@@ -83,11 +83,11 @@ class SimFile:
         return bytes(self.content[sector * SECTOR : (sector + 1) * SECTOR])
 
     def sync(self) -> None:
-        """Everything that is dirty is on the disk now, and so is the size."""
+        """Put all dirty sectors and the size on the disk."""
         self.end_sync(self.begin_sync())
 
     def begin_sync(self) -> Syncing:
-        """What is dirty is on its way to the disk; what is written from now on is not part of it."""
+        """Start a sync of the dirty sectors; later writes are not part of it."""
         begun = Syncing(
             len(self.content), {sector: self._sector(sector) for sector in self._dirty}, tuple(self._unsynced)
         )
@@ -95,7 +95,7 @@ class SimFile:
         return begun
 
     def end_sync(self, begun: Syncing) -> None:
-        """What was dirty when the sync began is on the disk now, and so is the size of then."""
+        """Put the sectors that were dirty at the start of the sync, and the size of that time, on the disk."""
         disk = bytearray(self.durable)
         for change in begun.changes:
             if isinstance(change, _Cut):
@@ -109,7 +109,7 @@ class SimFile:
             change
             for change in self._unsynced
             if id(change) not in covered
-            # Clean since a sync of it failed: no sync writes it, and it may have reached the disk all the same.
+            # Clean since a failed sync: no later sync writes it, though it may have reached the disk.
             or (
                 isinstance(change, _Written)
                 and change.sector not in begun.sectors
@@ -118,11 +118,11 @@ class SimFile:
         ]
 
     def fail_sync(self) -> None:
-        """The sectors count as clean, whether or not they reached the disk."""
+        """Mark the sectors clean, whether or not they reached the disk."""
         self._dirty.clear()
 
     def after_crash(self, random: Random, kept: float) -> bytes:
-        """One of the states in which the file may be found; ``kept`` is the share of unsynced sectors on the disk."""
+        """Return one of the possible contents; ``kept`` is the share of unsynced sectors on the disk."""
         disk = bytearray(self.durable)
         found = self._choose(random, kept)
         for position, change in enumerate(self._unsynced):
@@ -136,7 +136,7 @@ class SimFile:
         return bytes(disk)
 
     def _choose(self, random: Random, kept: float) -> dict[int, int]:
-        """For each sector, which of its writes was the last that reached the disk; -1 for none."""
+        """Choose for each sector the last write that reached the disk; -1 for none."""
         writes: dict[int, list[int]] = {}
         for position, change in enumerate(self._unsynced):
             if isinstance(change, _Written):

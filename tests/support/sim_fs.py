@@ -21,15 +21,15 @@ from tests.support.sim_fault import Fault
 from tests.support.sim_file import SimFile
 from tests.support.sim_tree import SimDirectory, SimTree, error, parts
 
-#: Operations that only look: a disk that is about to die does not count them.
+#: Read-only operations: they do not count towards :meth:`SimFS.die_after`.
 LOOKS = frozenset({"open", "read", "names", "free", "load"})
 #: Operations that have no effect when the disk dies in them; the others have been carried out.
 SYNCS = frozenset({"sync", "sync_directory"})
-#: Operations that never fail, on a real disk either, as far as anybody is told; on a dead disk neither.
+#: Operations that report no failure, neither on a real disk nor on a dead one.
 SAFE = frozenset({"close", "exists", "is_directory", "size", "size_of"})
-#: What is free on a disk without a limit, bytes.
+#: Free bytes of a disk without a limit.
 PLENTY = 1 << 40
-#: Files are numbered over all disks, so that one of a former life is not known in the next.
+#: File numbers are unique over all disks: those of one life are unknown in the next.
 _NUMBERS = count(1000)
 
 
@@ -57,14 +57,14 @@ class _Handle:
 
 @dataclass(slots=True)
 class _Medium:
-    """What outlives a process; guarded by the lock of the disk that is alive."""
+    """The state that outlives a process; guarded by the lock of the live disk."""
 
     tree: SimTree = field(default_factory=SimTree)
     capacity: int | None = None
 
 
 class _Calling:
-    """One call of the disk, under its lock; no generator, since there are millions of them."""
+    """One call of the disk, under its lock. It is no generator, since there are millions of calls."""
 
     __slots__ = ("_dies", "_disk", "_fault", "_name", "_path", "_size")
 
@@ -97,7 +97,7 @@ class _Calling:
 
 
 class SimFS:
-    """See the module; the methods without an explanation are those of ``Disk``.
+    """A simulated disk; methods without a docstring are those of ``Disk``.
 
     :param capacity: bytes that all files together may have; None for no limit. May be changed at any time.
     :ivar calls: every call, in order.
@@ -106,7 +106,7 @@ class SimFS:
     """
 
     def __init__(self, capacity: int | None = None) -> None:
-        self._lock = threading.Lock()  # guards everything below, and the medium; never held while the hook runs
+        self._lock = threading.Lock()  # guards all attributes below, and the medium; never held while the hook runs
         self._medium = _Medium(capacity=capacity)
         self._handles: dict[int, _Handle] = {}
         self._faults: list[Fault] = []
@@ -115,7 +115,7 @@ class SimFS:
         self.calls: list[Call] = []
         self.hook: Callable[[str, str], None] | None = None
 
-    # What tests do to it, and ask it.
+    # The interface for tests.
 
     @property
     def capacity(self) -> int | None:
@@ -134,7 +134,7 @@ class SimFS:
 
     @property
     def dead(self) -> bool:
-        """Whether the power is off, or the process gone."""
+        """True if the power is off or the process is dead."""
         return self._dead
 
     @property
@@ -143,17 +143,17 @@ class SimFS:
             return sorted(handle.path for handle in self._handles.values())
 
     def count(self, operation: str, part: str = "") -> int:
-        """How often an operation was called for a path that contains ``part``."""
+        """Return how often an operation was called for a path that contains ``part``."""
         with self._lock:
             return sum(call.operation == operation and part in call.path for call in self.calls)
 
     def content(self, path: str) -> bytes:
-        """A file's bytes, as a process sees them; counts as no call."""
+        """Return a file's bytes as a process sees them; not counted as a call."""
         with self._lock:
             return bytes(self._medium.tree.file(path).content)
 
     def put(self, path: str, content: bytes) -> None:
-        """Make or replace a file, on the disk as well; counts as no call."""
+        """Make or replace a file, synced to the disk; not counted as a call."""
         with self._lock:
             self._medium.tree.put(path, SimFile.on_disk(content))
 
@@ -166,14 +166,14 @@ class SimFS:
         *,
         written: int = 0,
     ) -> Fault:
-        """Let the ``nth`` call of an operation from now on fail, and those after it.
+        """Let the ``nth`` call of an operation, counted from here, fail, and the calls after it.
 
         A failed sync leaves the bytes clean: they are not on the disk, and no later sync puts them there. A failed
         sync of a directory leaves its changes to the next.
 
         :param operation: a method's name; ``"*"`` counts the calls of all.
-        :param number: of the ``OSError``; None for an append that writes ``written`` bytes and says so.
-        :param times: how many calls fail; None for all.
+        :param number: the ``errno`` of the ``OSError``; None for an append that writes ``written`` bytes and says so.
+        :param times: number of calls that fail; None for all.
         :param written: how many bytes an append writes before it fails; never all of them.
         """
         fault = Fault(operation, nth - 1, times, number, written)
@@ -186,18 +186,18 @@ class SimFS:
             self._faults.clear()
 
     def die_after(self, operations: int | None) -> None:
-        """Let the power fail in the middle of an operation, after so many others that do more than look; None: not."""
+        """Let the power fail in an operation, after so many that are not read-only; None to cancel."""
         with self._lock:
             self._operations_left = operations
 
     def crash(self, seed: int) -> Self:
-        """The power fails; ``seed`` decides which part of what was not synced has reached the disk."""
+        """Cut the power; ``seed`` decides which unsynced bytes have reached the disk."""
         with self._lock:
             self._dead = True
         return self.after_crash(seed)
 
     def after_crash(self, seed: int) -> Self:
-        """What a failure of the power would leave at this moment, as :meth:`crash` says; this disk goes on."""
+        """Return the disk that :meth:`crash` would leave at this moment; this disk stays in use."""
         random = Random(seed)
         kept = random.choice((0.0, 0.3, 0.5, 0.7, 0.95, 1.0))
         with self._lock:
@@ -206,7 +206,7 @@ class SimFS:
             return after
 
     def kill(self) -> Self:
-        """The process dies; the machine goes on, with all that was written."""
+        """Kill the process; the machine keeps all that was written."""
         with self._lock:
             self._dead = True
             after = type(self)()
@@ -214,13 +214,13 @@ class SimFS:
             return after
 
     def copy(self) -> Self:
-        """Another disk with what a process sees of this one, all of it synced; this one goes on."""
+        """Return a copy of this disk as a process sees it, all of it synced."""
         with self._lock:
             other = type(self)(self._medium.capacity)
             other._medium.tree = self._medium.tree.copy()
             return other
 
-    # What a channel does to it.
+    # The interface for a channel.
 
     def create(self, path: str) -> int:
         with self._call("create", path):
@@ -388,10 +388,10 @@ class SimFS:
         with self._call("load", path):
             return bytes(self._medium.tree.file(path).content[:limit])
 
-    # The parts.
+    # Internal methods.
 
     def _call(self, name: str, path: str, size: int = 0) -> _Calling:
-        """Log and perhaps spoil a call; gives the fault to those operations that have an effect even so."""
+        """Log a call and apply its fault; return the fault to operations that have an effect despite it."""
         return _Calling(self, name, path, size)
 
     def _dies(self, name: str, path: str) -> bool:
@@ -416,9 +416,9 @@ class SimFS:
         return struck[0] if struck else None
 
     def _room(self, end: int, wanted: int, handle: _Handle, fault: Fault | None) -> int:
-        """How many bytes of an append are written."""
+        """Return the number of bytes that an append writes."""
         room = wanted if fault is None else min(max(0, wanted - 1), fault.written)
-        there = max(0, len(handle.file.content) - end)  # laid out
+        there = max(0, len(handle.file.content) - end)  # preallocated
         return room if self.capacity is None else min(room, there + max(0, self.capacity - self._used()))
 
     def _must_fit(self, more: int, path: str) -> None:

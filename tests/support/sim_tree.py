@@ -1,4 +1,4 @@
-"""The names of the simulated disk: directories, as a process sees them and as they are on the disk for certain."""
+"""Simulate the directories of a disk, as a process sees them and as they are synced."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ class SimDirectory:
                 yield from node.files()
 
     def after_crash(self, random: Random, kept: float) -> SimDirectory:
-        """What may be found of it; its changes have been applied already, or have not."""
+        """Return a directory that may be found after a crash; changes are already applied or dropped."""
         after = SimDirectory()
         for name, node in sorted(self.durable.items()):
             found: SimNode
@@ -38,7 +38,7 @@ class SimDirectory:
         return after
 
     def copy(self) -> SimDirectory:
-        """The same as it is seen, and all of it on the disk."""
+        """Return a copy as a process sees it, all of it synced."""
         other = SimDirectory()
         for name, node in self.entries.items():
             copied = node.copy() if isinstance(node, SimDirectory) else SimFile.on_disk(bytes(node.content))
@@ -51,12 +51,12 @@ SimNode = SimFile | SimDirectory
 
 @dataclass(frozen=True, slots=True)
 class _Change:
-    """Directories' entries were changed; each change reaches the disk, or does not, as a whole.
+    """A change of directory entries, which reaches the disk as a whole or not at all.
 
-    :ivar directory: where a name was given, or removed.
+    :ivar directory: the directory whose entry was added or removed.
     :ivar name: that name.
-    :ivar node: what has the name now; None if it was removed.
-    :ivar source: the directory and name that the node had until then; None if it is new.
+    :ivar node: the node with that name; None if the name was removed.
+    :ivar source: the previous directory and name of the node; None if it is new.
     """
 
     directory: SimDirectory
@@ -65,11 +65,11 @@ class _Change:
     source: tuple[SimDirectory, str] | None = None
 
     def concerns(self, directory: SimDirectory) -> bool:
-        """Whether a sync of this directory saves the change."""
+        """Return True if a sync of this directory saves the change."""
         return self.directory is directory or (self.source is not None and self.source[0] is directory)
 
     def apply(self, *, certain: bool) -> None:
-        """Let the disk have it; ``certain`` also if the node had no name on the disk."""
+        """Apply the change to the disk; ``certain`` applies it even if the node had no name on the disk."""
         if self.node is None:
             self.directory.durable.pop(self.name, None)
             return
@@ -83,7 +83,7 @@ class _Change:
 
 
 class SimTree:
-    """All directories, and what was changed in them since they were synced; the disk's lock guards it."""
+    """All directories, and their changes since the last sync; guarded by the disk's lock."""
 
     def __init__(self, root: SimDirectory | None = None) -> None:
         self.root = root or SimDirectory()
@@ -117,12 +117,12 @@ class SimTree:
         self._unsynced.append(_Change(directory, name, node))
 
     def put(self, path: str, file: SimFile) -> None:
-        """Give a path to a file, on the disk as well."""
+        """Add a file at a path, synced to the disk."""
         directory, name = self._place(path)
         directory.entries[name] = directory.durable[name] = file
 
     def rename(self, old: str, new: str) -> None:
-        """Give a file another name, in the same directory or another."""
+        """Rename a file within a directory or to another one."""
         directory, name = self._place(old)
         to, new_name = self._place(new)
         file = self.file(old)
@@ -137,7 +137,7 @@ class SimTree:
         self._unsynced.append(_Change(directory, name, None))
 
     def sync(self, path: str) -> None:
-        """A directory's entries are on the disk now."""
+        """Sync a directory's entries."""
         directory = self.directory(path)
         saved = [change for change in self._unsynced if change.concerns(directory)]
         for change in saved:
@@ -148,14 +148,13 @@ class SimTree:
         ]
 
     def after_crash(self, random: Random, kept: float) -> SimTree:
-        """What may be found; this tree is of no use afterwards."""
+        """Return a tree that may be found after a crash; this tree is unusable afterwards."""
         for change in self._unsynced:
             if random.random() < kept:
                 change.apply(certain=False)
         return SimTree(self.root.after_crash(random, kept))
 
     def copy(self) -> SimTree:
-        """See :meth:`SimDirectory.copy`."""
         return SimTree(self.root.copy())
 
     def _place(self, path: str) -> tuple[SimDirectory, str]:
@@ -169,5 +168,5 @@ def parts(path: str) -> tuple[str, ...]:
 
 
 def error(number: int, path: str) -> OSError:
-    """The error that the system would raise."""
+    """Return the error that the operating system would raise."""
     return OSError(number, os.strerror(number), path)

@@ -1,4 +1,4 @@
-"""Sinks that block, or break, where a test wants them to."""
+"""Provide sinks that block or fail where a test wants them to."""
 
 import threading
 
@@ -18,15 +18,14 @@ class GatedSink(ScriptedSink):
         self.projects = projects
 
     def write(self, delivery: Delivery) -> Receipt:
-        """Wait at the gate, then follow the script."""
         if self.projects is None or delivery.key.project in self.projects:
             self.entered.release()
-            assert self.gate.wait(PATIENCE), "nobody opened the gate"
+            assert self.gate.wait(PATIENCE), "the gate was not opened"
         return super().write(delivery)
 
 
 class DeadSink(ScriptedSink):
-    """A sink whose every attempt is a network error."""
+    """A sink whose every attempt fails with a network error."""
 
     def __init__(self, *, ambiguous: bool = False) -> None:
         super().__init__()

@@ -1,4 +1,4 @@
-"""A plugin of pytest: with ``--nothing-skipped`` a test that is skipped has failed. CI has all that tests need."""
+"""Fail skipped tests with ``--nothing-skipped``, a pytest plugin. CI has all that tests need."""
 
 from collections.abc import Generator
 from typing import Any
@@ -18,13 +18,13 @@ def pytest_runtest_makereport(item: pytest.Item) -> Generator[None, Any, Any]:
 
 @pytest.hookimpl(wrapper=True)
 def pytest_make_collect_report(collector: pytest.Collector) -> Generator[None, Any, Any]:
-    """Of a whole module, which skips itself."""
+    """Fail a whole module that skips itself."""
     report = yield
     return _failed(report) if collector.config.getoption("nothing_skipped") else report
 
 
 def _failed(report: Any) -> Any:
-    # An expected failure is told as one that was skipped.
+    # pytest reports an expected failure as skipped.
     if report.skipped and not hasattr(report, "wasxfail"):
         *_, reason = report.longrepr
         report.outcome, report.longrepr = "failed", f"{reason}, and --nothing-skipped lets no test be skipped"

@@ -1,6 +1,6 @@
-"""Requests over HTTP/1.1 whose end a proxy and a server could see at different bytes."""
+"""List HTTP/1.1 requests whose end a proxy and a server could see at different bytes."""
 
-#: The request that a smuggler hides; a server that answers it was tricked.
+#: The hidden request of a smuggler; a server that responds to it was tricked.
 HIDDEN = b"GET /hidden HTTP/1.1\r\nHost: a\r\n\r\n"
 
 _HOST = b"Host: a\r\n"
@@ -9,7 +9,7 @@ _CHUNKED = b"Transfer-Encoding: chunked\r\n\r\n"
 _NONE = b"0\r\n\r\n"
 _LINE = b"POST / HTTP/1.1\r\n"
 
-#: Faults of the head: each is refused before a body is looked for.
+#: Faults of the head: the server refuses each before it reads a body.
 HEADS = {
     "a length and chunks": _LINE + _HOST + b"Content-Length: 4\r\n" + _CHUNKED + _NONE,
     "chunks and a length": _LINE + _HOST + b"Transfer-Encoding: chunked\r\nContent-Length: 5\r\n\r\n" + _NONE,
@@ -61,7 +61,7 @@ HEADS = {
 }
 
 _CHUNKS = _LINE + _HOST + _CHUNKED
-#: Faults of the body, behind a head that is valid.
+#: Faults of the body, after a valid head.
 BODIES = {
     "a chunk size that is none": _CHUNKS + b"x\r\n" + _NONE,
     "no chunk size": _CHUNKS + b"\r\n" + _NONE,

@@ -1,11 +1,11 @@
-"""What lets Spark's processes start in half the time: an archive of classes for JVMs, a home of Spark's for Pythons.
+"""Halve the start of Spark's processes: a class archive for JVMs, and a Spark home for Python workers.
 
-Spark's classes are loaded once and kept as a file that a JVM maps into its memory, a dynamic archive of class data
-sharing. A JVM whose class path or version is not that of the archive runs without it, and so do all where it cannot be
-made, as on a machine that is too busy: that is told, and tried again by the next tests.
+Spark's classes are loaded once and kept in a file that a JVM maps into memory, a dynamic archive of class data sharing.
+A JVM with another class path or version runs without it. So do all tests if the archive cannot be made, for instance
+on an overloaded machine: the failure is reported, and the next run tries again.
 
-A worker finds pyspark in a zip file below SPARK_HOME before it finds the installed one, and compiles what it imports
-from there each time: a second for every worker and every daemon. The home that is made here has no such file.
+A worker finds pyspark in a zip file below SPARK_HOME before the installed one, and compiles its imports from there each
+time: a second for every worker and every daemon. The home that is made here has no such file.
 """
 
 import contextlib
@@ -24,16 +24,16 @@ from producer.ship.java import use_java
 
 _INSTALLED = Path(pyspark.__file__).parent
 
-#: What lets a JVM be there soon, rather than fast after minutes.
+#: JVM options for a quick start, at the cost of peak speed after minutes.
 QUICK = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
 
-#: What the making of an archive may take before tests go on without one, seconds.
+#: Seconds after which tests continue without an archive that is still being made.
 MAKING_SECONDS = 240.0
 
-# The JVM would warn, on stdout, of each class that an archive cannot hold, and of archives that are not its own.
+# Without these the JVM warns on stdout of each class that an archive cannot hold, and of archives of other JVMs.
 _SILENT = "-Xlog:disable"
 
-# What a job of these tests does: plans, generated code, Python workers of both kinds, data sources, streams.
+# A typical job of these tests: plans, generated code, Python workers of both kinds, data sources, streams.
 _PROGRAM = """\
 import sys
 
@@ -87,12 +87,12 @@ session.stop()
 
 
 def spark_home() -> Path:
-    """Where Spark is: what the environment says, else what is installed."""
+    """Return the Spark home of the environment, or else of the installed pyspark."""
     return Path(os.environ.get("SPARK_HOME") or _INSTALLED)
 
 
 def lean_home(folder: Path) -> Path:
-    """Make, if need be, a home of Spark in ``folder`` without the zip file that hides the installed pyspark."""
+    """Make a Spark home in ``folder`` without the zip file that hides the installed pyspark."""
     home = folder / f"home-{hashlib.sha256(str(_INSTALLED).encode()).hexdigest()[:16]}"
     home.mkdir(exist_ok=True)
     for name in ("bin", "jars", "sbin"):
@@ -102,7 +102,7 @@ def lean_home(folder: Path) -> Path:
 
 
 def java_environment() -> dict[str, str]:
-    """The environment of this process, with the Java in it that the SDK would find."""
+    """Return this process's environment, with the Java that the SDK would find."""
     before = os.environ.copy()
     try:
         use_java()
@@ -113,7 +113,7 @@ def java_environment() -> dict[str, str]:
 
 
 def sharing_options(folder: Path) -> str:
-    """Options that share a class archive of the JVM in ``folder``, one for each Java and Spark."""
+    """Return JVM options for a class archive in ``folder``, one for each Java and Spark version."""
     environment = java_environment()
     archive = folder / f"{_key(environment)}.jsa"
     with (folder / "lock").open("w") as lock:
@@ -141,13 +141,13 @@ def _make(archive: Path, environment: dict[str, str]) -> None:
         new.unlink(missing_ok=True)
         print(f"no archive of Spark's classes, its JVMs start slowly: {failure}", file=sys.stderr)
         return
-    # A Java that has no archive of its own classes makes none on top of it: an empty file, so as not to try again.
+    # A Java without an archive of its own classes makes none on top: the empty file avoids a second trial.
     new.touch()
     new.rename(archive)
 
 
 def _submit(command: list[str], environment: dict[str, str], archive: Path) -> str | None:
-    """Run a program of Spark's; what it said if it failed."""
+    """Run a program of Spark; return its output if it failed."""
     with subprocess.Popen(
         command,
         env=environment

@@ -1,4 +1,4 @@
-"""One Spark session for all tests that need one, and what its JVM starts with."""
+"""Provide one Spark session for all tests that need it."""
 
 from __future__ import annotations
 
@@ -13,16 +13,16 @@ from tests.support.spark_classes import MAKING_SECONDS, lean_home, sharing_optio
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-#: By this coverage measures the processes that a test starts.
+#: The variable that makes coverage measure the processes that a test starts.
 MEASURED = "COVERAGE_PROCESS_CONFIG"
 
-#: For a test that may have to wait until Spark's classes are in an archive, and then for Spark, seconds.
+#: Seconds for a test that may wait for the class archive and then for Spark.
 _TIMEOUT_WITH_ARCHIVE = 2 * MAKING_SECONDS
 
 
 @pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """The first test that needs the session or the cluster makes what they start with."""
+    """Give each test that may be the first to need Spark a timeout that covers its start."""
     for item in items:
         if "quick_java" in getattr(item, "fixturenames", ()) and item.get_closest_marker("timeout") is None:
             item.add_marker(pytest.mark.timeout(_TIMEOUT_WITH_ARCHIVE))
@@ -30,7 +30,7 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture(scope="session")
 def quick_java(pytestconfig: pytest.Config) -> Iterator[str]:
-    """Use JVM options and a home of Spark's from here on with which Spark starts sooner."""
+    """Set the JVM options and the Spark home that shorten Spark's start."""
     assert pytestconfig.cache is not None
     folder = pytestconfig.cache.mkdir("spark-classes")
     with pytest.MonkeyPatch.context() as patch:
@@ -42,7 +42,7 @@ def quick_java(pytestconfig: pytest.Config) -> Iterator[str]:
 
 @pytest.fixture(scope="session")
 def spark(quick_java: str) -> Iterator[SparkSession]:
-    """A session of two cores in which a task has four attempts, as on a cluster."""
+    """Yield a session with two cores, in which a task has four attempts, as on a cluster."""
     from producer.ship.session import build_session
 
     environment = dict(os.environ)

@@ -1,4 +1,4 @@
-"""What is synced and renamed, in order: a crash at any instant must leave the old file or the new one."""
+"""Record syncs and renames in order: a crash at any instant must leave the old file or the new one."""
 
 import os
 import stat
@@ -12,7 +12,7 @@ import pytest
 
 @contextmanager
 def noted_syncs() -> Iterator[list[tuple[str, object]]]:
-    """Those of the block: ``("file", its size)``, ``("directory", its inode)`` or ``("rename", the new name)``."""
+    """Record those of the block: ``("file", size)``, ``("directory", inode)`` or ``("rename", new name)``."""
     seen: list[tuple[str, object]] = []
 
     def synced(sync: Callable[[int], None]) -> Callable[[int], None]:
@@ -35,6 +35,6 @@ def noted_syncs() -> Iterator[list[tuple[str, object]]]:
         for name in ("fsync", "fdatasync"):
             if hasattr(os, name):
                 patch.setattr(os, name, synced(getattr(os, name)))
-        for name in ("replace", "rename"):  # those of Path call them
+        for name in ("replace", "rename"):  # the methods of Path call these
             patch.setattr(os, name, renamed(getattr(os, name)))
         yield seen

@@ -1,4 +1,4 @@
-"""What all processes of tests would compile is compiled once."""
+"""Modules that all processes of tests need are compiled once."""
 
 import os
 import subprocess
@@ -12,7 +12,7 @@ ROOT = Path(__file__).parents[2]
 
 @pytest.mark.parametrize(("other", "code"), [("", 0), ("import no_such_module", 2)])
 def test_all_modules_of_tests_are_compiled_and_no_test_is_made(other: str, code: int, tmp_path: Path) -> None:
-    """Before ``.ci/run`` starts the processes that need them; one that cannot be imported is an error."""
+    """All modules of tests are compiled and no test module is; a module that cannot be imported is an error."""
     (tmp_path / "test_some.py").write_text(
         "def pytest_generate_tests():\n    raise AssertionError\n\ndef test():\n    pass\n"
     )

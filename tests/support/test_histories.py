@@ -1,4 +1,4 @@
-"""Random histories: the same seed gives the same one, what goes wrong is found, and told in its shortest form."""
+"""Random histories are repeatable, find failures, and report them in the shortest form."""
 
 from random import Random
 
@@ -22,7 +22,7 @@ SEEN: list[str] = []
 
 
 class Counter(Machine):
-    """Goes wrong if 7 or more is added after a reset."""
+    """A machine that fails if 7 or more is added after a reset."""
 
     def __init__(self) -> None:
         self.number, self.was_reset = 0, False
@@ -53,7 +53,7 @@ class Counter(Machine):
 
 
 class Fine(Counter):
-    """Cannot go wrong: what it adds is too little."""
+    """A machine that cannot fail: it adds too little."""
 
     @rule(amount=integers(1, 6))
     def add(self, amount: int) -> None:  # type: ignore[override]
@@ -61,7 +61,7 @@ class Fine(Counter):
 
 
 def test_a_seed_tells_the_whole_history() -> None:
-    """Steps and outcome are the same each time; other seeds give others; no more steps than asked for."""
+    """The same seed gives the same steps and outcome, within the length; other seeds give others."""
     histories = [random_history(Counter, seed, 20) for seed in range(30)]
     assert [steps for steps, _ in histories] == [random_history(Counter, seed, 20)[0] for seed in range(30)]
     assert len({str(steps) for steps, _ in histories}) > 15
@@ -70,14 +70,14 @@ def test_a_seed_tells_the_whole_history() -> None:
 
 
 def test_only_what_is_possible_happens_and_not_every_rule_takes_part_each_time() -> None:
-    """A reset of nothing never; some histories do without some rules."""
+    """A reset at zero never happens; some histories omit some rules."""
     assert [each.name for each in rules_of(Counter)] == ["add", "nothing", "reset"]
     used = {frozenset(name for name, _ in random_history(Fine, seed, 40)[0]) for seed in range(40)}
     assert len(used) > 3
 
 
 def test_what_goes_wrong_is_told_in_its_shortest_form() -> None:
-    """The three steps that it takes, with the simplest arguments, as code to play it again."""
+    """A failure is reported with its three steps and their simplest arguments, as code that replays it."""
     with pytest.raises(HistoryError) as caught:
         run(Counter, range(100), 40)
     short = caught.value.steps
@@ -91,7 +91,7 @@ def test_what_goes_wrong_is_told_in_its_shortest_form() -> None:
 
 
 def test_every_machine_is_finished_and_given_back() -> None:
-    """Finished if nothing went wrong; given back in any case."""
+    """A machine is finished if nothing failed, and released in any case."""
     SEEN.clear()
     run(Fine, range(5), 10)
     assert SEEN == ["made", "finished", "given back"] * 5
@@ -101,7 +101,7 @@ def test_every_machine_is_finished_and_given_back() -> None:
 
 
 def test_choices_stay_within_their_bounds() -> None:
-    """And their simplest values too."""
+    """Choices, and their simplest values, stay within their bounds."""
     random = Random(1)
     for _ in range(100):
         assert 2 <= integers(2, 4)(random) <= 4

@@ -1,4 +1,4 @@
-"""Threads that take turns: the same numbers give the same history, nothing happens by chance, and nobody hangs."""
+"""Threads that take turns are repeatable, never race, and never hang."""
 
 import threading
 from collections.abc import Callable
@@ -31,7 +31,7 @@ def writing(seen: list[str], name: str) -> Callable[[], str]:
     ],
 )
 def test_another_thread_goes_on_at_the_points_that_were_named(switches: tuple[int, ...], expected: str) -> None:
-    """And nowhere else; at the end of one the next goes on."""
+    """Another thread continues at the named points only; at the end of a thread the next one continues."""
     for _ in range(3):
         seen: list[str] = []
         interleaving = Interleaving(switches)
@@ -41,7 +41,7 @@ def test_another_thread_goes_on_at_the_points_that_were_named(switches: tuple[in
 
 
 def test_who_waits_for_a_lock_gives_way_and_its_release_is_a_point() -> None:
-    """A thread inside the lock is interrupted by one that wants it: both get it, one after the other."""
+    """A thread inside the lock yields to one that wants it: both get it, one after the other."""
     with locks_that_take_turns():
         lock = threading.Lock()
     assert isinstance(lock, TurnLock)
@@ -62,7 +62,7 @@ def test_who_waits_for_a_lock_gives_way_and_its_release_is_a_point() -> None:
 
 
 def test_who_waits_for_a_signal_gives_way() -> None:
-    """Until it comes, or the time is over."""
+    """A thread that waits for a signal yields until it is set or the timeout ends."""
     clock, signal, seen = TurnClock(), Signal(), list[str]()
 
     def wait() -> None:
@@ -82,7 +82,7 @@ def test_who_waits_for_a_signal_gives_way() -> None:
 
 
 def test_threads_that_wait_for_each_other_are_a_failure_and_no_hang() -> None:
-    """Two locks in opposite orders: said at once, and no thread is left behind."""
+    """Two locks taken in opposite orders fail at once, and no thread is left running."""
     first, second = TurnLock(), TurnLock()
 
     def take(one: TurnLock, other: TurnLock) -> None:
@@ -94,11 +94,11 @@ def test_threads_that_wait_for_each_other_are_a_failure_and_no_hang() -> None:
     with pytest.raises(AssertionError, match="each thread waits for another one"):
         Interleaving([1]).run(lambda: take(first, second), lambda: take(second, first))
     assert not named(NAME)
-    point()  # nobody takes turns now: nothing happens
+    point()  # no threads take turns here: nothing happens
 
 
 def test_errors_are_kept_for_the_one_who_asks() -> None:
-    """The other threads go on."""
+    """An error in one thread is kept for the caller; the other threads continue."""
 
     def fail() -> None:
         raise ValueError("no")

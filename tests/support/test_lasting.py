@@ -1,4 +1,4 @@
-"""The garbage collector looks at what a module's tests made, and at nothing that was there before."""
+"""The garbage collector scans the objects of a module's tests, and no older ones."""
 
 import subprocess
 import sys
@@ -41,7 +41,7 @@ def test_what_lasts_is_not_looked_at():
 
 
 def test_what_lasts_is_looked_at_once_and_garbage_goes_between_modules(tmp_path: Path) -> None:
-    """A full collection costs what a test made, and what one module leaves is not found in the next one."""
+    """A full collection scans a test's own objects, and a module's garbage is gone before the next module."""
     (tmp_path / "test_first.py").write_text(_FIRST)
     (tmp_path / "test_second.py").write_text(_SECOND)
     ours = ["-c", "pyproject.toml", "-p", "tests.support.lasting", "-p", "no:cacheprovider"]

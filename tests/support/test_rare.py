@@ -1,4 +1,4 @@
-"""``--without-rare``: the list, and what it leaves out."""
+"""The list of rare tests is valid, and ``--without-rare`` leaves them out."""
 
 import subprocess
 import sys
@@ -10,14 +10,14 @@ _PLACES = [place for places in RARE.values() for place in places]
 
 
 def test_every_place_of_the_list_exists() -> None:
-    """A file or test that was renamed would come back into `make test` unseen."""
+    """Every entry of the list exists: a renamed file would otherwise return to `make test` unnoticed."""
     tests = [place for place in _PLACES if "::" in place]
     assert missing_tests(tests) == []
     assert [place for place in _PLACES if place not in tests and not (TESTS / place).exists()] == []
 
 
 def test_a_place_is_a_folder_a_file_or_a_test() -> None:
-    """With all that is below it, and nothing else."""
+    """A folder, a file or a test in the list covers all that is below it, and nothing else."""
     (kills, *_) = RARE["loops of kills"]
     assert is_rare(f"tests/{kills}::test_a[1]")
     assert not is_rare(f"tests/{kills.removesuffix('.py')}_more.py::test_a")
@@ -28,7 +28,7 @@ def test_a_place_is_a_folder_a_file_or_a_test() -> None:
 
 
 def test_what_is_left_out_is_told_at_the_end() -> None:
-    """`make test` deselects the rare tests, those of other Pythons too, and names them in one line."""
+    """`make test` deselects the rare tests, including those of other Pythons, and names them in one line."""
     places = ["server/fuzz/test_fuzz.py", "processes/test_signals.py"]
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--collect-only", "--without-rare", *places]
     told = subprocess.run(command, cwd=TESTS, capture_output=True, text=True, check=True).stdout

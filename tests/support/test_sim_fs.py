@@ -1,6 +1,6 @@
 """The simulated file system does what the real one does, and loses what a real one may lose.
 
-Long since every call of the disk has its promises.
+The file is long because every call of the disk has its promises.
 """
 
 import errno
@@ -20,7 +20,7 @@ SEEDS = range(200)
 
 
 def disk_with(*files: str, root: str = "/d") -> SimFS:
-    """A disk with a directory and some files in it, all of it synced, each with its own name as content."""
+    """Build a disk with a directory and some files, all synced, each with its own name as content."""
     disk = SimFS()
     disk.make_directory(root)
     for name in files:
@@ -29,12 +29,12 @@ def disk_with(*files: str, root: str = "/d") -> SimFS:
 
 
 def outcomes(build: Callable[[], SimFS], look: Callable[[SimFS], Any]) -> set[Any]:
-    """All that may be found after the power failed."""
+    """Return all states that may be found after a power failure."""
     return {look(build().crash(seed)) for seed in SEEDS}
 
 
 def written(*pieces: bytes) -> Callable[[], SimFS]:
-    """A disk with one file, whose name is on the disk and whose bytes are not."""
+    """Build a disk with one file whose name is synced and whose bytes are not."""
 
     def build() -> SimFS:
         disk = disk_with()
@@ -55,7 +55,7 @@ def test_it_has_the_methods_of_the_real_disk() -> None:
 
 
 def everything(disk: Any, root: str) -> list[object]:
-    """One of each operation, with what it returned or the number of its error."""
+    """Call each operation once; return each result or error number."""
     seen: list[object] = []
 
     def note(function: Callable[..., object], *arguments: object) -> Any:
@@ -143,7 +143,7 @@ def test_what_was_written_is_seen_at_once() -> None:
 
 
 def after(*steps: tuple[Any, ...]) -> Callable[[], SimFS]:
-    """A disk on which these calls were made, each with a path, or with the open file of that path."""
+    """Build a disk on which these calls were made, each with a path or the open file of that path."""
 
     def build() -> SimFS:
         disk = disk_with()
@@ -203,7 +203,7 @@ MOVED = (("make_directory", "/e"), *NAMED, ("rename", "/d/a", "/e/b"))
             lambda disk: (*disk.names("/d"), disk.content("/d/a")),
             {("a", b"old"), ("a", "t", b"old"), ("a", b"new")},
         ),
-        # In one of two directories; a sync of either settles it.
+        # It is in one of two directories; a sync of either decides which.
         (MOVED, entries, {("a",), ("b",)}),
         ((*MOVED, KEPT), entries, {("b",)}),
         ((*MOVED, ("sync_directory", "/e")), entries, {("b",)}),
@@ -217,7 +217,7 @@ MOVED = (("make_directory", "/e"), *NAMED, ("rename", "/d/a", "/e/b"))
 def test_what_was_not_synced_may_be_lost_and_nothing_else(
     steps: tuple[tuple[Any, ...], ...], look: Callable[[SimFS], Any], expected: set[Any]
 ) -> None:
-    """After the power failed exactly these states may be found."""
+    """After a power failure exactly these states may be found."""
     assert outcomes(after(*steps), look) == expected
 
 
@@ -243,7 +243,7 @@ def test_a_crash_is_repeatable() -> None:
 
 
 def test_a_crash_closes_files_and_opens_locks() -> None:
-    """In the next life nothing is open and nothing is locked; the former life's owner gets nowhere any more."""
+    """After a crash nothing is open or locked, and an owner from before it can do nothing."""
     disk = disk_with("a")
     file, _lock = disk.open("/d/a"), disk.lock("/d/LOCK")
     for after in (disk.kill(), disk.crash(1)):
@@ -355,7 +355,7 @@ def test_a_failed_sync_of_a_directory_leaves_it_to_the_next() -> None:
 
 
 def test_a_full_disk_refuses() -> None:
-    """What fits is written, then ENOSPC; removing a file that nobody has open gives its room back."""
+    """A write of what fits succeeds, then ENOSPC; removing a file that is not open frees its bytes."""
     disk = disk_with("a")
     file, other = disk.open("/d/a"), disk.create("/d/b")
     disk.capacity = 10
@@ -369,7 +369,7 @@ def test_a_full_disk_refuses() -> None:
     ):
         with pytest.raises(OSError, match="No space"):
             refused()
-    assert disk.free("/d") == 0  # also the file that was to be rewritten is as it was
+    assert disk.free("/d") == 0  # the file that was to be rewritten is unchanged, too
     disk.unlink("/d/b")
     assert disk.free("/d") == 0
     disk.close(other)
@@ -410,7 +410,7 @@ def test_a_sync_in_which_it_dies_saves_nothing_for_certain() -> None:
 
 
 def test_a_copy_has_what_is_seen() -> None:
-    """A copy has the bytes and names as a process sees them, and whatever happens to one does not touch the other."""
+    """A copy has the visible bytes and names; changes of one do not touch the other."""
     disk = written(b"abc")()
     copy = disk.copy()
     copy.append(copy.open("/d/a"), b"d")
@@ -436,7 +436,7 @@ def test_it_logs_calls_and_counts_syncs() -> None:
 
 
 def test_a_hook_may_hold_a_call_back() -> None:
-    """A hook that waits holds its own call only; others go on meanwhile."""
+    """A hook that waits blocks its own call only; other calls continue."""
     disk = disk_with("a")
     entered: list[str] = []
     file = disk.open("/d/a")

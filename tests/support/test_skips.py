@@ -1,4 +1,4 @@
-"""No test is skipped silently: in CI none at all, elsewhere its reason is told."""
+"""No test is skipped silently: CI allows none, elsewhere its reason is reported."""
 
 import os
 import subprocess
@@ -28,7 +28,7 @@ _MODULE = "import pytest\npytest.importorskip('no_such_module')"
 
 
 def run(folder: Path, *options: str) -> tuple[int, str]:
-    """The exit code of a run of these tests, and what it printed."""
+    """Return the exit code of a run of these tests, and its output."""
     (folder / "test_some.py").write_text(_TESTS)
     (folder / "test_module.py").write_text(_MODULE)
     ours = ["-c", "pyproject.toml", "-p", "tests.support.skips", "-p", "no:cacheprovider"]
@@ -38,7 +38,7 @@ def run(folder: Path, *options: str) -> tuple[int, str]:
 
 
 def test_a_skipped_test_is_a_failure_where_nothing_may_be_skipped(tmp_path: Path) -> None:
-    """With its reason, whether it, a mark or its whole module skips; what is expected to fail is something else."""
+    """A test, mark or module that skips fails with its reason; an expected failure does not."""
     code, printed = run(tmp_path, "--nothing-skipped", "--continue-on-collection-errors")
     assert code == 1
     for reason in ("no such program", "no such system", "could not import 'no_such_module'"):
@@ -47,7 +47,7 @@ def test_a_skipped_test_is_a_failure_where_nothing_may_be_skipped(tmp_path: Path
 
 
 def test_elsewhere_a_skipped_test_is_named_with_its_reason(tmp_path: Path) -> None:
-    """By the options that every run has."""
+    """The default options print each skipped test with its reason."""
     code, printed = run(tmp_path)
     assert code == 0
     assert "no such program" in printed
@@ -56,7 +56,7 @@ def test_elsewhere_a_skipped_test_is_named_with_its_reason(tmp_path: Path) -> No
 
 @pytest.mark.parametrize(("ci", "are_forbidden"), [("true", True), ("", False)])
 def test_skips_are_failures_in_ci(ci: str, are_forbidden: bool) -> None:
-    """In ``make test``, and nobody else's."""
+    """Skips are failures in ``make test`` in CI only."""
     environ = {name: value for name, value in os.environ.items() if not name.startswith("MAKE") and name != "CI"}
     command = ["make", "--dry-run", "test", f"CI={ci}"]
     done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=ROOT, env=environ, timeout=60)
@@ -64,14 +64,14 @@ def test_skips_are_failures_in_ci(ci: str, are_forbidden: bool) -> None:
 
 
 def test_a_program_that_is_missing_is_named_with_its_package(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A test that needs it is skipped with that reason."""
+    """A test that needs a missing program is skipped; the reason names its package."""
     monkeypatch.setattr(programs.shutil, "which", lambda _: None)
     with pytest.raises(pytest.skip.Exception, match="systemd-analyze is not installed: `apt-get install systemd`"):
         programs.need("systemd-analyze")
 
 
 def test_ci_installs_programs_that_are_missing(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Those alone, with one look at what there is; with none missing nothing is asked."""
+    """CI installs only missing programs, with one look at the package index; with none missing, it asks for nothing."""
     asked: list[list[str]] = []
     monkeypatch.setattr(programs.subprocess, "run", lambda command, **_: asked.append(command[2:]))
     monkeypatch.setattr(programs.shutil, "which", lambda command: None if command == "zsh" else command)

@@ -1,4 +1,4 @@
-"""The archive of Spark's classes: tests go on where it cannot be made, and leave nothing of the trial."""
+"""Tests continue where the archive of Spark's classes cannot be made, and the trial leaves nothing."""
 
 import os
 from pathlib import Path
@@ -13,7 +13,7 @@ _MAKES_IT = 'made=${{SPARK_SUBMIT_OPTS#*=}}; echo classes > "${{made%% *}}"'
 
 
 def spark_that(home: Path, does: str) -> None:
-    """A home of Spark's whose ``spark-submit`` is a shell's line."""
+    """Make a Spark home whose ``spark-submit`` runs one shell line."""
     for name in ("bin", "jars"):
         (home / name).mkdir(parents=True, exist_ok=True)
     submit = home / "bin" / "spark-submit"
@@ -31,7 +31,7 @@ def is_at_end(pipe: int) -> bool:
 def test_archive_that_takes_too_long_is_done_without_and_tried_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """It is told; what was making it has ended with all that it had started; the next tests make it."""
+    """A timeout is reported, the trial's processes end, and the next run makes the archive."""
     home, archives = tmp_path / "spark", tmp_path / "archives"
     archives.mkdir()
     spark_that(home, _FOREVER)

@@ -1,4 +1,4 @@
-"""The threads of one producer, server or agent, and the CPU time that they use: others of the process do not count."""
+"""Measure the threads of one producer, server or agent, and their CPU time; other threads do not count."""
 
 import threading
 import time
@@ -6,12 +6,12 @@ from collections.abc import Iterable
 
 
 def named(prefix: str) -> list[threading.Thread]:
-    """Those that are alive and have a name that begins so."""
+    """Return the live threads whose names begin with ``prefix``."""
     return [thread for thread in threading.enumerate() if thread.name.startswith(prefix)]
 
 
 def cpu_of(threads: Iterable[threading.Thread]) -> float:
-    """The CPU seconds of threads that do not end meanwhile; of the process where a system does not tell."""
+    """Return the CPU seconds of threads that stay alive; of the process where the system does not tell."""
     clock_of = getattr(time, "pthread_getcpuclockid", None)
     if clock_of is None:
         return time.process_time()

@@ -1,4 +1,4 @@
-"""Waiting for other threads, with a deadline."""
+"""Wait for other threads, with a deadline."""
 
 import os
 import threading
@@ -6,12 +6,12 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-#: Seconds after which a test that waits has failed: for what hangs, not for what is slow on a busy machine.
+#: Seconds after which a waiting test has failed: for a hang, not for slowness on a busy machine.
 PATIENCE = 60.0
 
 
 def allowed(seconds: float) -> float:
-    """A limit for what takes ``seconds`` on an idle machine, longer where cores are busy."""
+    """Return the limit for an operation of ``seconds`` on an idle machine; longer where cores are busy."""
     return seconds * max(1.0, 2 * os.getloadavg()[0] / (os.cpu_count() or 1))
 
 
@@ -30,7 +30,7 @@ def passed(event: threading.Event, what: str = "the event") -> None:
 
 
 class Call:
-    """A call on a thread of its own, with its outcome."""
+    """A call on its own thread, with its outcome."""
 
     def __init__(self, function: Callable[[], Any]) -> None:
         self._function = function
@@ -42,7 +42,7 @@ class Call:
     def _run(self) -> None:
         try:
             self.value = self._function()
-        except BaseException as error:  # noqa: BLE001  # told to whoever asks for the outcome
+        except BaseException as error:  # noqa: BLE001  # raised to the caller of result()
             self.error = error
 
     @property
@@ -50,7 +50,7 @@ class Call:
         return not self.thread.is_alive()
 
     def result(self, patience: float = PATIENCE) -> Any:
-        """Wait for the end of the call, so many seconds at most; its value, or its error."""
+        """Wait at most ``patience`` seconds for the call to end; return its value or raise its error."""
         self.thread.join(patience)
         assert self.done, "the call did not end"
         if self.error is not None:
