@@ -8,6 +8,7 @@ before it. This module passes the bytes to the socket, so it knows.
 from __future__ import annotations
 
 import re
+import weakref
 from typing import Any
 
 from .answers import FIRST, Received, receive
@@ -28,6 +29,8 @@ class Idle:
         self._most = most
         self._sockets: list[Any] = []
         self.is_closed = False
+        # For clients that are not closed. A finalizer of the object could run after those of its sockets, which warn.
+        weakref.finalize(self, _close_all, self._sockets).atexit = False
 
     def get(self) -> Any:
         """Take a socket that received nothing since its last response, not even its end; None without one."""
@@ -53,11 +56,15 @@ class Idle:
     def close(self) -> None:
         """Close the kept and all later sockets."""
         self.is_closed = True
-        while self._sockets:
-            try:
-                self._sockets.pop().close()
-            except IndexError:  # another thread took it
-                return
+        _close_all(self._sockets)
+
+
+def _close_all(sockets: list[Any]) -> None:
+    while sockets:
+        try:
+            sockets.pop().close()
+        except IndexError:  # another thread took it
+            return
 
 
 def begin_of(method: str, target: str, head: bytes) -> bytes:

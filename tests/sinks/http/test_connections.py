@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import gc
 import itertools
 import socket
 import threading
+import warnings
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager, suppress
@@ -131,6 +133,20 @@ def test_of_idle_connections_the_last_one_is_used_first_and_no_more_are_kept_tha
     assert [first.fileno(), last.fileno(), idle.get()] == [-1, -1, None]
     for sock in itertools.chain(*pairs):
         sock.close()
+
+
+def test_the_connections_of_a_client_that_is_not_closed_are_closed_with_it() -> None:
+    """A client in a cycle of references that is collected closes its idle sockets, without a ResourceWarning."""
+    ours, theirs = socket.socketpair()
+    idle = Idle(1)
+    idle.put(ours)
+    idle.cycle = idle  # type: ignore[attr-defined]
+    del ours, idle
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        gc.collect()
+    with theirs:
+        assert theirs.recv(1) == b""
 
 
 def test_an_interrupt_closes_the_connection(monkeypatch: pytest.MonkeyPatch) -> None:
