@@ -83,14 +83,14 @@ class StreamKeys:
         if not isinstance(idempotent, bool | SequenceKey):
             raise InvalidArgumentError(f"idempotent: must be True, False or a SequenceKey, got {described(idempotent)}")
         if idempotent and shard_hash is not None:
-            self._must_leave_room(shard_hash, sequenced=isinstance(idempotent, SequenceKey))
+            self._check_room_for_key(shard_hash, sequenced=isinstance(idempotent, SequenceKey))
         if isinstance(idempotent, SequenceKey):
             key = self.key(project, logstore, topic, source, shard_hash, tags)
             return key._replace(order=Numbering(idempotent))
         order = IDEMPOTENT if idempotent else ORDERED if ordered else ""
         return self.key(project, logstore, topic, source, shard_hash, tags, order)
 
-    def _must_leave_room(self, shard_hash: str, *, sequenced: bool) -> None:
+    def _check_room_for_key(self, shard_hash: str, *, sequenced: bool) -> None:
         if sequenced:
             raise InvalidArgumentError(
                 f"shard_hash: a SequenceKey chooses the shard by its key, so leave it out; got {described(shard_hash)}"
@@ -136,7 +136,7 @@ class StreamKeys:
         :raises InvalidArgumentError: as :meth:`ordered`, about the shard hash.
         """
         if shard_hash is not None and key.order not in ("", ORDERED):
-            self._must_leave_room(shard_hash, sequenced=isinstance(key.order, Numbering))
+            self._check_room_for_key(shard_hash, sequenced=isinstance(key.order, Numbering))
         key = key._replace(
             topic=key.topic if topic is None else topic,
             source=key.source if source is None else source,

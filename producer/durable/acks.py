@@ -209,7 +209,7 @@ class Acks(Backing):
             self._acknowledge()
             bad = [item for item in items if isinstance(item, _Failed | _Unreadable)]
             for item in bad:
-                self._bury(item)
+                self._store_dead_letter(item)
             if bad:
                 self._acknowledge()
         finally:  # even after a failure, no caller waits forever
@@ -269,13 +269,13 @@ class Acks(Backing):
                 error,
             )
 
-    def _bury(self, item: _Failed | _Unreadable) -> None:
+    def _store_dead_letter(self, item: _Failed | _Unreadable) -> None:
         if isinstance(item, _Failed):
-            self._bury_failed(item)
+            self._store_failed(item)
         else:
-            self._bury_unreadable(item)
+            self._store_unreadable(item)
 
-    def _bury_failed(self, item: _Failed) -> None:
+    def _store_failed(self, item: _Failed) -> None:
         """Store failed events as dead letters, then acknowledge them; without dead letters acknowledge all."""
         dead_letters, done = self._dead_letters, len(item.tickets)
         if dead_letters is not None:
@@ -284,7 +284,7 @@ class Acks(Backing):
         self._owe(item.tickets[:done])
         self.park(item.key, item.tickets[done:])
 
-    def _bury_unreadable(self, item: _Unreadable) -> None:
+    def _store_unreadable(self, item: _Unreadable) -> None:
         """Store an unreadable event as a dead letter; without dead letters it stays, since it may be the only copy."""
         dead_letters = self._dead_letters
         if dead_letters is not None and self._guarded(lambda: dead_letters.store([self._letter(dead_letters, item)])):

@@ -109,7 +109,7 @@ class Feeder:
         :raises ProducerClosedError: the memory was closed; events that were not fed are still taken.
         """
         if self._resuming:
-            self._go_on()
+            self._resume_streams()
         if self._fast:
             self._gather()
         events = self._take(patience)
@@ -223,7 +223,7 @@ class Feeder:
         """Feed a record, unless it was completed before a restart."""
         recovery, key, position = self._recovery, record.key, ticket.position
         if recovery.lasts and ticket.sequence > recovery.lasts[0][0]:
-            recovery.pass_by(ticket.sequence)
+            recovery.seal_passed(ticket.sequence)
         if not key.order.startswith(IDEMPOTENT):
             self._feed(record, ticket, None)
             return
@@ -285,7 +285,7 @@ class Feeder:
         """True if the stream is about to be resumed."""
         return key.line in self._resuming
 
-    def _go_on(self) -> None:
+    def _resume_streams(self) -> None:
         with self._lock:
             resuming = list(self._resuming.values())
         for key, barrier in resuming:

@@ -180,8 +180,8 @@ class DurablePipeline:
         if not self.running or self._channel_stats.ended:
             return
         try:
-            self.pipeline.must_not_be_a_callback("flush")
-            self.pipeline.must_not_work("flush", self.working_threads)
+            self.pipeline.refuse_callback("flush")
+            self.pipeline.refuse_own_threads("flush", self.working_threads)
             fed = self.feeder.wait_fed(self.put, deadline)
             self.pipeline.flush_until(deadline, timeout)
         except FlushTimeoutError as error:
@@ -265,7 +265,7 @@ class DurablePipeline:
         """Fail all records in a forked child: they belong to the parent, which sends them."""
         release(self.channel, self.dead_letter)
         self.pipeline.abandon_in_child()
-        result = staying(self.pipeline.settlement.forked_away())
+        result = staying(self.pipeline.settlement.forked_attempt())
         for future in self.registry.left_in_child():
             if isinstance(future._holder, Waiting):
                 future._holder.settle_in_child(result)

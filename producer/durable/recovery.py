@@ -82,7 +82,7 @@ class Recovery:
         if stream is not None and position >= stream.intent.last:
             self._end(key, stream)
 
-    def pass_by(self, sequence: int) -> None:
+    def seal_passed(self, sequence: int) -> None:
         """Seal the batches whose last event is before this sequence number, which is fed next."""
         while self.lasts and self.lasts[0][0] < sequence:
             _, _, key = heapq.heappop(self.lasts)

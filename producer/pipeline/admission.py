@@ -173,7 +173,7 @@ class Admission:
             raise stopped  # before any wait for memory
         self._place(piece, recipient, patient=True, number=number, before=before)
         self._ready.wake()
-        self._be_watched()
+        self._wake_mover()
 
     def open_records(self, future: SendFuture) -> OpenRecords | None:
         """Return the open batch that took a send, for the next logs of its stream; None if it is not open any more."""
@@ -238,11 +238,11 @@ class Admission:
 
     def _after(self) -> None:
         self._ready.wake()
-        self._be_watched()
+        self._wake_mover()
         if self._threads.late:
             self._threads.work()
 
-    def _be_watched(self) -> None:
+    def _wake_mover(self) -> None:
         """Wake the mover if a batch may have been opened that it would seal too late."""
         if self.accumulator.unwatched:
             self._threads.watch()

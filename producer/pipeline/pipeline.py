@@ -199,7 +199,7 @@ class Pipeline:
 
     def abandon_in_child(self) -> None:
         """Fail all batches in a forked child: the records belong to the parent, which sends them."""
-        attempt = self.settlement.forked_away()
+        attempt = self.settlement.forked_attempt()
         for batch in self.accumulator.incomplete_in_child():
             batch.abandon_in_child(batch.history.result(successful=False, last=attempt))
 
@@ -219,8 +219,8 @@ class Pipeline:
 
     def flush_until(self, deadline: Deadline, timeout: float | None) -> None:
         """Flush until ``deadline``; ``timeout`` is the limit that the error names."""
-        self.must_not_be_a_callback("flush")
-        self.must_not_work("flush")
+        self.refuse_callback("flush")
+        self.refuse_own_threads("flush")
         serial = self.accumulator.seal_open()
         if self.threadless:
             self.work_inline(deadline)
@@ -231,7 +231,7 @@ class Pipeline:
         if remaining or not all(self.passed(barrier, deadline) for barrier in barriers):
             raise FlushTimeoutError(remaining, timeout or 0.0)
 
-    def must_not_be_a_callback(self, call: str) -> None:
+    def refuse_callback(self, call: str) -> None:
         """Refuse a call that would wait for its own thread.
 
         :raises ProducerError: the caller is a callback.
@@ -239,7 +239,7 @@ class Pipeline:
         if self.on_handler_thread():
             raise ProducerError(f"{call} inside a callback would wait for itself: call it on another thread")
 
-    def must_not_work(self, call: str, others: Iterable[StageThread] = ()) -> None:
+    def refuse_own_threads(self, call: str, others: Iterable[StageThread] = ()) -> None:
         """Refuse a call that waits for the threads on one of them.
 
         :param others: threads that work for this pipeline besides its own.

@@ -120,7 +120,7 @@ class Shutdown:
         :raises CloseTimeoutError: ``timeout`` has passed; the remaining records failed.
         :raises ProducerError: called by a sink, a channel or a strategy on a thread that it would wait for.
         """
-        self._pipeline.must_not_work("close", self._threads)
+        self._pipeline.refuse_own_threads("close", self._threads)
         if self._performer is not None and self._thread == threading.get_ident():
             return  # called by a sink or a channel that is being closed
         deadline = Deadline.after(self._pipeline.clock, timeout)
@@ -141,7 +141,7 @@ class Shutdown:
                 failed, stuck = self.closer.close(deadline)
                 refused = self._release()
         finally:  # after an interrupt, the next call of close does the rest
-            self._step_down(performer)
+            self._end_performing(performer)
         if timeout is not None and (not self._ended or failed or stuck):
             raise CloseTimeoutError(timeout, failed, stuck) from refused
         if stuck:
@@ -168,7 +168,7 @@ class Shutdown:
                 self._performer, self._thread = performer, threading.get_ident()
             return self._ended or self._performer is performer
 
-    def _step_down(self, performer: object) -> None:
+    def _end_performing(self, performer: object) -> None:
         with self._lock:
             if self._performer is performer:
                 self._performer = None

@@ -124,7 +124,7 @@ def test_a_region_that_is_not_the_endpoints() -> None:
         "p", endpoint="https://cn-hangzhou-intranet.log.aliyuncs.com", access_key_id="i", access_key_secret="s"
     )
     config = ProducerConfig(sign_version="v4", region="cn-beijing")
-    with pytest.raises(TargetError, match="region is 'cn-beijing', and the endpoint is of 'cn-hangzhou'"):
+    with pytest.raises(TargetError, match="region is 'cn-beijing', but the endpoint is in 'cn-hangzhou'"):
         sentence(UnauthorizedError("SignatureNotMatch", "no"), project, "l", config)
 
 
@@ -142,16 +142,16 @@ def test_a_clock_that_differs_and_plain_http_behind_https(server: LogHubServer) 
     producer.close()
     error = wrong(producer_for(server, endpoint=server.endpoint.replace("http:", "https:")))
     assert "answers plain HTTP, not TLS: write http://" in str(error)
-    assert "https is asked of a server that speaks http (" in str(error)
-    assert "is the host name right" not in str(error)
+    assert "the endpoint says https, but the server speaks http: write http:// (" in str(error)
+    assert "check the host name" not in str(error)
 
 
 @pytest.mark.parametrize(
     ("name", "expired", "trusted", "told"),
     [
-        ("127.0.0.1", False, False, "its certificate is of an authority that is not known here: name a file"),
+        ("127.0.0.1", False, False, "its certificate is of an unknown authority: name a file"),
         ("127.0.0.1", True, True, "its certificate has expired, or this machine's clock is wrong"),
-        ("elsewhere", False, True, "its certificate is made for other hosts: the endpoint must be one of those"),
+        ("elsewhere", False, True, "its certificate is for other hosts: the endpoint must name one of them"),
     ],
     ids=["authority", "expired", "name"],
 )
@@ -171,8 +171,8 @@ def test_a_certificate_that_is_not_accepted_is_told_with_what_to_do(
         endpoint = server.endpoint.replace("http:", "https:")
         project = ProjectConfig("shop", endpoint=endpoint, access_key_id="id", access_key_secret="s")
         error = wrong(Producer(project, config=config))
-        assert (error.problem, "is the host name right" in str(error)) == ("http", False)
-        assert "it shows a certificate that is not accepted (" in str(error)
+        assert (error.problem, "check the host name" in str(error)) == ("http", False)
+        assert "the server's certificate is not trusted (" in str(error)
         assert told in str(error)
         reading = unread(project, config)
     assert "TLS: SSLCert" in reading
@@ -188,7 +188,10 @@ def test_a_proxy_that_opens_no_way_is_told() -> None:
             project = ProjectConfig("shop", endpoint="https://h.invalid", access_key_id="id", access_key_secret="s")
             error = wrong(Producer(project, config=config))
             assert error.problem == "http"
-            assert "the proxy before it opens no way: is its address right, and may it connect there? (" in str(error)
+            assert (
+                "the proxy opens no connection: check the proxy's address, and whether it may connect there ("
+                in str(error)
+            )
             assert words in str(error)
 
 
@@ -217,7 +220,7 @@ def test_a_key_that_may_not_ask_and_a_busy_logstore_are_no_faults(server: LogHub
     """A permission to write is enough, and a quota passes; the sentence says so."""
     with producer_for(server) as producer:
         server.faults.add(answer(403, "Unauthorized", "no permission to list shards"))
-        assert "does not let this key ask" in producer.check("shop", "app-log")
+        assert "this key may not ask" in producer.check("shop", "app-log")
         server.faults.add(answer(403, "ReadQuotaExceed", "slow"))
         assert "whether it may write" in producer.check("shop", "app-log")
 

@@ -32,7 +32,7 @@ from tests.support.log_group_schema import contents_of
 STREAMS = 3
 #: The most records of a batch.
 BATCH = 50
-_untold = itertools.count(1)
+_undecidable = itertools.count(1)
 
 
 class _Witness(LogHubSink):
@@ -74,7 +74,7 @@ def _resumed(stream: Stream) -> bool:
     if stopped is None:
         return False
     if stopped.first.error_code == "InvalidSequenceId":
-        print(f"untold={next(_untold)}", flush=True)
+        print(f"untold={next(_undecidable)}", flush=True)
     stream.resume()
     return True
 

@@ -23,7 +23,7 @@ from producer.wire import packing
 from tests.support.waiting import PATIENCE
 
 compiled = gil._compiled
-pytestmark = pytest.mark.skipif(compiled is None, reason="without what is compiled nobody asks")
+pytestmark = pytest.mark.skipif(compiled is None, reason="needs the native implementation")
 
 _LOG = {"message": "m"}
 

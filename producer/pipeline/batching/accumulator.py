@@ -188,7 +188,7 @@ class LogAccumulator:
         key, record, logs = piece
         wait_until_free(self._lock)
         with self._lock:
-            self._must_accept(key)
+            self._check_open(key)
             # The other records of an abandoned batch were sent under a new key: the old key must not be used again.
             forms = before is not None and before.sequence.key not in self._abandoned
             batch = (self._forming if forms else self._open).get(key)
@@ -209,7 +209,7 @@ class LogAccumulator:
                 return charge
             return self._open_with(draft, piece, recipient, charge, number, before if forms else None)
 
-    def _must_accept(self, key: StreamKey) -> None:
+    def _check_open(self, key: StreamKey) -> None:
         if self._closed:
             raise ProducerClosedError("the producer is closed")
         error = self._stopped.get(key.line) if self._stopped.any else None
@@ -338,7 +338,7 @@ class LogAccumulator:
         batch.seal()
         batch.history = AttemptHistory(self._config.max_reserved_attempts)
         held, logs = batch.held, batch.log_count
-        ready = not self._in_line(batch) or self._order.is_turn_of(batch)
+        ready = not self._in_line(batch) or self._order.is_first(batch)
         del taking[batch.key]
         batch.forming = False
         self._budget.sealed += held

@@ -33,14 +33,14 @@ class StreamOrder:
         """Append a batch to the line of its stream."""
         self._lines.setdefault(batch.key.line, deque()).append(batch)
 
-    def is_turn_of(self, batch: ProducerBatch) -> bool:
+    def is_first(self, batch: ProducerBatch) -> bool:
         """Return True if ``batch`` is the first of its stream, and may be sent once it is sealed."""
         line = self._lines.get(batch.key.line)
         return not self.frozen and line is not None and line[0] is batch
 
     def ready(self, batch: ProducerBatch) -> bool:
         """Return True if a sealed batch may be sent; otherwise it waits for its turn."""
-        if self.is_turn_of(batch):
+        if self.is_first(batch):
             return True
         self.waiting.add(batch)
         return False

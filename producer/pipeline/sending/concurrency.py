@@ -95,7 +95,7 @@ class AdaptiveLimit:
         if seconds is not None:
             self._window.append(seconds)
             if len(self._window) >= (_WINDOW if self._look is None else _LOOK_WINDOW):
-                self._conclude(median(self._window), now)
+                self._evaluate(median(self._window), now)
 
     def refused(self, began: float, now: float, keep: float) -> None:
         """Note that an attempt that began at ``began`` was too much for the other side.
@@ -120,7 +120,7 @@ class AdaptiveLimit:
     def _begin_round(self) -> None:
         self._round, self._answers, self._reached = [], 0, False
 
-    def _conclude(self, latency: float, now: float) -> None:
+    def _evaluate(self, latency: float, now: float) -> None:
         """Evaluate a full window."""
         self._window = []
         if self._look is not None:
@@ -133,10 +133,10 @@ class AdaptiveLimit:
             self._base_seen = now
         if self._limit == 1 or latency < self._base:
             self._base = latency
-        if not self._shrunk(latency, now):
-            self._look_again(latency, now)
+        if not self._shrink(latency, now):
+            self._measure_base(latency, now)
 
-    def _shrunk(self, latency: float, now: float) -> bool:
+    def _shrink(self, latency: float, now: float) -> bool:
         was_late, self._late = self._late, _longer(latency, self._base, _OVERLOADED)
         if not (self._late and was_late):
             return False
@@ -147,7 +147,7 @@ class AdaptiveLimit:
         self._set(wanted, now)
         return True
 
-    def _look_again(self, latency: float, now: float) -> None:
+    def _measure_base(self, latency: float, now: float) -> None:
         if now - self._base_seen < _LOOK_EVERY or self._limit == self._most <= _LEAST_BY_LATENCY:
             return
         less = max(1, int(0.5 * self._limit * self._base / latency))

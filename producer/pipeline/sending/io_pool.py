@@ -114,11 +114,11 @@ class IOThreadPool:
             self._catch_up(asked, now)
             self._queue.wake(now)
             alarm, ready = self._queue.alarm, self._queue.ready
-        self._tell(alarm)
+        self._set_alarm(alarm)
         if ready or self._inbox or self._reports:
             self._idle.wake_one()
 
-    def _tell(self, alarm: float) -> None:
+    def _set_alarm(self, alarm: float) -> None:
         if alarm < math.inf:
             self._retry_queue.set_alarm(alarm)
 
@@ -160,7 +160,7 @@ class IOThreadPool:
                 self._lock.release()
         else:
             return None
-        self._tell(alarm)
+        self._set_alarm(alarm)
         self._wake_next()
         return turn
 
@@ -175,10 +175,10 @@ class IOThreadPool:
 
         Every thread that held the lock calls this after releasing it: another thread may have found the lock taken.
         """
-        if self._idle and (self._may_go() or self._inbox or self._reports):  # _may_go takes the lock
+        if self._idle and (self._has_ready() or self._inbox or self._reports):  # _has_ready takes the lock
             self._idle.wake_one()
 
-    def _may_go(self) -> bool:
+    def _has_ready(self) -> bool:
         if not len(self._queue):
             return False
         with self._lock:

@@ -141,7 +141,7 @@ class RetryRules:
         """Return the decision for ``batch``, whose last attempt failed with ``error``."""
         state = self._state(batch, error)
         repeated = error.max_consecutive is not None and batch.history.same_error_count > error.max_consecutive
-        if not self._worth_it(state, error, repeated=repeated):
+        if not self._is_retriable(state, error, repeated=repeated):
             return STOP_RETRYING
         # If retries at once fail repeatedly, wait in between; otherwise an endless batch would be retried without a
         # pause.
@@ -150,16 +150,16 @@ class RetryRules:
         if self._has_own_time(error):  # the last attempt is made at the end of that time, not a backoff later
             delay = min(delay, max(0.0, self._quota_ends(batch) - self._clock.monotonic()))
         state.upcoming_sleep = delay
-        return STOP_RETRYING if self._enough(batch, error, state) else Decision(retry=True, delay=delay)
+        return STOP_RETRYING if self._exhausted(batch, error, state) else Decision(retry=True, delay=delay)
 
-    def _worth_it(self, state: tenacity.RetryCallState, error: AttemptError, *, repeated: bool) -> bool:
+    def _is_retriable(self, state: tenacity.RetryCallState, error: AttemptError, *, repeated: bool) -> bool:
         if self._retry is not None:
             return bool(self._retry(state))
         if self.endless and isinstance(error, MisconfiguredError):
             return True
         return error.retriable and (self.endless or not repeated)
 
-    def _enough(self, batch: ProducerBatch, error: AttemptError, state: tenacity.RetryCallState) -> bool:
+    def _exhausted(self, batch: ProducerBatch, error: AttemptError, state: tenacity.RetryCallState) -> bool:
         if self._stop is not None:
             return bool(self._stop(state))
         now = self._clock.monotonic()

@@ -114,7 +114,7 @@ class Settlement:
         reason = self._backing.abandonment
         return self._attempt(reason.code, reason.message, may_have_been_stored=may_have_been_stored)
 
-    def forked_away(self) -> Attempt:
+    def forked_attempt(self) -> Attempt:
         """Return the final attempt of records that the parent process delivers."""
         return self._attempt("ForkedAway", "the record belongs to the parent process, which delivers it")
 

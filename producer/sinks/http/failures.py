@@ -27,9 +27,9 @@ CERTIFICATE = "; its certificate "
 _CERTIFICATES = {
     (9,): "is not valid yet, or this machine's clock is wrong",
     (10,): "has expired, or this machine's clock is wrong",
-    (18, 19, 20, 21): "is of an authority that is not known here: name a file that has it by http.ca_bundle, or by "
+    (18, 19, 20, 21): "is of an unknown authority: name a file with the authority by http.ca_bundle, or by "
     "REQUESTS_CA_BUNDLE in the environment",
-    (62, 64): "is made for other hosts: the endpoint must be one of those",
+    (62, 64): "is for other hosts: the endpoint must name one of them",
 }
 
 #: How the message about a proxy begins that opens no way.
@@ -59,7 +59,7 @@ def error_of_proxy(way: str) -> MisconfiguredError:
     """
     status = http.client.PROXY_AUTHENTICATION_REQUIRED
     advice = "write them into its URL, http://user:password@host:port"
-    words = f"HTTP {status:d}{way}: the proxy takes no request without a user and password that it knows; {advice}"
+    words = f"HTTP {status:d}{way}: the proxy requires a valid user and password; {advice}"
     return MisconfiguredError(PROXY_AUTHENTICATION, words, http_status=status)
 
 
@@ -83,7 +83,7 @@ def elsewhere(status: int, headers: Mapping[str, str]) -> str:
         page = f"{place_of(url)}{urlsplit(url).path}".removeprefix("://")[:_SHOWN]
     except ValueError:
         page = "…"
-    return f", which sends elsewhere, to {page!r}"
+    return f", a redirect to {page!r}, which is not followed"
 
 
 def error_of_exception(error: Exception, sent: Sent, way: str = "") -> AttemptError:
@@ -102,7 +102,7 @@ def _never_sent(error: Exception, way: str) -> AttemptError:
     # A URL, a header or a name that cannot be sent, or authorities that are no longer there. The error of a certificate
     # is a ValueError, too.
     if isinstance(error, ValueError) and not isinstance(error, ssl.SSLError):
-        return MisconfiguredError("RequestError", f"the request could not be made: {_words(error)}")
+        return MisconfiguredError("RequestError", f"the request could not be sent: {_words(error)}")
     cause = error.cause if isinstance(error, ProxyError) else error
     if isinstance(cause, TunnelError) and cause.status == http.client.PROXY_AUTHENTICATION_REQUIRED:
         return error_of_proxy(way)
@@ -127,7 +127,7 @@ def _hint(cause: Exception, way: str) -> str:
 
 
 def _without_answer(code: str, what: str, error: Exception, sent: Sent) -> NetworkError:
-    words = what if sent is Sent.WHOLE else f"{what}, and the request did not leave completely"
+    words = what if sent is Sent.WHOLE else f"{what}, and the request was not sent completely"
     return NetworkError(code, f"{words}: {_words(error)}", may_have_been_stored=sent is Sent.WHOLE)
 
 
@@ -143,7 +143,7 @@ def error_of_limit(limit: str, sent: Sent, way: str = "", error: Exception | Non
         return UnreachableError("SocketTimeout", f"no connection within {limit}{way}{waited_for}")
     words = f"no complete answer within {limit}{way}"
     if sent is Sent.PART:
-        words = f"the request did not leave completely within {limit}{way}"
+        words = f"the request was not sent completely within {limit}{way}"
     return NetworkError("SocketTimeout", words, may_have_been_stored=sent is Sent.WHOLE)
 
 

@@ -38,28 +38,28 @@ _ADVICE = {
     "MissAccessKeyId": ("access_key_id", "the service does not know this access key id"),
     "SecurityTokenExpired": ("security_token", "the temporary credentials have expired: get new ones"),
     "InvalidSecurityToken": ("security_token", "the security token does not belong to this access key"),
-    "ProjectForbidden": ("project", "the project is forbidden, for want of payment or by its owner"),
+    "ProjectForbidden": ("project", "the project is disabled: check its payment, or ask its owner"),
     "ProjectNotExist": ("project", "there is no such project at this endpoint: a project lives in one region"),
     "LogStoreNotExist": ("logstore", "the project has no such logstore: create it, or correct the name"),
     "LogstoreNotExist": ("logstore", "the project has no such logstore: create it, or correct the name"),
-    PROXY_AUTHENTICATION: ("http", "a proxy before it wants to know who asks"),
-    BAD_RESPONSE: ("endpoint", "what answers there is no LogHub, or a proxy before it"),
+    PROXY_AUTHENTICATION: ("http", "a proxy requires a user and a password"),
+    BAD_RESPONSE: ("endpoint", "the answer is not from LogHub: check the endpoint, and any proxy before it"),
 }
 
 # The first match counts.
 _BY_CLASS: tuple[tuple[type[AttemptError], tuple[str, str]], ...] = (
-    (CredentialsError, ("credentials", "the credentials provider gave none")),
+    (CredentialsError, ("credentials", "the credentials provider returned no usable credentials")),
     (
         ClockSkewError,
         ("clock", "this machine's clock is not the server's: requests are corrected, logs keep this machine's time"),
     ),
     (
         UnreachableError,
-        ("endpoint", "cannot be reached: is the host name right, and the way there open (port, proxy, firewall)?"),
+        ("endpoint", "cannot be reached: check the host name, the port, and any proxy or firewall"),
     ),
-    (NetworkError, ("endpoint", "it was connected to, and gave no answer of HTTP")),
-    (ServerError, ("server", "the server fails at this moment")),
-    (MisconfiguredError, ("http", "the request could not be made")),
+    (NetworkError, ("endpoint", "the connection was opened, but no HTTP answer came")),
+    (ServerError, ("server", "the server reports an internal error; try again later")),
+    (MisconfiguredError, ("http", "the request could not be sent")),
 )
 
 
@@ -87,9 +87,9 @@ def sentence(
     if CREATED_BY_A_WRITE in error.message:
         return f"{where} answers, and accepts the access key, but {error.message}"
     if isinstance(error, QuotaExceededError):
-        return f"{where} answers, and is over its quota at this moment: {error}"
+        return f"{where} answers, but is over its quota now: {error}"
     if error.code in ("Unauthorized", "AccessDenied") or (error.http_status == 403 and error.code not in _ADVICE):
-        return f"{where} answers, and does not let this key ask ({error}): the first log shows whether it may write"
+        return f"{where} answers, but this key may not ask ({error}): the first log shows whether it may write"
     problem, advice = _problem(error, project, config)
     raise TargetError(problem, f"{where}: {advice} ({error}{_request(error)})") from error
 
@@ -105,12 +105,12 @@ def _problem(error: AttemptError, project: ProjectConfig, config: ProducerConfig
     if error.code in _ADVICE:
         return _ADVICE[error.code]
     if PLAIN_HTTP in error.message:
-        return "endpoint", "https is asked of a server that speaks http"
+        return "endpoint", "the endpoint says https, but the server speaks http: write http://"
     if isinstance(error, UnreachableError) and CERTIFICATE in error.message:
-        return "http", "it shows a certificate that is not accepted"
+        return "http", "the server's certificate is not trusted"
     if isinstance(error, UnreachableError) and error.message.startswith(PROXY):
-        return "http", "the proxy before it opens no way: is its address right, and may it connect there?"
-    problem, words = next((said for kind, said in _BY_CLASS if isinstance(error, kind)), ("project", "refused"))
+        return "http", "the proxy opens no connection: check the proxy's address, and whether it may connect there"
+    problem, words = next((advice for kind, advice in _BY_CLASS if isinstance(error, kind)), ("project", "refused"))
     if type(error) is NetworkError and project.endpoint.startswith("http://"):
         words += "; if the server speaks TLS there, write https://"
     return problem, words
@@ -118,9 +118,14 @@ def _problem(error: AttemptError, project: ProjectConfig, config: ProducerConfig
 
 def _signature(project: ProjectConfig, config: ProducerConfig) -> tuple[str, str]:
     if config.sign_version != "v4":
-        return "access_key_secret", "the access key secret is not that of this access key id"
+        return "access_key_secret", "the access key secret does not belong to this access key id"
     found = _REGION.fullmatch((urlsplit(project.endpoint).hostname or "").lower())
     if found is not None and found[1] != config.region:
-        return "region", f"region is {config.region!r}, and the endpoint is of {found[1]!r}: sign_version v4 signs it"
-    words = f"the access key secret is not that of this access key id, or region {config.region!r} not the server's"
+        return (
+            "region",
+            f"region is {config.region!r}, but the endpoint is in {found[1]!r}; sign_version v4 signs the region",
+        )
+    words = (
+        f"the access key secret does not belong to this access key id, or the server's region is not {config.region!r}"
+    )
     return "access_key_secret", words

@@ -170,7 +170,9 @@ def test_a_redirect_is_told_with_where_it_leads(server, sink_for):
     """A redirect is not followed, and the error has its target, without a query that may contain a secret."""
     sink = sink_for()
     server.answers.append((301, {"Location": "https://far.test/in?key=hidden"}))
-    with pytest.raises(SinkError, match=r"answered 301, which sends elsewhere, to 'https://far\.test/in': ''"):
+    with pytest.raises(
+        SinkError, match=r"answered 301, a redirect to 'https://far\.test/in', which is not followed: ''"
+    ):
         sink.write([lines("a")])
 
 

@@ -42,7 +42,7 @@ def transport_of(name: str, clock: Any = None) -> Iterator[Transport]:
 @pytest.mark.parametrize("value", ["a\nb", "a\r\nAuthorization: b", "\u4e2d"])
 def test_a_header_that_cannot_be_sent_is_told_before_anything_leaves(value: str) -> None:
     """A header cannot contain another header."""
-    with transport_of("header") as transport, pytest.raises(MisconfiguredError, match=r"could not be made.*User-Agent"):
+    with transport_of("header") as transport, pytest.raises(MisconfiguredError, match=r"could not be sent.*User-Agent"):
         transport.request("POST", "http://127.0.0.1:9", "/", {}, {"Host": "h", "User-Agent": value}, b"", {})
 
 

@@ -145,7 +145,7 @@ def test_a_redirect_is_told_with_where_it_leads(location: bytes, told: str) -> N
         project = ProjectConfig("p", endpoint=f"http://127.0.0.1:{port}", access_key_id="a", access_key_secret="s")
         with Producer(project, config=ProducerConfig(retries=0)) as producer:
             error = producer.send("p", "l", {"a": "b"}, urgent=True).exception(10)
-    assert f"which sends elsewhere, to {told}: " in str(error)
+    assert f"a redirect to {told}, which is not followed: " in str(error)
     assert "hidden" not in str(error)
 
 
