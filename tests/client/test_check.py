@@ -76,9 +76,15 @@ def test_a_right_target_is_said_after_one_request_and_no_record(server: LogHubSe
     ("changes", "v4", "logstore", "problem", "words"),
     [
         ({"access_key_id": "nobody"}, None, "app-log", "access_key_id", "does not know this access key id"),
-        ({"access_key_secret": "hunter2"}, None, "app-log", "access_key_secret", "secret is not that of this"),
-        ({"access_key_secret": "hunter2"}, "cn-test", "app-log", "access_key_secret", "or region 'cn-test' not"),
-        ({}, "cn-other", "app-log", "access_key_secret", "region 'cn-other' not the server's"),
+        ({"access_key_secret": "hunter2"}, None, "app-log", "access_key_secret", "secret does not belong to this"),
+        (
+            {"access_key_secret": "hunter2"},
+            "cn-test",
+            "app-log",
+            "access_key_secret",
+            "or the server's region is not 'cn-test'",
+        ),
+        ({}, "cn-other", "app-log", "access_key_secret", "the server's region is not 'cn-other'"),
         ({}, None, "app-lgo", "logstore", "no such logstore"),
         ({"endpoint": "http://127.0.0.1:9"}, None, "app-log", "endpoint", "Connection refused"),
         ({"endpoint": "http://no-such-host.invalid"}, None, "app-log", "endpoint", "failed to resolve"),
