@@ -1,7 +1,7 @@
-"""Compiles all test modules and what they import, once: ``python -m tests.compiled``.
+"""Compile all test modules and their imports, once: ``python -m tests.compiled``.
 
-In a fresh clone each process of tests would do that for itself, all at the same time, and so would the one under the
-sanitizers: twenty seconds each. ``.ci/run`` calls it.
+In a fresh clone each test process would compile them, all at the same time, and so would the one under the sanitizers:
+twenty seconds each. ``.ci/run`` calls it.
 """
 
 import sys
@@ -10,7 +10,7 @@ import pytest
 
 
 class _ModulesAlone:
-    """A plugin of pytest: modules are imported, and none of their tests is made."""
+    """A pytest plugin that imports modules and makes none of their tests."""
 
     @pytest.hookimpl(tryfirst=True)
     def pytest_pycollect_makeitem(self) -> list[pytest.Item]:
@@ -18,7 +18,7 @@ class _ModulesAlone:
 
 
 def main(arguments: list[str]) -> int:
-    """Import everything; what cannot be imported is an error."""
+    """Import everything; return an error if a module cannot be imported."""
     code = pytest.main(["-q", "--collect-only", "-p", "no:xdist", *arguments], plugins=[_ModulesAlone()])
     return 0 if code == pytest.ExitCode.NO_TESTS_COLLECTED else int(code)
 

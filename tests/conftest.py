@@ -1,4 +1,4 @@
-"""What all tests share: the profile of Hypothesis, a Ctrl-C that works, and which tests never run side by side."""
+"""Configure all tests: Hypothesis profiles, a working Ctrl-C, and tests that never run concurrently."""
 
 import logging
 import signal
@@ -44,7 +44,7 @@ _GROUPS = {
     "measuring": ("processes/test_resources.py", "benchmarks"),
 }
 
-# The same examples in every run, so that a failure in CI is a failure here; the clock of a busy machine is no failure.
+# The same examples in every run, so that a failure in CI is repeatable; no deadlines, since the machine may be busy.
 settings.register_profile(
     "repeatable",
     derandomize=True,
@@ -54,20 +54,20 @@ settings.register_profile(
     suppress_health_check=[HealthCheck.too_slow],
 )
 settings.load_profile("repeatable")
-# For `make test-lowest`, which looks at libraries, not for rare values.
+# For `make test-lowest`, which tests libraries, not rare values.
 settings.register_profile("quick", settings.get_profile("repeatable"), max_examples=10)
 
-# Between tests nothing takes what is logged, and logging would write it to the terminal.
+# No test captures the log between tests, and logging would write it to the terminal.
 logging.getLogger().addHandler(logging.NullHandler())
 
-# A shell's background job ignores SIGINT, and so would every program that the tests start and interrupt.
+# A shell's background job ignores SIGINT, and so would all programs that the tests start and interrupt.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 
 @pytest.hookimpl(optionalhook=True)
 def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> Any:
-    """Keep each group in one process; not by xdist's own marks, which pytest 9.2 no longer shows it."""
+    """Keep each group in one process, without xdist's own marks, which pytest 9.2 does not show it."""
     from xdist.scheduler import LoadScopeScheduling
 
     class Groups(LoadScopeScheduling):  # type: ignore[misc]
@@ -83,7 +83,7 @@ def _group_of(nodeid: str) -> str | None:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """A second session would cost a minute, and nobody would notice."""
+    """Require tests with the session to be in the group ``spark``: a second session costs a minute."""
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()) and _group_of(item.nodeid) != "spark":
             raise pytest.UsageError(f"{item.nodeid} needs the session: put its file into _GROUPS of tests/conftest.py")
@@ -91,19 +91,19 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
 
 @pytest.fixture
 def quick_limit(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Searches for users' patterns end after a twentieth of a second."""
+    """End searches for users' patterns after 50 ms."""
     monkeypatch.setattr("producer.wire.patterns.SECONDS", 0.05)
 
 
 @pytest.fixture
 def without_coverage() -> Iterator[None]:
-    """For a test that runs the same few lines very often: measured it takes several times as long."""
+    """Pause coverage for a test that runs a few lines very often, and is several times slower with it."""
     with paused_coverage():
         yield
 
 
 class _Raising(logging.Handler):
-    """An application's own handler with a defect."""
+    """An application's log handler that raises."""
 
     def emit(self, record: logging.LogRecord) -> None:
         raise AssertionError(f"a defect, at: {record.getMessage()}")
@@ -111,7 +111,7 @@ class _Raising(logging.Handler):
 
 @pytest.fixture(autouse=True)
 def shown_of_logging(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
-    """A line of the log that cannot be formatted fails the test, though it stops nothing."""
+    """Fail the test if a log line cannot be formatted; yield the shown errors."""
     shown: list[str] = []
 
     def show() -> None:
@@ -124,7 +124,7 @@ def shown_of_logging(monkeypatch: pytest.MonkeyPatch) -> Iterator[list[str]]:
 
 @pytest.fixture
 def raising_handler(shown_of_logging: list[str]) -> Iterator[list[str]]:
-    """Everything that is logged raises meanwhile; what of it was shown."""
+    """Let every log call raise inside the test; yield the shown errors."""
     logger, handler = logging.getLogger("loghub"), _Raising()
     level = logger.level
     logger.addHandler(handler)

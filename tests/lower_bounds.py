@@ -18,7 +18,7 @@ _BOUND = re.compile(r"(?P<name>[\w.-]+)(?:\[[^]]*\])?>=(?P<version>[\w.]+)[^;]*(
 
 
 def lower_bounds(pyproject: str, extras: Collection[str] = ()) -> list[str]:
-    """``name==version`` of every dependency, of those of the extras too, with its marker if it has one.
+    """Return ``name==version`` for every dependency, those of the extras included, with its marker.
 
     :param pyproject: the text of the file.
     :param extras: empty for all.

@@ -1,7 +1,7 @@
-"""Programs of the machine without which a test would show less: shells, and what looks at a unit of systemd.
+"""Install the programs that some tests need: shells, and a checker of systemd units.
 
-``python -m tests.programs`` installs those that are missing, by Debian's packages, which needs root; ``.ci/run`` calls
-it. Elsewhere a test says what is missing, and is skipped.
+``python -m tests.programs`` installs the missing ones from Debian's packages, which needs root; ``.ci/run`` calls it.
+Elsewhere a test names the missing program and is skipped.
 """
 
 import os
@@ -11,18 +11,18 @@ import sys
 
 import pytest
 
-#: The commands, and Debian's package of each.
+#: The commands, and the Debian package of each.
 PROGRAMS = {"fish": "fish", "zsh": "zsh", "systemd-analyze": "systemd"}
 
 
 def need(command: str) -> None:
-    """Skip the test, with a reason that says what to do, where a program of :data:`PROGRAMS` is missing."""
+    """Skip the test, with a reason that says what to do, if a program of :data:`PROGRAMS` is missing."""
     if shutil.which(command) is None:
         pytest.skip(f"{command} is not installed: `apt-get install {PROGRAMS[command]}`, or as your system does it")
 
 
 def missing() -> list[str]:
-    """The packages of those that are not there."""
+    """Return the packages of the missing programs."""
     return [package for command, package in PROGRAMS.items() if shutil.which(command) is None]
 
 

@@ -1,7 +1,7 @@
 """Check the wording of docstrings, comments and messages: ``python -m tests.prose``, part of ``make check``.
 
-It refuses patterns that readers had to read twice: docstrings that begin with "What" or "See", persons as actors
-("whoever", "nobody"), and sentences of more than 40 words. A line that ends in ``# prose: <reason>`` is exempt.
+It refuses patterns that readers had to read twice: docstrings that begin with "What" or "See", indefinite persons as
+actors, and sentences of more than 40 words. A line that ends in ``# prose: <reason>`` is exempt.
 """
 
 import ast
@@ -16,26 +16,27 @@ from typing import NamedTuple
 
 MOST_WORDS = 40
 FIRST_WORDS = re.compile(r"(What\b|See\b|As :\w+:|Likewise\b)")
-PERSONS = re.compile(r"\b(whoever|somebody|nobody|who shall|such as that|all the same)\b", re.IGNORECASE)
+_PERSONS = r"\b(whoever|somebody|nobody|who shall|such as that|all the same)\b"  # prose: the patterns
+PERSONS = re.compile(_PERSONS, re.IGNORECASE)
 # Words of our own where the field has a term; the guide's table, as far as a word has no other use here.
 TERMS = {
-    "for good": "permanently",
-    "on its way": "in flight",
-    "on their way": "in flight",
-    "handed on": "enqueued, dispatched",
-    "hands on": "enqueues, dispatches",
-    "hand on": "enqueue, dispatch",
-    "given up": "failed, abandoned",
-    "gives up": "fails, abandons",
-    "mended": "fixed, repaired",
-    "how far": "offset, checkpoint",
-    "is told": "is notified, is reported",
-    "are told": "are notified, are reported",
-    "behind a channel": "with a durable channel",
-    "of before": "earlier, recovered",
-    "twins": "native and pure implementations",
-    "comes to nothing": "fails",
-    "see the module": "say it here, or nothing",
+    "for good": "permanently",  # prose: the patterns
+    "on its way": "in flight",  # prose: the patterns
+    "on their way": "in flight",  # prose: the patterns
+    "handed on": "enqueued, dispatched",  # prose: the patterns
+    "hands on": "enqueues, dispatches",  # prose: the patterns
+    "hand on": "enqueue, dispatch",  # prose: the patterns
+    "given up": "failed, abandoned",  # prose: the patterns
+    "gives up": "fails, abandons",  # prose: the patterns
+    "mended": "fixed, repaired",  # prose: the patterns
+    "how far": "offset, checkpoint",  # prose: the patterns
+    "is told": "is notified, is reported",  # prose: the patterns
+    "are told": "are notified, are reported",  # prose: the patterns
+    "behind a channel": "with a durable channel",  # prose: the patterns
+    "of before": "earlier, recovered",  # prose: the patterns
+    "twins": "native and pure implementations",  # prose: the patterns
+    "comes to nothing": "fails",  # prose: the patterns
+    "see the module": "say it here, or nothing",  # prose: the patterns
 }
 TERM = re.compile(r"\b(" + "|".join(TERMS) + r")\b", re.IGNORECASE)
 EXEMPT = re.compile(r"# prose: \w")

@@ -1,7 +1,7 @@
-"""What an extra of pyproject.toml asks for, as requirements for pip: ``python -m tests.requirements dev``.
+"""Print the requirements of an extra of pyproject.toml for pip: ``python -m tests.requirements dev``.
 
-Without the package itself, so that it is compiled while pip gets the rest. Needs nothing but the standard library,
-since it runs before anything is installed.
+The package itself is left out, so that it is compiled while pip installs the rest. The program needs only the standard
+library, since it runs before anything is installed.
 """
 
 import re
@@ -14,7 +14,7 @@ PYPROJECT = Path(__file__).parents[1] / "pyproject.toml"
 
 
 def requirements(pyproject: str, extra: str) -> list[str]:
-    """The dependencies of the package, and those of an extra and of the extras that it names, in their order.
+    """Return the package's dependencies and those of an extra, with its nested extras, in their order.
 
     :param pyproject: the text of the file.
     :raises KeyError: there is no such extra.

@@ -1,4 +1,4 @@
-"""A pattern that runs away, and the text on which it does."""
+"""Define a pattern with exponential backtracking, and a text that triggers it."""
 
 from __future__ import annotations
 

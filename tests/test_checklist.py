@@ -1,6 +1,7 @@
-"""The requirements, in their corrected forms. Those of channels, 1 to 63 in memory and 64 to 105 on disk, and those of
-an agent, 106 to 133 and a few before, are held by their tests, which are named here; those of a LogHub producer, 134 to
-160, by one test each. The file is long since the list is.
+"""Every requirement, in its corrected form, is held by a test.
+
+The tables name the tests for channels (1 to 63 in memory, 64 to 105 on disk) and for an agent (106 to 133 and a few
+earlier ones). A LogHub producer's requirements, 134 to 160, have one test each. The file is as long as the list.
 """
 
 import itertools
@@ -223,7 +224,7 @@ FILE_LINES: dict[int, tuple[str, ...]] = {
     105: ("durable/test_close.py::test_after_a_crash_the_next_producer_delivers_what_is_owed_in_order", CRASHES),
 }
 
-#: Of the same list: what no test can hold, and why.
+#: Requirements of the same list that no test can hold, with the reason.
 FILE_WORDS = {
     79: "a figure, not a promise: tests/benchmarks/channels.py measures both channels",
     82: "reliability is the disk's: every event is written to one; a copy of it is the business of a RAID or a volume",
@@ -299,7 +300,7 @@ AGENT_LINES: dict[int, tuple[str, ...]] = {
 
 
 def test_1_to_133_each_requirement_of_channels_and_agents_is_held_or_cannot_be_tested() -> None:
-    """No line is missing, none is in two tables, and every test that is named exists."""
+    """No requirement is missing or in two tables, and every named test exists."""
     tables = (CHANNEL_LINES, FILE_LINES, AGENT_LINES)
     assert sorted([*(line for table in tables for line in table), *FILE_WORDS]) == list(range(1, 134))
     assert missing_tests([test for table in tables for tests in table.values() for test in tests]) == []
@@ -334,7 +335,7 @@ def test_134_all_public_methods_are_thread_safe() -> None:
 
 
 def test_135_send_returns_at_once_and_data_is_sent_in_batches() -> None:
-    """With a server that hangs, 1000 sends return; they travel in one batch for each stream."""
+    """With a server that hangs, 1000 sends return; each stream's logs are in one batch."""
     sink = GatedSink()
     producer = Producer(sink=sink, config=config())
     began = time.monotonic()
@@ -347,7 +348,7 @@ def test_135_send_returns_at_once_and_data_is_sent_in_batches() -> None:
 
 
 def test_136_retriable_errors_are_retried_with_the_configured_number_and_backoff() -> None:
-    """By default 10 retries, waits growing from 100 ms to at most 50 s; other numbers where configured."""
+    """By default 10 retries wait from 100 ms up to at most 50 s; the configuration may set other numbers."""
     for options, attempts in (({}, 11), ({"retries": 2}, 3), ({"retries": 0}, 1)):
         clock, at = JumpingClock(), []
         sink = ScriptedSink([lambda _delivery, at=at, clock=clock: at.append(clock.monotonic()) or DOWN] * 20)
@@ -386,7 +387,7 @@ def test_137_callback_and_future_report_the_outcome_and_every_attempt() -> None:
 
 
 def test_138_logs_of_a_stream_share_a_context_with_increasing_numbers() -> None:
-    """The pack id tag is the stream's context and a number that grows by batch; a retry keeps its number."""
+    """The pack id tag has the stream's context and a number that grows by batch; a retry keeps its number."""
     sink = ScriptedSink([None, DOWN, None])
     pipeline = threadless(sink, batch_count_threshold=1)
     for _ in range(3):
@@ -401,7 +402,7 @@ def test_138_logs_of_a_stream_share_a_context_with_increasing_numbers() -> None:
 
 
 def test_139_when_close_returns_all_data_is_handled_and_everybody_told() -> None:
-    """After a graceful close every record has an outcome and its callback has run."""
+    """After a graceful close every record has an outcome, and its callback has run."""
     sink, told = ScriptedSink([DOWN, None, RejectedError("C", "x")]), []
     producer = Producer(sink=sink, config=config(batch_count_threshold=7))
     futures = [producer.send("p", "l", LOG, topic=str(i % 5), callback=told.append) for i in range(500)]
@@ -411,7 +412,7 @@ def test_139_when_close_returns_all_data_is_handled_and_everybody_told() -> None
 
 
 def test_140_memory_is_bounded_and_io_threads_are_configurable() -> None:
-    """The defaults are 100 MiB and as many IO threads as CPUs; used memory never passes the bound."""
+    """The defaults are 100 MiB and one IO thread per CPU; used memory never exceeds the bound."""
     assert ProducerConfig().total_size_in_bytes == 104_857_600
     assert ProducerConfig().io_thread_count == max(1, os.cpu_count() or 1)
     pipeline = threadless(total_size_in_bytes=50_000, max_block_ms=0)
@@ -430,7 +431,7 @@ def test_140_memory_is_bounded_and_io_threads_are_configurable() -> None:
 
 
 def test_141_without_space_send_blocks_until_freed_or_timed_out() -> None:
-    """Positive max_block_ms waits that long, zero fails at once, negative waits until a batch is handled."""
+    """A positive max_block_ms waits that long, zero fails at once, a negative one waits until a batch completes."""
     assert ProducerConfig().max_block_ms == 60_000
     for max_block_ms in (0, 50):
         pipeline = threadless(total_size_in_bytes=7000, max_block_ms=max_block_ms)
@@ -450,7 +451,7 @@ def test_141_without_space_send_blocks_until_freed_or_timed_out() -> None:
 
 
 def test_142_a_batch_belongs_to_one_project_logstore_topic_source_and_shard_hash() -> None:
-    """A difference in one of the five makes another batch; equal ones share."""
+    """Batches differ if one of the five differs; equal ones share a batch."""
     sink = RecordingSink()
     with Producer(sink=sink, config=config(linger_ms=10**6)) as producer:
         for _ in range(2):
@@ -465,7 +466,7 @@ def test_142_a_batch_belongs_to_one_project_logstore_topic_source_and_shard_hash
 
 
 def test_143_a_batch_without_room_is_sent_first_and_a_full_one_at_once() -> None:
-    """At 8 MiB and 40,960 logs a record without room opens a new batch; at a threshold a batch goes at once."""
+    """At 8 MiB and 40,960 logs a record that does not fit opens a new batch; a full batch is sent at once."""
     assert (ProducerConfig().batch_size_threshold_in_bytes, ProducerConfig().batch_count_threshold) == (524_288, 4096)
     pipeline = threadless(batch_size_threshold_in_bytes=8 * 2**20, batch_count_threshold=40_960)
     pipeline.admission.accept(KEY, b"a" * (5 * 2**20), 1, None)
@@ -485,7 +486,7 @@ def test_143_a_batch_without_room_is_sent_first_and_a_full_one_at_once() -> None
 
 
 def test_144_the_io_queue_never_blocks_a_sender() -> None:
-    """With all IO threads stuck, hundreds of full batches queue; only memory stops a sender."""
+    """With all IO threads blocked, hundreds of full batches queue; only the buffer's limit blocks a sender."""
     sink = GatedSink()
     producer = Producer(
         sink=sink,
@@ -529,7 +530,7 @@ def test_145_the_mover_submits_what_lingered_then_what_is_due() -> None:
 
 
 def test_146_with_nothing_due_the_mover_sleeps_linger_ms_also_while_the_network_is_down() -> None:
-    """Idle, or with retries in the far future, a turn of the mover asks for linger_ms of sleep."""
+    """Idle, or with retries in the far future, the mover sleeps for linger_ms."""
     for sink in (RecordingSink(), DeadSink()):
         pipeline = threadless(sink, ManualClock(), base_retry_backoff_ms=50_000, linger_ms=700)
         pipeline.admission.accept(KEY, record(), 1, None)
@@ -539,7 +540,7 @@ def test_146_with_nothing_due_the_mover_sleeps_linger_ms_also_while_the_network_
 
 
 def test_147_failures_that_are_permanent_or_retried_enough_or_late_fail_and_nothing_retries_for_ever() -> None:
-    """Permanent: one attempt. Retries used up: failed, however many failures are not told yet. Queue closed: failed."""
+    """A permanent error has one attempt; exhausted retries and a closed queue fail the batch."""
     pipeline = threadless(ScriptedSink([RejectedError("C", "x")]))
     pipeline.admission.accept(KEY, record(), 1, None)
     pipeline.accumulator.seal_open()
@@ -566,7 +567,7 @@ def test_147_failures_that_are_permanent_or_retried_enough_or_late_fail_and_noth
 
 
 def test_148_a_retry_waits_in_the_queue_and_never_in_the_io_thread() -> None:
-    """After a transient failure the batch is in the retry queue, not settled, and the IO thread does another batch."""
+    """After a transient failure the batch is in the retry queue, and the IO thread runs another batch."""
     clock = ManualClock()
     pipeline = threadless(ScriptedSink([DOWN]), clock, batch_count_threshold=1)
     first = pipeline.admission.accept(KEY, record(), 1, None)
@@ -579,7 +580,7 @@ def test_148_a_retry_waits_in_the_queue_and_never_in_the_io_thread() -> None:
 
 
 def test_149_the_retry_queue_gives_the_earliest_first_and_refuses_after_close() -> None:
-    """Retries come out in the order of their times; a batch that fails after close is failed, not queued."""
+    """Retries come out in the order of their times; a batch that fails after close fails permanently."""
     clock = ManualClock()
     waits = iter([3.0, 1.0, 2.0])
     sink = ScriptedSink([DOWN] * 3)
@@ -598,7 +599,7 @@ def test_149_the_retry_queue_gives_the_earliest_first_and_refuses_after_close() 
 
 
 def test_150_slow_failure_callbacks_do_not_stop_successes() -> None:
-    """While the failure handler hangs in a callback, a hundred successes are told."""
+    """A hundred successes are reported while the failure handler hangs in a callback."""
     sink, gate, hanging = ScriptedSink([RejectedError("C", "x")]), threading.Event(), threading.Event()
     producer = Producer(sink=sink, config=config(batch_count_threshold=1))
     producer.send("p", "l", LOG, callback=lambda _r: hanging.set() or passed(gate))
@@ -612,7 +613,7 @@ def test_150_slow_failure_callbacks_do_not_stop_successes() -> None:
 
 
 def test_151_a_handler_returns_memory_sets_futures_and_survives_callbacks_that_raise() -> None:
-    """Future set, memory back, then the callback; one that raises keeps nobody else from his."""
+    """The handler sets the future, returns the memory, then calls back; a callback that raises stops no other one."""
     pipeline = threadless()
     seen: list[tuple[bool, int]] = []
 
@@ -630,7 +631,7 @@ def test_151_a_handler_returns_memory_sets_futures_and_survives_callbacks_that_r
 
 
 def test_152_io_threads_never_run_callbacks() -> None:
-    """Callbacks and done-callbacks run on other threads than those that send."""
+    """Callbacks and done-callbacks never run on IO threads."""
     sending: set[str] = set()
     telling: set[str] = set()
     sink = ScriptedSink([lambda _delivery: sending.add(threading.current_thread().name)] * 100)  # type: ignore[func-returns-value]
@@ -638,14 +639,14 @@ def test_152_io_threads_never_run_callbacks() -> None:
         for _ in range(50):
             future = producer.send("p", "l", LOG, callback=lambda _r: telling.add(threading.current_thread().name))
             future.add_done_callback(lambda _f: telling.add(threading.current_thread().name))
-    telling.discard(threading.main_thread().name)  # done-callbacks of futures that were already settled
+    telling.discard(threading.main_thread().name)  # done-callbacks of completed futures
     assert sending
     assert telling
     assert not sending & telling
 
 
 def test_153_memory_is_a_semaphore_with_a_timed_acquire_and_the_map_is_concurrent() -> None:
-    """Twelve threads over ten streams with little memory: all is delivered, all memory returns, none was overdrawn."""
+    """Twelve threads over ten streams with little memory deliver all records; all memory returns, none is overdrawn."""
     sink = RecordingSink()
     producer = Producer(sink=sink, config=config(total_size_in_bytes=30_000, linger_ms=100, batch_count_threshold=5))
     most: list[int] = []
@@ -664,7 +665,7 @@ def test_153_memory_is_a_semaphore_with_a_timed_acquire_and_the_map_is_concurren
 
 
 def test_154_oversized_empty_and_too_many_are_refused_each_with_its_error() -> None:
-    """Larger than 8 MiB or than the memory, null or empty, more than 40,960 logs: three kinds of error, at send."""
+    """At send, three errors: over 8 MiB or the memory, null or empty, and over 40,960 logs."""
     with Producer(sink=RecordingSink(), config=config()) as producer:
         with pytest.raises(LogSizeTooLargeError, match="the limit is 8388608"):
             producer.send("p", "l", {"a": "x" * (8 * 2**20)})
@@ -688,7 +689,7 @@ def test_154_oversized_empty_and_too_many_are_refused_each_with_its_error() -> N
 
 
 def test_155_close_ends_everything_within_its_timeout_or_raises_at_it() -> None:
-    """In time: threads ended, futures set, callbacks run. Not in time: it raises. Negative: refused."""
+    """A close in time ends threads, futures and callbacks; a late one raises; a negative timeout is refused."""
     producer, told = Producer(sink=RecordingSink(), config=config(name="intime")), []
     producer.send("p", "l", LOG, callback=told.append)
     producer.close(PATIENCE)
@@ -707,7 +708,7 @@ def test_155_close_ends_everything_within_its_timeout_or_raises_at_it() -> None:
 
 
 def test_156_close_may_be_called_many_times_and_from_many_threads() -> None:
-    """A hundred closes from ten threads: all return, everything was delivered once."""
+    """A hundred closes from ten threads all return; everything is delivered exactly once."""
     sink = RecordingSink()
     producer = Producer(sink=sink, config=config())
     for _ in range(100):
@@ -721,7 +722,7 @@ def test_156_close_may_be_called_many_times_and_from_many_threads() -> None:
 def test_157_close_inside_a_callback_does_not_deadlock(
     error: AttemptError | None, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The join of the own handler thread is left out, with a warning."""
+    """A close in a callback does not join its own handler thread, and logs a warning."""
     closed = threading.Event()
     producer = Producer(sink=ScriptedSink([error]), config=config(batch_count_threshold=1))
     producer.send("p", "l", LOG, callback=lambda _r: producer.close() or closed.set())  # type: ignore[func-returns-value]
@@ -730,7 +731,7 @@ def test_157_close_inside_a_callback_does_not_deadlock(
 
 
 def test_158_close_follows_the_data_and_gives_waiting_batches_a_last_attempt() -> None:
-    """Lingering batches go at once, waiting ones once more; what fails now goes straight to the failure handler."""
+    """Close sends lingering batches at once and retries waiting ones once more; a further failure is final."""
     clock, told = JumpingClock(), []
     sink = ScriptedSink([DOWN, DOWN, None])
     pipeline = threadless(sink, clock, base_retry_backoff_ms=50_000, linger_ms=10**6)
@@ -749,7 +750,7 @@ def test_158_close_follows_the_data_and_gives_waiting_batches_a_last_attempt() -
 
 
 def test_159_no_loss_at_close() -> None:
-    """The number of callbacks is the number of sends, with a server that works, fails, or is down."""
+    """There are as many callbacks as sends, with a server that works, fails, or is down."""
     for sink in (RecordingSink(), DeadSink(), ScriptedSink([RejectedError("C", "x"), None, DOWN] * 50)):
         told: list[Result] = []
         producer = Producer(sink=sink, config=config(batch_count_threshold=3))
@@ -761,7 +762,7 @@ def test_159_no_loss_at_close() -> None:
 
 
 def test_160_a_bad_project_cannot_stop_the_others() -> None:
-    """While all attempts of two dead projects hang, a third project's records are delivered, promptly."""
+    """While all attempts of two dead projects hang, a third project's records are delivered promptly."""
     sink = GatedSink(projects={"dead-1", "dead-2"})
     hang = [True]
 

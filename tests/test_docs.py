@@ -1,4 +1,4 @@
-"""The documents are true: their code runs, their tables match the code, their links lead somewhere."""
+"""The documents are true: their code runs, their tables match the code, and their links resolve."""
 
 import ast
 import contextlib
@@ -33,7 +33,7 @@ LINK = re.compile(r"\]\(([^)#]+?)(?:#[^)]*)?\)")
 
 #: Words of README.md and docs/ together.
 MOST_WORDS = 30_700
-#: What people look for, by the page that is to be found.
+#: Typical searches, by the page that is to be found.
 LOOKED_FOR = {
     "start/agent.html": ("quickstart", "docker", "systemd", "kubernetes"),
     "start/spark.html": ("quickstart", "DATA_SOURCE_NOT_FOUND"),
@@ -52,7 +52,7 @@ LOOKED_FOR = {
     "concepts/channels.html": ("encryption", "fsync"),
 }
 
-# What a document's shell block may call without doing it here: the targets are only looked up, nothing is installed.
+# Commands that a shell block may name: their targets are only looked up, nothing is installed.
 SHELL_PREFIX = f"""
 set -euo pipefail
 make() {{ command make -C '{ROOT}' -n "$@" > /dev/null; }}
@@ -62,7 +62,7 @@ pip() {{ :; }}
 
 @dataclass(frozen=True)
 class Block:
-    """A fenced block: where it stands, its language, its text."""
+    """A fenced block: its place, language and text."""
 
     document: str
     line: int
@@ -74,7 +74,7 @@ class Block:
 
 
 def blocks() -> Iterator[Block]:
-    """Every fenced block of every document."""
+    """Yield every fenced block of every document."""
     for path in DOCUMENTS:
         text = path.read_text()
         for match in FENCE.finditer(text):
@@ -85,13 +85,13 @@ def blocks() -> Iterator[Block]:
 BLOCKS = list(blocks())
 PYTHON = [block for block in BLOCKS if block.language == "python"]
 SPARK = [block for block in PYTHON if re.search(r"\b(build_session|session)\(", block.text)]
-#: They import much, and leave nothing behind: one process runs all of them. Celery ends its process.
+#: They import much and leave no state: one process runs all of them, except for Celery, which ends its process.
 TOGETHER = [
     block for block in PYTHON if block.document in ("docs/application/frameworks.md", "docs/application/logging.md")
 ]
 TOGETHER = [block for block in TOGETHER if "celery" not in block.text]
 
-#: What several blocks in one process may take on a busy machine, seconds: it ends what hangs, no more.
+#: Seconds for several blocks in one process on a busy machine, to end a hang.
 TOGETHER_SECONDS = 500
 #: Runs programs one after the other in one process, whose JVM or imports take longer than they do, and writes what
 #: became of each. Each begins without a session, and without handlers of logging.
@@ -114,11 +114,11 @@ pathlib.Path(sys.argv[1]).write_text(json.dumps(found))
 
 
 def run(command: list[str], cwd: Path, timeout: float = 100, *, activated: bool = True) -> None:
-    """Run to its end, with this environment's programs if ``activated``; background jobs are ended with it."""
+    """Run a command to its end, with this environment's programs if ``activated``; its background jobs end with it."""
     own = str(Path(sys.executable).parent)
     path = [part for part in os.environ["PATH"].split(os.pathsep) if part != own]
     environment = os.environ | {"PATH": os.pathsep.join([own, *path] if activated else path)}
-    environment.pop("COVERAGE_PROCESS_CONFIG", None)  # measured, those with Spark would take half as long again
+    environment.pop("COVERAGE_PROCESS_CONFIG", None)  # coverage would slow Spark's blocks by half
     with tempfile.TemporaryFile("w+") as output:
         process = subprocess.Popen(
             command, cwd=cwd, env=environment, stdout=output, stderr=subprocess.STDOUT, start_new_session=True
@@ -135,13 +135,13 @@ def run(command: list[str], cwd: Path, timeout: float = 100, *, activated: bool 
 
 @pytest.fixture(autouse=True)
 def _no_profiles(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing is kept in the configuration of the user who runs the tests."""
+    """Keep nothing in the configuration of the user who runs the tests."""
     monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
 
 
 @pytest.mark.parametrize("block", [block for block in PYTHON if block not in (*SPARK, *TOGETHER)], ids=str)
 def test_every_python_block_runs(block: Block, tmp_path: Path) -> None:
-    """A block is a program of its own, which ends without an error."""
+    """A Python block is an independent program, which ends without an error."""
     script = tmp_path / "block.py"
     script.write_text(block.text)
     run([sys.executable, "-W", "error::SyntaxWarning", str(script)], tmp_path)
@@ -149,14 +149,14 @@ def test_every_python_block_runs(block: Block, tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def ran(quick_java: str, tmp_path_factory: pytest.TempPathFactory) -> dict[Path, str]:
-    """What became of the blocks that need Spark, by their scripts: nothing to be said, or a trace."""
-    # As for a user who runs a program of an environment by the path of its Python: the first one starts Spark.
+    """Run the blocks that need Spark; return the traceback of each, by script, or an empty text."""
+    # As for a user who starts an environment's Python by its path: the first one starts Spark.
     return _run_all(SPARK, tmp_path_factory.mktemp("spark"), activated=False)
 
 
 @pytest.fixture(scope="module")
 def ran_together(tmp_path_factory: pytest.TempPathFactory) -> dict[Path, str]:
-    """Likewise of the blocks that need no process of their own."""
+    """Run the blocks that need no process of their own; return the traceback of each, or an empty text."""
     return _run_all(TOGETHER, tmp_path_factory.mktemp("together"))
 
 
@@ -175,21 +175,21 @@ def _script(folder: Path, block: Block) -> Path:
 
 @pytest.mark.parametrize("block", SPARK, ids=str)
 def test_every_block_that_needs_spark_runs(block: Block, ran: dict[Path, str]) -> None:
-    """A block is a program with a session of its own, which ends without an error; they share a JVM."""
+    """A block is a program with its own session, which ends without an error; they share a JVM."""
     [found] = [found for path, found in ran.items() if path.name == _script(path.parent, block).name]
     assert found == ""
 
 
 @pytest.mark.parametrize("block", TOGETHER, ids=str)
 def test_every_block_of_an_integration_or_recipe_runs(block: Block, ran_together: dict[Path, str]) -> None:
-    """A block is a program, which ends without an error; one process runs them one after the other."""
+    """A block is a program that ends without an error; one process runs them one after the other."""
     [found] = [found for path, found in ran_together.items() if path.name == _script(path.parent, block).name]
     assert found == ""
 
 
 @pytest.mark.parametrize("block", [block for block in BLOCKS if block.language == "bash"], ids=str)
 def test_every_shell_block_runs(block: Block, request: pytest.FixtureRequest) -> None:
-    """The commands exist and succeed; ``make`` only checks that its targets do."""
+    """The commands exist and succeed; for ``make`` only the targets are checked."""
     if "producer ship" in block.text:
         request.getfixturevalue("quick_java")
     with socket.create_server(("127.0.0.1", 0)) as free:  # the documented port may be in use
@@ -198,7 +198,7 @@ def test_every_shell_block_runs(block: Block, request: pytest.FixtureRequest) ->
 
 
 def test_every_block_says_what_it_is() -> None:
-    """A block without a language would be neither run nor known as mere text."""
+    """Every block names its language, so that it is run or known as mere text."""
     assert {block.language for block in BLOCKS} <= {"python", "bash", "text", "ini", "toml", "json", "yaml"}
     assert [str(block) for block in BLOCKS if not block.language] == []
 
@@ -212,13 +212,13 @@ def test_every_link_leads_to_a_file(path: Path) -> None:
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=lambda path: str(path.relative_to(ROOT)))
 def test_no_table_is_torn(path: Path) -> None:
-    """A row of a table has its header above it: behind an empty line it would be shown as text with bars."""
+    """A row of a table has its header above it: after an empty line it would be shown as text with bars."""
     torn = re.findall(r"^\|.*\n\n(\|.*)\n(?!\|[ :-]*-)", path.read_text(), re.MULTILINE)
     assert not torn
 
 
 def test_every_option_is_told_in_one_place() -> None:
-    """No table of a page tells the default of an option of the producer or of Spark: the site has a page of them."""
+    """Only the site's page of options tells the default of an option of the producer or of Spark."""
     names = [*producer_options(), *TARGET_OPTIONS, *WRITE_OPTIONS, *READ_OPTIONS]
     row = re.compile(rf"^\| `(?:{'|'.join(map(re.escape, names))})` \| (?:`[^`]*`|number of CPUs) \|.*$", re.MULTILINE)
     told = {
@@ -234,19 +234,19 @@ def test_the_tables_of_options_are_those_of_the_code(page: Path) -> None:
 
 
 def test_the_documents_do_not_grow() -> None:
-    """The pages in English stay below a number of words: new text needs cuts elsewhere."""
+    """The English pages stay below a number of words: new text needs cuts elsewhere."""
     pages = [ROOT / "README.md", *(page for page in (ROOT / "docs").rglob("*.md") if page.parent.name != "zh")]
     assert sum(len(generated.without_tables(page.read_text()).split()) for page in pages) < MOST_WORDS
 
 
 def test_the_documents_import_by_the_first_name() -> None:
-    """A file of the reader's own is called ``producer.py`` more often than ``loghub.py``."""
+    """Documents import ``loghub``: a reader's own file is more often called ``producer.py``."""
     told = {page: re.findall(r"^ *(?:from|import) producer\b.*", page.read_text(), re.MULTILINE) for page in DOCUMENTS}
     assert {page.name: lines for page, lines in told.items() if lines} == {}
 
 
 def test_every_folder_says_what_it_knows() -> None:
-    """``docs/project/architecture.md`` leaves that to the docstring of each folder's ``__init__.py``."""
+    """Each folder's ``__init__.py`` has a docstring, which ``docs/project/architecture.md`` relies on."""
     folders = sorted((ROOT / "producer").rglob("__init__.py"))
     assert len(folders) > 40
     assert [str(path) for path in folders if not ast.get_docstring(ast.parse(path.read_text()))] == []
@@ -291,7 +291,7 @@ def test_every_threads_name_is_documented() -> None:
 
 
 def test_a_broken_link_fails_the_build_of_the_site(tmp_path: Path) -> None:
-    """The build is strict: a link to a page or a heading that is missing ends it with an error, and is named."""
+    """The strict build fails on a link to a missing page or heading, and names it."""
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "index.md").write_text("# Home\n\n[no page](missing.md), [no heading](index.md#missing)\n")
     config = "docs_dir: docs\nhooks: []\nplugins: []\nextra_css: []\nnav: [index.md]\n"
@@ -307,8 +307,10 @@ def test_a_broken_link_fails_the_build_of_the_site(tmp_path: Path) -> None:
 
 
 def test_the_site_is_built_without_a_warning(tmp_path: Path) -> None:
-    """Every page is in its navigation, every link and name leads somewhere, also from a folder, nothing is loaded from
-    elsewhere, the pages of options have tables, the reference is plain, and the search finds what people look for.
+    """The site builds without a warning, and is complete.
+
+    Every page is in the navigation, every link and name resolves, also from a folder, and nothing is loaded from other
+    sites. The pages of options have tables, the reference is plain, and the search finds typical words.
     """
     run([sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path)], ROOT)
     page = (tmp_path / "index.html").read_text()

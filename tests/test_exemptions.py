@@ -1,4 +1,4 @@
-"""Exemptions from the checks of the code."""
+"""Exemptions from ruff and mypy in the product have reasons."""
 
 import re
 from itertools import chain
@@ -9,7 +9,7 @@ _WITHOUT_A_REASON = re.compile(r"# (noqa(: [A-Z0-9, ]+)?|type: ignore(\[[a-z, -]
 
 
 def test_every_exemption_of_the_product_has_its_reason() -> None:
-    """A line that ruff or mypy is to leave alone says why; whole kinds are in pyproject.toml, with theirs."""
+    """A line that ruff or mypy ignores says why; pyproject.toml has exemptions of whole kinds, with their reasons."""
     files = chain(_ROOT.glob("*.py"), *(_ROOT.glob(f"{folder}/**/*.py") for folder in ("producer", "examples")))
     found = [
         f"{file.relative_to(_ROOT)}:{number}"

@@ -1,4 +1,4 @@
-"""What is not used is not imported."""
+"""Unused modules are not imported."""
 
 import ast
 import json
@@ -13,7 +13,7 @@ from mypy import api as mypy
 import producer
 from producer.server import LogHubServer
 
-#: What costs time or threads, and a program that has only imported the package has not asked for.
+#: Modules that cost time or threads, and that importing the package alone must not load.
 _UNUSED = (
     "asyncio",
     "concurrent",
@@ -43,7 +43,7 @@ def server() -> Iterator[LogHubServer]:
 
 
 def imported(statement: str) -> set[str]:
-    """The modules that a statement imports, in a fresh interpreter."""
+    """Return the modules that a statement imports, in a fresh interpreter."""
     program = (
         f"import sys, json\nbefore = set(sys.modules)\n{statement}\nprint(json.dumps([*set(sys.modules) - before]))"
     )
@@ -52,12 +52,12 @@ def imported(statement: str) -> set[str]:
 
 
 def unused(modules: set[str]) -> list[str]:
-    """Those of them that should not be there."""
+    """Return those of the modules that should not be loaded."""
     return sorted(name for name in modules if any(name == each or name.startswith(f"{each}.") for each in _UNUSED))
 
 
 def test_importing_the_package_imports_next_to_nothing() -> None:
-    """The package alone is one module of its own, and nothing that sends, stores or compresses."""
+    """The package alone is one module, without anything that sends, stores or compresses."""
     modules = imported("import producer")
     assert unused(modules) == []
     assert [name for name in modules if name.startswith("producer")] == ["producer"]
@@ -65,7 +65,7 @@ def test_importing_the_package_imports_next_to_nothing() -> None:
 
 
 def test_importing_the_producer_imports_nothing_that_sends() -> None:
-    """The class is there without the stages, a sink, a channel or a compression behind it."""
+    """The class is imported without its stages, a sink, a channel or a compression."""
     modules = imported("from producer import Producer, ProducerConfig, ProjectConfig")
     # A future is one of ``concurrent.futures``, which logs; the configuration looks at the host's address.
     needed = {"concurrent", "concurrent.futures", "concurrent.futures._base", "logging", "socket"}
@@ -77,7 +77,7 @@ def test_importing_the_producer_imports_nothing_that_sends() -> None:
 
 @pytest.mark.parametrize("channel", ["None", "FileChannel(sys.argv[1])"])
 def test_no_record_waits_for_an_import(channel: str, server: LogHubServer, tmp_path: Path) -> None:
-    """What sends is imported when a producer is made: not by the first send, nor by a thread or a forked worker."""
+    """All sending code is imported when a producer is made, not by the first send, a thread or a forked worker."""
     program = f"""
 import sys
 from producer import Producer, ProjectConfig
@@ -97,9 +97,10 @@ with Producer(project, channel={channel}) as producer:
 
 
 def test_the_server_imports_nothing_of_the_client() -> None:
-    """A mistake of the client cannot agree with itself: what the embedded server loads is its own, the wire, the base
-    of all errors, the registry of forks, the lock of a directory, and the words, addresses and users of both sides; and
-    its package alone loads nothing that an extra brings.
+    """The embedded server shares no code with the client that could hide a common mistake.
+
+    It loads its own modules, the wire, the base of all errors, the registry of forks, the lock of a directory, and the
+    words, addresses and users of both sides. Its package alone loads no module of an extra.
     """
     packages = {"producer.model", "producer.runtime", "producer.text"}
     below = ("model.errors", "runtime.directory_lock", "runtime.forks", "runtime.system_user", "text")
@@ -113,7 +114,7 @@ def test_the_server_imports_nothing_of_the_client() -> None:
 
 
 def test_importing_the_errors_imports_nothing_that_sends() -> None:
-    """Who catches errors in a module of his own does not wait for a producer."""
+    """A module that catches errors imports no producer."""
     modules = imported("from producer import ProducerError")
     assert unused(modules) == []
     assert "producer.client.producer" not in modules
@@ -139,7 +140,7 @@ def test_names_are_listed_before_they_are_imported() -> None:
 
 
 def test_unknown_name_is_an_error_that_says_so() -> None:
-    """A misspelt name is refused where it is imported."""
+    """A misspelt name is refused at its import."""
     with pytest.raises(ImportError, match="cannot import name 'Prodcer' from 'producer'"):
         exec("from producer import Prodcer")
     with pytest.raises(AttributeError, match="module 'producer' has no attribute 'prodcer'"):
@@ -147,7 +148,7 @@ def test_unknown_name_is_an_error_that_says_so() -> None:
 
 
 def test_type_checkers_see_types_and_misspelt_names(tmp_path: Path) -> None:
-    """Names that are imported late are typed as if they were not, and an unknown one is no ``Any``."""
+    """Lazily imported names have their types, and an unknown one is no ``Any``."""
     program = tmp_path / "program.py"
     program.write_text("import producer\nreveal_type(producer.Producer.closed)\nproducer.Prodcer\n")
     told, _, code = mypy.run(["--strict", "--follow-imports=silent", "--cache-dir", str(tmp_path), str(program)])

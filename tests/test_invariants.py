@@ -1,4 +1,4 @@
-"""What must never break: one test (or more) for each invariant, in the order of the design."""
+"""Each invariant of the design has at least one test, in the design's order."""
 
 import os
 import pickle
@@ -45,7 +45,7 @@ class _BrokenSink(ScriptedSink):
 
 @pytest.mark.parametrize("where", ["write", "encode", "decode", "wait", "stop", "retry", "callback", "receipt"])
 def test_3_1_an_accepted_record_settles_exactly_once_also_when_our_code_has_a_bug(where: str) -> None:
-    """Whatever part has a bug, every accepted record settles once: one callback, one done-callback, no memory lost."""
+    """With a bug in any part, each accepted record completes once: one callback, one done-callback, no memory lost."""
     options: dict[str, Any] = {"linger_ms": 100}
     sink: RecordingSink = DeadSink()
     if where in {"write", "encode", "decode"}:
@@ -72,7 +72,7 @@ def test_3_1_an_accepted_record_settles_exactly_once_also_when_our_code_has_a_bu
 
 
 def test_3_1_many_threads_and_faults_settle_each_record_once() -> None:
-    """Eight senders against a sink with every kind of answer: callbacks = sends, successes are on the server."""
+    """Eight senders against a sink with every kind of response: callbacks = sends, successes are on the server."""
     faults = [
         None,
         NetworkError("R", "x"),
@@ -105,7 +105,7 @@ def test_3_1_many_threads_and_faults_settle_each_record_once() -> None:
 
 @pytest.mark.parametrize("error", [None, RejectedError("C", "x")])
 def test_3_2_bytes_are_returned_once_and_before_user_code_runs(error: RejectedError | None) -> None:
-    """A callback finds its batch's bytes returned, and may send with them; at the end nothing is used."""
+    """A callback finds its batch's bytes returned, and may send with them; at the end no memory is used."""
     sink = ScriptedSink([error])
     pipeline = threadless(sink, total_size_in_bytes=7000, max_block_ms=0, batch_count_threshold=1)
     used: list[int] = []
@@ -121,7 +121,7 @@ def test_3_2_bytes_are_returned_once_and_before_user_code_runs(error: RejectedEr
 
 
 def test_3_3_a_batch_in_a_final_state_never_changes() -> None:
-    """Settling a settled batch, from the owner or from close, changes nothing and tells nobody again."""
+    """Completing a completed batch, by its owner or by close, changes nothing and reports nothing again."""
     pipeline, told = threadless(), []
     pipeline.admission.accept(KEY, record(), 1, told.append)
     pipeline.accumulator.seal_open()
@@ -141,7 +141,7 @@ def test_3_3_a_batch_in_a_final_state_never_changes() -> None:
 
 
 def test_3_3_a_batch_has_one_owner() -> None:
-    """A batch is attempted by one thread at a time, while flushes, the mover and senders all hand batches on."""
+    """One thread at a time attempts a batch, while flushes, the mover and senders all dispatch batches."""
     attempts: dict[str, int] = {}
     lock = threading.Lock()
 
@@ -171,7 +171,7 @@ def test_3_3_a_batch_has_one_owner() -> None:
 
 
 def test_3_4_after_close_begins_send_raises() -> None:
-    """From the moment that close begins, while it still waits for deliveries, every send raises."""
+    """Every send raises from the start of close, even while close waits for deliveries."""
     sink = GatedSink()
     producer = Producer(sink=sink, config=config())
     future = producer.send("p", "l", LOG)
@@ -186,7 +186,7 @@ def test_3_4_after_close_begins_send_raises() -> None:
 
 
 def test_3_4_appends_already_begun_are_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
-    """A sender whose record is taking its place when close begins finishes that, and close delivers it."""
+    """A sender that is appending when close begins finishes, and close delivers its record."""
     producer = Producer(sink=RecordingSink(), config=config())
     entered, go_on = threading.Event(), threading.Event()
     add = ProducerBatch.add
@@ -261,7 +261,7 @@ def test_3_5_no_io_and_no_user_code_runs_under_a_lock() -> None:
 
 
 def test_3_6_every_thread_has_a_name_and_no_job_kills_it() -> None:
-    """The threads are named after the producer and their stage, and all are alive after jobs that raised anything."""
+    """Threads are named after the producer and their stage, and survive jobs that raise."""
     raising = [
         lambda _delivery, error=error: _raise(error) for error in (RuntimeError(), SystemExit(), KeyboardInterrupt())
     ]
@@ -284,7 +284,7 @@ def _raise(error: BaseException) -> Any:
 
 
 def test_3_6_callbacks_run_on_the_handler_threads_only() -> None:
-    """Successes are told by one thread, failures by another, and by no other."""
+    """One thread reports successes, another one failures, and no other thread does."""
     names: dict[bool, set[str]] = {True: set(), False: set()}
     sink = ScriptedSink([RejectedError("C", "x"), None] * 20)
     with Producer(sink=sink, config=config(name="shop", batch_count_threshold=1)) as producer:
@@ -303,13 +303,13 @@ def test_3_7_waiting_threads_sleep(sink: RecordingSink) -> None:
     own = named(f"{producer.name}-")
     assert len(own) == 5
     began = cpu_of(own)
-    assert not threading.Event().wait(1.0)  # what is measured is a second in which nothing happens
+    assert not threading.Event().wait(1.0)  # the measurement is a second in which nothing happens
     assert cpu_of(own) - began < 0.1
     producer.close()
 
 
 def test_3_8_close_fails_by_name_what_is_left_at_its_one_deadline() -> None:
-    """One absolute deadline for all stages: at it the rest fails with ProducerClosed, and close says how many."""
+    """All stages share one absolute deadline: then the rest fails with ProducerClosed, and close gives the number."""
     sink = GatedSink()
     producer = Producer(sink=sink, config=config(batch_count_threshold=1, io_thread_count=1))
     told: list[Result] = []
@@ -326,7 +326,7 @@ def test_3_8_close_fails_by_name_what_is_left_at_its_one_deadline() -> None:
 
 
 def test_3_8_close_is_safe_twice_from_many_threads_and_inside_a_callback() -> None:
-    """Callbacks of both kinds close, ten threads close, the owner closes again: everything is settled once."""
+    """Callbacks of both kinds close, ten threads close, the owner closes again: every record completes once."""
     sink = ScriptedSink([None, RejectedError("C", "x")] * 50)
     producer = Producer(sink=sink, config=config(batch_count_threshold=1))
     told: list[Result] = []
@@ -351,12 +351,12 @@ def test_3_8_close_is_safe_twice_from_many_threads_and_inside_a_callback() -> No
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
 def test_3_9_after_a_fork_the_child_starts_empty_and_the_parent_delivers_its_own() -> None:
-    """The child's producer is empty and works; the parent's records are settled there, and sent by the parent."""
+    """The child's producer is empty and works; the parent completes and sends its own records."""
     sink = RecordingSink()
     producer = Producer(sink=sink, config=config(linger_ms=10**6))
     future = producer.send("p", "l", {"who": "parent"})
     child = os.fork()
-    if child == 0:  # whatever happens here must not reach pytest's own exit
+    if child == 0:  # a failure here must not reach pytest's own exit
         code = 1
         try:
             error = future.exception(5)

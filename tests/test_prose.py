@@ -12,11 +12,11 @@ REFUSED = {
     "see": 'class C:\n    """See the base."""\n',
     "likewise": '"""Likewise, of a file."""\n',
     "as": 'def f():\n    """As :meth:`g`, of one."""\n',
-    "person": 'def f():\n    """Return it, whoever\n    asks."""\n',
-    "wrapped": "# It stays all the\n# same.\n",
-    "message": 'raise ValueError("nobody listens")\n',
-    "formatted": 'raise ValueError(f"{port}: nobody listens")\n',
-    "term": 'def f():\n    """Return the batches on their\n    way."""\n',
+    "person": 'def f():\n    """Return it, whoever\n    asks."""\n',  # prose: a case
+    "wrapped": "# It stays all the\n# same.\n",  # prose: a case
+    "message": 'raise ValueError("nobody listens")\n',  # prose: a case
+    "formatted": 'raise ValueError(f"{port}: nobody listens")\n',  # prose: a case
+    "term": 'def f():\n    """Return the batches on their\n    way."""\n',  # prose: a case
     "long": f'"""{LONG}."""\n',
     "attribute": 'class C:\n    """One C."""\n\n    a: int\n    """What a is."""\n',
 }
@@ -26,7 +26,7 @@ ACCEPTED = {
     "items": f'"""Items:\n\n- {LONG[:-10]}\n- {LONG[:-10]}\n"""\n',
     "example": f'"""Return it.\n\n    >>> {LONG}\n    {LONG}\n"""\n',
     "exempt": "# nobody  # prose: the name of a Unix user\n",
-    "one word": 'user = "nobody"\n',
+    "one word": 'user = "nobody"\n',  # prose: a case
 }
 
 

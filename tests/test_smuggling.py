@@ -1,4 +1,4 @@
-"""Requests that a proxy could end elsewhere, at all that listens for HTTP: a source, the monitoring, the server."""
+"""A source, the monitoring and the server refuse requests that a proxy could end at another byte."""
 
 import re
 import socket
@@ -32,7 +32,7 @@ class _Servers:
         }
 
     def answers(self, name: str, sent: bytes) -> bytes:
-        """All that is said to some bytes, until the connection is closed."""
+        """Return the whole response to some bytes, until the connection is closed."""
         with socket.create_connection(self.addresses[name], timeout=PATIENCE) as peer:
             peer.sendall(sent)
             return all_of(peer)
@@ -55,7 +55,7 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Servers]:
 @pytest.mark.parametrize("name", ["source", "server", "monitoring"])
 @pytest.mark.parametrize("fault", HEADS)
 def test_a_head_that_could_be_read_in_two_ways_is_refused(fault: str, name: str, servers: _Servers) -> None:
-    """One answer that refuses it, then the connection ends: what stands behind it is never taken for a request."""
+    """An ambiguous head gets one refusal, then the connection ends: following bytes are never taken for a request."""
     taken = len(servers.source.outlet.batches)
     answers = servers.answers(name, HEADS[fault] + HIDDEN)
     assert _REFUSED.match(answers)
@@ -66,7 +66,7 @@ def test_a_head_that_could_be_read_in_two_ways_is_refused(fault: str, name: str,
 @pytest.mark.parametrize("name", ["source", "server"])
 @pytest.mark.parametrize("fault", BODIES)
 def test_chunks_that_could_be_read_in_two_ways_are_refused(fault: str, name: str, servers: _Servers) -> None:
-    """Likewise for bodies; the monitoring reads none, and closes behind each answer."""
+    """An ambiguous body is refused; the monitoring reads no body and closes after each response."""
     taken = len(servers.source.outlet.batches)
     answers = servers.answers(name, BODIES[fault] + HIDDEN)
     assert re.match(rb"HTTP/1\.1 4\d\d ", answers)

@@ -1,16 +1,16 @@
-"""``make soak`` and what is to be run by it."""
+"""``make soak`` runs every soak test."""
 
 import re
 from fnmatch import fnmatch
 from pathlib import Path
 
 _ROOT = Path(__file__).parents[1]
-#: What of a module's text says that it does more there.
+#: The text by which a module's soak tests are found.
 _SOAKS = re.compile(r"PRODUCER_SOAK\b|^from \.killing import .*\b(?:SOAK|KILLS)\b", re.MULTILINE)
 
 
 def test_whatever_soaks_is_run_by_make_soak() -> None:
-    """Every module of tests that does more when ``PRODUCER_SOAK`` is set, and every one that does nothing else."""
+    """Every module that does more with ``PRODUCER_SOAK``, or only soaks, is run by ``make soak``."""
     rule = (_ROOT / "Makefile").read_text().partition("\nsoak:")[2].partition("\n\n")[0]
     run = re.findall(r"\btests/\S+", rule)
     modules = [

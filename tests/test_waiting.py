@@ -1,4 +1,4 @@
-"""How threads wait in the package, so that none waits for ever."""
+"""No thread of the package waits forever."""
 
 import ast
 from collections.abc import Iterator
@@ -13,14 +13,14 @@ _FRAMES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda, ast.GeneratorExp)
 
 
 def _is_timed_get(node: ast.AST) -> bool:
-    """Whether it is ``queue.get(timeout=…)``."""
+    """Return True for ``queue.get(timeout=…)``."""
     if not (isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr == "get"):
         return False
     return not node.args and any(keyword.arg == "timeout" for keyword in node.keywords)
 
 
 def test_no_thread_waits_for_a_queue_with_a_timeout() -> None:
-    """Of a SimpleQueue such a wait may never end before CPython 3.13; a Signal or a Latch waits on a lock."""
+    """No code calls queue.get with a timeout: for a SimpleQueue it may never end before CPython 3.13."""
     found = [f"{path}:{node.lineno}" for path, tree in _TREES.items() for node in ast.walk(tree) if _is_timed_get(node)]
     assert found == []
 
@@ -33,12 +33,14 @@ def _names_of_locks() -> Iterator[str]:
     for node in (node for tree in _TREES.values() for node in ast.walk(tree) if isinstance(node, ast.Assign)):
         pairs = [(node.targets[0], node.value)]
         if isinstance(node.value, ast.Tuple) and isinstance(node.targets[0], ast.Tuple):
-            pairs = list(zip(node.targets[0].elts, node.value.elts, strict=False))  # of *a, b = c, d it knows a part
+            pairs = list(
+                zip(node.targets[0].elts, node.value.elts, strict=False)
+            )  # of *a, b = c, d only a part is known
         yield from (_name(to) for to, value in pairs if isinstance(value, ast.Call) and _name(value.func) in _LOCKS)
 
 
 def _in_this_frame(node: ast.AST) -> Iterator[ast.AST]:
-    """A node, and what is in it but no function of its own."""
+    """Yield a node and its parts, except for nested functions."""
     yield node
     for child in ast.iter_child_nodes(node):
         if not isinstance(child, _FRAMES):
@@ -64,8 +66,10 @@ def _jumps_back_on_a_condition(node: ast.AST) -> bool:
 
 
 def test_a_signal_handler_that_raises_leaves_no_lock_taken() -> None:
-    """On CPython 3.13 ``with`` is not left if a handler raises where a loop in it jumps back on a condition: such loops
-    stand in functions that are called there.
+    """A signal handler that raises leaves no lock held.
+
+    On CPython 3.13 ``with`` is not left if a handler raises where a loop in it jumps back on a condition. Such loops
+    are in functions that the block calls.
     """
     locks = {*_names_of_locks(), "lock"}
     assert {"_lock", "_state", "_writing", "_leaving"} <= locks

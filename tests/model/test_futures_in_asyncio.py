@@ -19,7 +19,7 @@ LOG = {"a": "b"}
 
 @pytest.fixture
 def gated() -> Iterator[tuple[Producer, GatedSink]]:
-    """A producer whose attempts wait at a gate; the second batch is refused."""
+    """Yield a producer whose attempts wait at a gate; the second batch is refused."""
     sink = GatedSink(None, RejectedError("C", "x"))
     with Producer(sink=sink, config=config(batch_count_threshold=1, io_thread_count=1)) as producer:
         try:
@@ -34,7 +34,7 @@ def _send(producer: Producer, count: int) -> list[SendFuture]:
 
 @pytest.mark.parametrize("when", [asyncio.ALL_COMPLETED, asyncio.FIRST_COMPLETED, asyncio.FIRST_EXCEPTION])
 def test_asyncio_wait_takes_futures_of_send(gated: tuple[Producer, GatedSink], when: str) -> None:
-    """asyncio.wait({send(…), …}) wakes its task on the loop, and gives back these very futures, done and pending."""
+    """asyncio.wait({send(…), …}) wakes its task on the loop and returns these very futures, done and pending."""
     producer, sink = gated
 
     async def main() -> None:
@@ -53,7 +53,7 @@ def test_asyncio_wait_takes_futures_of_send(gated: tuple[Producer, GatedSink], w
 
 
 def test_asyncio_wait_that_times_out_leaves_nothing_behind(gated: tuple[Producer, GatedSink]) -> None:
-    """The futures stay pending, the delivery goes on, and no callback of the wait stays with them."""
+    """A wait that times out leaves the futures pending, the delivery running, and no callback behind."""
     producer, sink = gated
 
     async def main() -> None:
@@ -94,7 +94,7 @@ def test_a_task_of_a_send_is_made_of_its_outcome(gated: tuple[Producer, GatedSin
 def test_gather_shield_wait_for_timeout_and_as_completed_take_futures_of_send(
     gated: tuple[Producer, GatedSink],
 ) -> None:
-    """Whatever of asyncio takes an awaitable takes what send returns; cancelling recalls nothing."""
+    """Every asyncio function for awaitables takes the result of send; cancelling recalls nothing."""
     producer, sink = gated
 
     async def main() -> None:
@@ -118,7 +118,7 @@ def test_gather_shield_wait_for_timeout_and_as_completed_take_futures_of_send(
 
 
 def test_a_done_callback_added_on_a_loop_runs_on_that_loop(gated: tuple[Producer, GatedSink]) -> None:
-    """In a coroutine as asyncio promises it, elsewhere on a handler thread; each once."""
+    """A callback added in a coroutine runs on its loop, elsewhere on a handler thread; each runs once."""
     producer, sink = gated
     threads: dict[str, list[str]] = {"loop": [], "thread": []}
 
@@ -141,7 +141,7 @@ def test_a_done_callback_added_on_a_loop_runs_on_that_loop(gated: tuple[Producer
 
 
 def test_a_done_callback_whose_loop_has_ended_is_called_all_the_same(gated: tuple[Producer, GatedSink]) -> None:
-    """A loop that closed before the record settled: the callback runs on a handler thread instead."""
+    """If its loop closed before completion, a callback runs on a handler thread instead."""
     producer, sink = gated
     told: list[SendFuture] = []
 
@@ -161,7 +161,7 @@ def _accept(pipeline: Pipeline) -> SendFuture:
 
 
 def test_a_done_callback_can_be_taken_back() -> None:
-    """remove_done_callback says how many it took, of equal ones all; the others are called."""
+    """remove_done_callback removes all equal callbacks and returns their number; the others are called."""
     pipeline = threadless()
     future, told = _accept(pipeline), list[str]()
     one, two = (lambda _f: told.append("one")), (lambda _f: told.append("two"))
@@ -178,7 +178,7 @@ def test_a_done_callback_can_be_taken_back() -> None:
 def test_a_done_callback_that_raises_is_logged_and_stops_nothing_also_when_it_is_called_at_once(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """On a settled future add_done_callback calls at once, and does not raise what the callback raises."""
+    """On a completed future add_done_callback calls at once, and does not raise the callback's error."""
     pipeline = threadless(ScriptedSink([NetworkError("R", "x"), None]))
     future = _accept(pipeline)
     pipeline.flush(None)

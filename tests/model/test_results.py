@@ -81,7 +81,7 @@ def test_an_accepted_record_cannot_be_recalled() -> None:
 @pytest.mark.parametrize("when", ["ALL_COMPLETED", "FIRST_COMPLETED", "FIRST_EXCEPTION"])
 @pytest.mark.parametrize("settled_before", [True, False])
 def test_wait_of_concurrent_futures_returns_what_it_promises(when: str, settled_before: bool) -> None:
-    """wait() with each return_when, on futures settled before it and during it."""
+    """wait() works with each return_when, on futures that complete before it and during it."""
     pipeline = threadless(ScriptedSink([None, RejectedError("C", "x"), None]))
     futures = _accept(pipeline, 3)
     if settled_before:
@@ -105,7 +105,7 @@ def test_wait_of_concurrent_futures_returns_what_it_promises(when: str, settled_
 
 
 def test_wait_for_all_counts_a_future_settled_but_not_yet_told_once() -> None:
-    """One future has its result while its handler is busy elsewhere: wait() for all still waits for the other."""
+    """A future with a result whose handler is still busy counts once: wait() for all waits for the other one."""
     pipeline = threadless()
     settled, pending = _accept(pipeline, 2)
     pipeline.accumulator.seal_open()
@@ -122,7 +122,7 @@ def test_wait_for_all_counts_a_future_settled_but_not_yet_told_once() -> None:
 
 
 def test_as_completed_yields_each_future_once_also_one_settled_but_not_yet_told() -> None:
-    """as_completed() gives every future once, in the order of their settlement."""
+    """as_completed() yields every future once, in the order of completion."""
     pipeline = threadless()
     futures = _accept(pipeline, 5)
     pipeline.accumulator.seal_open()
@@ -136,7 +136,7 @@ def test_as_completed_yields_each_future_once_also_one_settled_but_not_yet_told(
 
 
 def test_waits_that_time_out_leave_nothing_behind() -> None:
-    """A wait that gave up takes its waiter out again, and the future is as before."""
+    """A wait that timed out removes its waiter, and leaves the future unchanged."""
     pipeline = threadless()
     future = _accept(pipeline)[0]
     assert concurrent.futures.wait([future], 0.01).not_done == {future}
@@ -148,7 +148,7 @@ def test_waits_that_time_out_leave_nothing_behind() -> None:
 
 
 def test_done_callbacks_run_once_before_and_after_settlement() -> None:
-    """A done-callback runs once: on settlement, or at once if it is late; it gets the future."""
+    """A done-callback runs once, on completion or at once if it is late, with the future."""
     pipeline = threadless()
     future = _accept(pipeline)[0]
     told: list[object] = []
@@ -161,7 +161,7 @@ def test_done_callbacks_run_once_before_and_after_settlement() -> None:
 
 
 def test_done_callbacks_that_race_with_settlement_run_exactly_once() -> None:
-    """Over many rounds four threads add done-callbacks in the moment of settlement: none is lost, none runs twice."""
+    """Done-callbacks that four threads add at the moment of completion are neither lost nor run twice."""
     counter = itertools.count()
     rounds = 300
     pipeline = threadless()
@@ -185,7 +185,7 @@ def test_done_callbacks_that_race_with_settlement_run_exactly_once() -> None:
 
 
 def test_waits_that_race_with_settlement_always_end() -> None:
-    """Over many rounds wait(), result() and as_completed() begin in the moment of settlement: all end, with all."""
+    """wait(), result() and as_completed() that begin at the moment of completion all end, with all futures."""
     pipeline = threadless()
     for _ in range(150):
         futures = _accept(pipeline, 2)
@@ -205,7 +205,7 @@ def test_waits_that_race_with_settlement_always_end() -> None:
 
 
 def test_a_watch_born_between_result_and_telling_is_told_nothing_twice() -> None:
-    """If the first to look comes after the result and before the handler, he sees the end state at once."""
+    """The first watcher between result and handler sees the final state at once."""
     pipeline = threadless()
     future = _accept(pipeline)[0]
     _attempt_all(pipeline)
@@ -218,7 +218,7 @@ def test_a_watch_born_between_result_and_telling_is_told_nothing_twice() -> None
 
 
 def test_settling_tells_the_callback_of_send_last_and_once() -> None:
-    """Done-callbacks are called before it, and neither a second time."""
+    """Done-callbacks run before the callback of send, each once."""
     pipeline = threadless()
     told: list[str] = []
     future = pipeline.admission.accept(KEY, record(), 1, lambda _r: told.append("callback"))
@@ -251,7 +251,7 @@ def test_a_future_is_awaited_by_any_number_of_tasks() -> None:
 
 
 def test_cancelling_a_task_that_awaits_leaves_the_delivery_alone() -> None:
-    """The task is cancelled; the record is delivered, and others who await it get it."""
+    """A cancelled task leaves the record's delivery and its other awaiting tasks alone."""
 
     async def main() -> None:
         sink = GatedSink()

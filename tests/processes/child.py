@@ -1,4 +1,4 @@
-"""Child processes: one program of ``programs/`` each, told by environment variables where the server is."""
+"""Run programs of ``programs/`` as child processes; environment variables name the server."""
 
 import contextlib
 import os
@@ -19,7 +19,7 @@ LOGSTORE = "app-log"
 
 @dataclass(frozen=True)
 class Ended:
-    """A process that has ended, ``at`` by the monotonic clock in seconds."""
+    """A process that has ended, ``at`` a time of the monotonic clock in seconds."""
 
     returncode: int
     stdout: str
@@ -28,7 +28,7 @@ class Ended:
 
     @property
     def exit_seconds(self) -> float:
-        """How long it took to exit, from when it said ``exits_at=`` with the monotonic clock in milliseconds."""
+        """Return the seconds from the printed ``exits_at=`` (monotonic milliseconds) to the end."""
         return self.at - self.said("exits_at") / 1000
 
     @property
@@ -38,7 +38,7 @@ class Ended:
         return lines[-1].split()
 
     def said(self, name: str) -> int:
-        """The number that stands after ``name=`` in its output."""
+        """Return the number after ``name=`` in the output."""
         for word in self.stdout.split():
             if word.startswith(f"{name}="):
                 return int(word.partition("=")[2])
@@ -46,7 +46,7 @@ class Ended:
 
 
 def environment_for(endpoint: str, server: LogHubServer | None = None) -> dict[str, str]:
-    """The environment of a child that sends to ``endpoint``."""
+    """Return the environment of a child that sends to ``endpoint``."""
     variables = {name: value for name, value in os.environ.items() if not name.startswith(("COVERAGE_PROCESS", "COV_"))}
     return variables | {
         "LOGHUB_ENDPOINT": endpoint,
@@ -82,7 +82,7 @@ class Child:
         self.process.send_signal(number)
 
     def ended_within(self, seconds: float) -> bool:
-        """Wait a little; whether it has ended."""
+        """Wait for the end; return True if the process has ended in time."""
         with contextlib.suppress(subprocess.TimeoutExpired):
             self.process.wait(seconds)
         return self.process.returncode is not None
@@ -98,12 +98,12 @@ class Child:
 
 
 def messages(server: LogHubServer) -> list[str]:
-    """The field ``n`` of every record that the server holds, sorted."""
+    """Return the field ``n`` of every record in the server, sorted."""
     return sorted(str(log.fields["n"]) for log in server.logs(PROJECT, LOGSTORE))
 
 
 def numbered(prefix: str, count: int) -> list[str]:
-    """What :func:`messages` answers when each of ``count`` records was stored once."""
+    """Return the result of :func:`messages` if each of ``count`` records was stored exactly once."""
     return sorted(f"{prefix}-{number}" for number in range(count))
 
 

@@ -18,19 +18,19 @@ def server() -> Iterator[LogHubServer]:
 
 @pytest.fixture(scope="session")
 def python_of() -> Callable[[str], str]:
-    """The executable for a version, with the package installed."""
+    """Return the function that finds the executable of a version, with the package installed."""
     return interpreters.environment
 
 
 @pytest.fixture(params=list(dict.fromkeys([*interpreters.found(), *interpreters.WANTED])))
 def python(request: pytest.FixtureRequest, python_of: Callable[[str], str]) -> str:
-    """Every Python of the machine that the package supports; one that is wanted and missing is a test skipped."""
+    """Run the test with every supported Python; a wanted one that is missing skips the test."""
     return python_of(request.param)
 
 
 @pytest.fixture
 def start(server: LogHubServer) -> Iterator[Callable[..., Child]]:
-    """Start a program that sends to ``server``; whatever still runs at the end of the test is killed."""
+    """Start programs that send to ``server``; those still running at the end of the test are killed."""
     children: list[Child] = []
 
     def starter(program: str | Path, *arguments: object, endpoint: str | None = None, **others: str) -> Child:
@@ -52,7 +52,7 @@ def run(start: Callable[..., Child]) -> Callable[..., Ended]:
 
 @pytest.fixture
 def dead_endpoint() -> Iterator[str]:
-    """Where nobody listens, and nobody else will: connections are refused."""
+    """Yield the endpoint of a reserved port without a listener: connections are refused."""
     with socket.socket() as reserved:
         reserved.bind(("127.0.0.1", 0))
         yield f"http://127.0.0.1:{reserved.getsockname()[1]}"
@@ -60,7 +60,7 @@ def dead_endpoint() -> Iterator[str]:
 
 @pytest.fixture
 def stalled_endpoint() -> Iterator[str]:
-    """A server that takes connections and never answers."""
+    """Yield the endpoint of a server that accepts connections and never responds."""
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
         listener.listen(128)

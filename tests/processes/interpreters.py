@@ -1,7 +1,7 @@
-"""The Pythons of this machine that the package supports, each with an environment that has its base dependencies.
+"""Make an environment with the base dependencies for each supported Python of this machine.
 
-``python -m tests.processes.interpreters`` makes the environments, and says which Pythons are missing; ``.ci/run`` calls
-it. With ``--all`` it fails where one of :data:`WANTED` is missing.
+``python -m tests.processes.interpreters`` makes the environments and prints the missing Pythons; ``.ci/run`` calls it.
+With ``--all`` it fails if one of :data:`WANTED` is missing.
 """
 
 import fcntl
@@ -20,14 +20,14 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 ENVIRONMENTS = ROOT / ".venv" / "pythons"
 SUPPORTED = ("3.11", "3.12", "3.13", "3.14")
-#: Without one of these a test is skipped, which in CI has failed; the others are tried where they are.
+#: Without one of these a test is skipped, which fails in CI; other versions are optional.
 WANTED = ("3.11", "3.12", "3.13")
 CURRENT = f"{sys.version_info.major}.{sys.version_info.minor}"
 
 
 @cache
 def found() -> dict[str, str]:
-    """Version to executable, of the Pythons that start; the current one comes first."""
+    """Return the executables of the Pythons that start, by version; the current one comes first."""
     pythons = {CURRENT: sys.executable}
     for version in SUPPORTED:
         for candidate in _candidates(version):
@@ -37,7 +37,7 @@ def found() -> dict[str, str]:
 
 
 def missing() -> dict[str, str]:
-    """Version to what to do, of the Pythons that do not start."""
+    """Return instructions for the Pythons that do not start, by version."""
     to_do = "not found on the path nor in pyenv's folder: `pyenv install {0}`, or as your system does it"
     return {version: f"Python {version} is {to_do.format(version)}" for version in SUPPORTED if version not in found()}
 
@@ -55,7 +55,7 @@ def _starts(executable: str, version: str) -> bool:
 
 
 def environment(version: str) -> str:
-    """The executable of an environment with this checkout installed; made once, and anew when that changes."""
+    """Return the executable of an environment with this checkout; it is remade when the checkout changes."""
     if version == CURRENT:
         return sys.executable
     if version in missing():
@@ -75,7 +75,7 @@ def environment(version: str) -> str:
 
 @contextmanager
 def _alone() -> Iterator[None]:
-    """Tests in other processes wait meanwhile."""
+    """Hold a lock, so that other test processes wait."""
     ENVIRONMENTS.mkdir(parents=True, exist_ok=True)
     with (ENVIRONMENTS / "lock").open("w") as lock:
         fcntl.flock(lock, fcntl.LOCK_EX)
@@ -83,7 +83,7 @@ def _alone() -> Iterator[None]:
 
 
 def _dependencies() -> str:
-    """What an environment is made of: packages, and what is compiled for it."""
+    """Return the inputs of an environment: its packages, and the sources compiled for it."""
     match = re.search(r"^dependencies = \[.*?^\]", (ROOT / "pyproject.toml").read_text(), re.MULTILINE | re.DOTALL)
     assert match is not None, "pyproject.toml has no dependencies"
     compiled = sorted((ROOT / "producer").rglob("*.p[yx][xd]"))
@@ -96,7 +96,7 @@ def _run(*command: str, **environ: str) -> None:
 
 
 def main(arguments: list[str]) -> int:
-    """Make all environments, and say what is missing; 1 if that is wanted."""
+    """Make all environments and print the missing ones; return 1 if one of them is wanted."""
     for each in found():
         print(f"==> tests have Python {each}: {environment(each)}")
     for reason in missing().values():

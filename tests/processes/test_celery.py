@@ -1,4 +1,4 @@
-"""Workers of Celery's pool ``prefork``, which end by ``os._exit`` and run no exit function of Python."""
+"""Celery's ``prefork`` workers end by ``os._exit``, without Python's exit functions, and lose no log."""
 
 import json
 import subprocess
@@ -40,7 +40,7 @@ app.worker_main(["worker", "--pool=prefork", "--concurrency=1", "--loglevel=ERRO
 
 
 def test_a_worker_that_ends_drains_although_nobody_said_so_to_celery(tmp_path: Path) -> None:
-    """After one task each, and at the shutdown: every log is there, once, of the process that sent it."""
+    """Each log arrives exactly once, from its own process, after single-task workers and at shutdown."""
     with LogHubServer() as server:
         command = [sys.executable, "-c", PROGRAM, json.dumps(server.connection), str(tmp_path)]
         ended = subprocess.run(command, capture_output=True, text=True, timeout=PATIENCE, check=False)

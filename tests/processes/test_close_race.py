@@ -1,4 +1,4 @@
-"""Many threads send while one closes, and while interrupts fall anywhere: what was accepted is settled, once."""
+"""Accepted records complete exactly once while threads send, one closes, and interrupts fall anywhere."""
 
 import sys
 import threading
@@ -18,14 +18,14 @@ from .child import LOGSTORE, PROJECT, Ended, until
 Run = Callable[..., Ended]
 ROUNDS = 8
 SENDERS = 50
-#: How often each program is interrupted.
+#: Number of interrupts for each program.
 LEAST_INTERRUPTS = 500
 _SCARCE_OR_BEHIND = ["scarce memory", "memory channel", "file channel"]
 
 
 @dataclass
 class Tally:
-    """What one round's senders saw; callbacks run on two threads."""
+    """The observations of one round's senders; callbacks run on two threads."""
 
     futures: list[SendFuture] = field(default_factory=list)
     told: Counter[bool] = field(default_factory=Counter)
@@ -59,7 +59,7 @@ def _send_until_closed(producer: Producer, tally: Tally, started: threading.Barr
 def test_invariant_4_fifty_senders_and_one_close_settle_every_accepted_record_once(
     timeout: float | None, server: LogHubServer
 ) -> None:
-    """Callbacks, settled futures and accepted sends are equal in number; what succeeded is on the server, once."""
+    """Callbacks, completed futures and accepted sends are equal in number; each success is on the server once."""
     server.faults.add(answer(503, "ServerBusy"), probability=0.1, seed=4)
     for round_number in range(ROUNDS):
         _one_round(server, timeout, f"closing-{round_number}", before_close=round_number * 250)
@@ -100,7 +100,7 @@ def _close(producer: Producer, timeout: float | None) -> None:
 def _check(producer: Producer, tally: Tally, stored: int) -> None:
     results = [future.exception(timeout=20) for future in tally.futures]
     delivered = results.count(None)
-    # The futures are settled; after a close that ran out of time, callbacks may need a moment more.
+    # All futures are complete; after a close that timed out, callbacks may be a moment late.
     until(
         lambda: sum(tally.told.values()) == len(tally.futures), what=f"{tally.told} of {len(tally.futures)} were told"
     )
@@ -116,7 +116,7 @@ def _check(producer: Producer, tally: Tally, stored: int) -> None:
 def test_an_interrupted_call_loses_and_doubles_no_record_of_another_and_close_ends_in_time(
     python: str, run: Run, twin: str
 ) -> None:
-    """A handler raises in any call: only that call's records may be missing, nothing arrives twice, no thread hangs."""
+    """An interrupt loses only the interrupted call's records, duplicates none, and hangs no thread."""
     _check_interrupts(run, 100_000_000, twin, "none", python)
 
 
@@ -127,7 +127,7 @@ def test_an_interrupted_call_loses_and_doubles_no_record_of_another_and_close_en
 def test_an_interrupted_call_loses_no_record_of_another_where_it_waits(
     run: Run, memory: int, channel: str, twin: str
 ) -> None:
-    """Likewise where calls wait for memory, and behind a channel."""
+    """The same holds for calls that wait for memory, and with a durable channel."""
     _check_interrupts(run, memory, twin, channel, sys.executable)
 
 

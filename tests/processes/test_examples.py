@@ -20,7 +20,7 @@ from .interpreters import ROOT
 
 EXAMPLES = ROOT / "examples"
 Run = Callable[..., Ended]
-#: Starts a web server with these arguments; answers with its process and its address.
+#: Starts a web server with these arguments; returns its process and its address.
 Serve = Callable[..., tuple[subprocess.Popen[str], str]]
 
 
@@ -62,13 +62,13 @@ def _fields(server: LogHubServer, name: str) -> Counter[str]:
 
 
 def test_every_example_is_listed() -> None:
-    """The list in the folder names each program that is there."""
+    """The folder's list names every example."""
     listed = set(re.findall(r"\]\((\w+\.py)\)", (EXAMPLES / "README.md").read_text()))
     assert {path.name for path in EXAMPLES.glob("[!_]*.py")} <= listed
 
 
 def test_callbacks_tell_of_deliveries_and_failures(run: Run, server: LogHubServer) -> None:
-    """Four are delivered; the one with an unknown key is kept."""
+    """Four records are delivered; the one with an unknown key is kept."""
     ended = run(EXAMPLES / "callbacks.py")
     assert "InvalidAccessKeyId, attempts: 1" in ended.stdout, ended.stderr
     assert ended.stdout.endswith("delivered: {'INFO': 2, 'WARNING': 1, 'ERROR': 1}, undelivered: 1\n")
@@ -76,7 +76,7 @@ def test_callbacks_tell_of_deliveries_and_failures(run: Run, server: LogHubServe
 
 
 def test_futures_can_be_awaited(run: Run, server: LogHubServer) -> None:
-    """A hundred coroutines wait for their records; a failure is raised where it is awaited."""
+    """A hundred coroutines await their records; a failure is raised at its await."""
     ended = run(EXAMPLES / "asyncio_await.py")
     assert ended.stdout == "delivered: 100\nfailed: InvalidAccessKeyId\n", ended.stderr
     assert server.count(PROJECT, LOGSTORE) == 100
@@ -92,7 +92,7 @@ def test_log_of_a_run_tells_the_attempts_and_no_secret(run: Run, server: LogHubS
 
 
 def test_sigterm_delivers_everything_that_was_sent(start: Callable[..., Child], server: LogHubServer) -> None:
-    """The producer is drained, and then the signal ends the process."""
+    """SIGTERM drains the producer, then ends the process."""
     child = start(EXAMPLES / "sigterm.py")
     child.wait_for("sent 20")
     child.signal(signal.SIGTERM)
@@ -101,14 +101,14 @@ def test_sigterm_delivers_everything_that_was_sent(start: Callable[..., Child], 
     last = int(ended.words[-1]) if ended.stdout else 20
     stored = _fields(server, "n")
     assert set(stored.values()) == {1}
-    # A record may have been accepted whose line was not printed any more.
+    # A record may be accepted without its line being printed.
     assert {str(number) for number in range(last + 1)} <= set(stored) <= {str(number) for number in range(last + 2)}
 
 
 def test_record_that_was_stored_before_a_kill_is_delivered_by_the_next_run(
     run: Run, server: LogHubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The first run is killed after its send, the second one delivers both records."""
+    """The first run is killed after its send; the second one delivers both records."""
     monkeypatch.setenv("CRASH", "1")
     assert run(EXAMPLES / "durable.py", tmp_path).returncode == -signal.SIGKILL
     assert server.count(PROJECT, LOGSTORE) == 0
@@ -136,7 +136,7 @@ def test_web_application_delivers_what_it_accepted_when_it_stops(
 def test_web_application_delivers_its_log_from_dictconfig_when_it_stops(
     serve: Serve, server: LogHubServer, tmp_path: Path
 ) -> None:
-    """uvicorn ends by the signal, without exit functions; what the lifespan flushes has arrived."""
+    """uvicorn exits by the signal, without exit functions; the records that the lifespan flushes arrive."""
     where = {"endpoint": server.endpoint, "project": PROJECT, "logstore": LOGSTORE, "config": {"linger_ms": 60_000}}
     handlers = {
         "loghub": {"class": "loghub.integrations.logging.LogHubHandler", **where},
@@ -165,7 +165,7 @@ def _answers(address: str) -> bool:
 def test_preforked_workers_each_deliver_and_the_master_sends_its_record_once(
     worker: str, serve: Serve, server: LogHubServer
 ) -> None:
-    """gunicorn loads the application, whose import sends, forks two workers, and stops them on SIGTERM."""
+    """gunicorn loads the application, which sends on import, forks two workers and stops them on SIGTERM."""
     options = ("--preload", "--worker-class", worker, "--workers", "2", "-b", "127.0.0.1:0")
     process, address = serve("gunicorn", *options, "gunicorn_prefork:app")
     pids: Counter[str] = Counter()

@@ -1,4 +1,4 @@
-"""What becomes of accepted records when the process ends, by a real end of a real process."""
+"""Accepted records are delivered, or reported as lost, when a real process exits."""
 
 import signal
 from collections.abc import Callable
@@ -10,7 +10,7 @@ from tests.support.waiting import allowed
 
 from .child import Child, Ended, messages, numbered, until
 
-#: What the end of the interpreter and a busy machine add to an exit, seconds.
+#: Seconds that the interpreter's end and a busy machine add to an exit.
 BUSY = 4.0
 
 Run = Callable[..., Ended]
@@ -34,7 +34,7 @@ Start = Callable[..., Child]
 def test_program_that_ends_without_close_delivers_everything_once(
     mode: str, code: int, python: str, run: Run, server: LogHubServer
 ) -> None:
-    """The exit of the interpreter waits for the records, however the program came to its end, on every Python."""
+    """The interpreter's exit waits for the records, however the program ended, on every Python."""
     ended = run("exits.py", mode, 500, python=python)
     assert ended.returncode == code, ended.stderr
     assert messages(server) == numbered("record", 500)
@@ -43,7 +43,7 @@ def test_program_that_ends_without_close_delivers_everything_once(
 
 
 def test_send_after_the_exit_has_drained_the_producer_raises_aloud(run: Run, server: LogHubServer) -> None:
-    """A handler that was registered before the import runs after the drain: its send on a drained producer says so."""
+    """A handler registered before the import runs after the drain; its send raises."""
     ended = run("exits.py", "atexit_when_drained", 5)
     assert messages(server) == numbered("record", 5)
     assert "ProducerClosedError: the producer is closed" in ended.stderr
@@ -52,20 +52,20 @@ def test_send_after_the_exit_has_drained_the_producer_raises_aloud(run: Run, ser
 def test_thread_that_outlives_the_main_thread_has_its_records_sent_while_it_runs(
     python: str, run: Run, server: LogHubServer
 ) -> None:
-    """Where no thread can be started any more (3.12) a first send need not wait for the end of the process."""
+    """A thread's first send delivers before the exit, even where no thread can start any more (3.12)."""
     ended = run("exits.py", "thread_waits", 1, python=python)
     assert ended.said("delivered") >= 1, ended.stderr
     assert ended.stderr.count("no threads can be started") <= 1
 
 
 def test_os_exit_loses_what_was_not_flushed(run: Run, server: LogHubServer) -> None:
-    """``os._exit`` runs nothing: what was not flushed is lost (documented: flush before it)."""
+    """``os._exit`` loses unflushed records (documented: flush first)."""
     assert run("exits.py", "os_exit", 5).returncode == 0
     assert messages(server) == []
 
 
 def test_sigterm_without_handler_loses_what_was_not_sent(start: Start, server: LogHubServer) -> None:
-    """SIGTERM ends a Python process without its exit handlers (documented: ``examples/sigterm.py``)."""
+    """SIGTERM without a handler loses unsent records (documented: ``examples/sigterm.py``)."""
     child = start("exits.py", "sigterm", 5)
     child.wait_for("sent")
     child.signal(signal.SIGTERM)
@@ -74,7 +74,7 @@ def test_sigterm_without_handler_loses_what_was_not_sent(start: Start, server: L
 
 
 def test_exit_with_dead_server_says_how_many_records_are_lost(python: str, run: Run, dead_endpoint: str) -> None:
-    """Callbacks hear of every failure and stderr of the number, though logging was not configured."""
+    """Callbacks get every failure, and stderr the number, even if logging was not configured."""
     ended = run("dead.py", 300, "plain", endpoint=dead_endpoint, python=python)
     assert ended.returncode == 0
     assert "300 records could not be delivered" in ended.stderr
@@ -84,7 +84,7 @@ def test_exit_with_dead_server_says_how_many_records_are_lost(python: str, run: 
 
 
 def test_exit_with_stalled_server_takes_no_longer_than_the_drain_timeout(run: Run, stalled_endpoint: str) -> None:
-    """A request that waits for its answer does not hold up the exit, whatever its read timeout."""
+    """A request that waits for its response does not delay the exit, whatever its read timeout."""
     ended = run("dead.py", 300, "plain", endpoint=stalled_endpoint)
     assert "300 records could not be delivered" in ended.stderr
     assert ended.said("told") == 300
@@ -92,16 +92,16 @@ def test_exit_with_stalled_server_takes_no_longer_than_the_drain_timeout(run: Ru
 
 
 def test_exit_with_six_stalled_producers_drains_them_at_the_same_time(run: Run, stalled_endpoint: str) -> None:
-    """Each producer has its own drain timeout, and they run side by side."""
+    """Each producer has its own drain timeout; all drain concurrently."""
     ended = run("dead.py", 300, "six", endpoint=stalled_endpoint)
     assert ended.stderr.count("300 records could not be delivered") == 6
     assert 1 <= ended.exit_seconds < allowed(1 + BUSY)
 
 
 def test_interrupt_during_the_drain_cuts_it_short_and_says_what_is_lost(start: Start, stalled_endpoint: str) -> None:
-    """A user who presses Ctrl-C while the exit waits is not kept waiting, and hears the number."""
+    """Ctrl-C during the exit's drain ends it at once and prints the number of lost records."""
     child = start("dead.py", 300, "interrupted", endpoint=stalled_endpoint)
     child.wait_for("exiting")
-    # The drain comes a moment later; a user would press again, too.
+    # The drain starts a moment later; a user would press again, too.
     until(lambda: child.signal(signal.SIGINT) or child.ended_within(0.5), seconds=10)
     assert "300 records could not be delivered" in child.end().stderr

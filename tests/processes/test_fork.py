@@ -15,7 +15,7 @@ Run = Callable[..., Ended]
 def test_invariant_9_fork_before_the_first_send_leaves_both_working(
     python: str, run: Run, server: LogHubServer
 ) -> None:
-    """Parent and child, neither of which flushes or closes, deliver their own records."""
+    """Parent and child deliver their own records; neither flushes or closes."""
     ended = run("forks.py", "fork_before_first_send", python=python)
     assert ended.said("child_status") == 0, ended.stderr
     assert messages(server) == sorted(numbered("child", 300) + numbered("later", 300))
@@ -24,7 +24,7 @@ def test_invariant_9_fork_before_the_first_send_leaves_both_working(
 def test_invariant_9_fork_with_records_pending_sends_them_once_by_the_parent(
     python: str, run: Run, server: LogHubServer
 ) -> None:
-    """The child starts empty, whatever the parent had pending."""
+    """The child starts empty, whatever the parent has pending."""
     ended = run("forks.py", "fork_with_records_pending", python=python)
     assert ended.said("child_status") == 0, ended.stderr
     assert ended.said("inherited") == 0
@@ -32,7 +32,7 @@ def test_invariant_9_fork_with_records_pending_sends_them_once_by_the_parent(
 
 
 def test_invariant_9_child_that_forks_again_keeps_its_own_records(run: Run, server: LogHubServer) -> None:
-    """Three generations, each with records of its own, each stored once."""
+    """Three generations each have their own records, each stored exactly once."""
     ended = run("forks.py", "fork_twice")
     assert ended.said("child_status") == 0, ended.stderr
     expected = [text for name in ("child", "early", "grandchild", "later") for text in numbered(name, 300)]
@@ -42,7 +42,7 @@ def test_invariant_9_child_that_forks_again_keeps_its_own_records(run: Run, serv
 def test_invariant_9_futures_of_the_parent_raise_at_once_in_the_child(
     python: str, run: Run, server: LogHubServer
 ) -> None:
-    """Whoever asks them in the child hears that the parent delivers it; nobody hangs, no callback runs twice."""
+    """A parent's future raises in the child and names the delivering parent; no call hangs, no callback runs twice."""
     ended = run("forks.py", "fork_with_futures", python=python)
     assert ended.said("child_status") == 0, ended.stderr
     said = {name: ended.said(name) for name in ("done", "raised", "called_back", "quick")}
@@ -52,7 +52,7 @@ def test_invariant_9_futures_of_the_parent_raise_at_once_in_the_child(
 
 
 def test_invariant_9_fork_while_threads_send_harms_neither_side(run: Run, server: LogHubServer) -> None:
-    """Locks that other threads held at that instant are not waited for in the child."""
+    """The child does not wait for locks that other threads held at the fork."""
     ended = run("forks.py", "fork_while_threads_send")
     assert ended.said("failed_children") == 0, ended.stderr
     stored = Counter(text.partition("-")[0].rstrip("0123456789") for text in messages(server))
@@ -63,7 +63,7 @@ def test_invariant_9_fork_while_threads_send_harms_neither_side(run: Run, server
 def test_child_of_multiprocessing_that_neither_closes_nor_flushes_delivers(
     method: str, python: str, run: Run, server: LogHubServer
 ) -> None:
-    """Such a child ends by ``os._exit``, without the exit handlers of the interpreter."""
+    """A child of multiprocessing ends by ``os._exit``, without the interpreter's exit handlers, and still delivers."""
     ended = run("multi.py", method, "own", python=python)
     assert ended.said("exitcode") == 0, ended.stderr
     assert messages(server) == sorted(numbered("child", 200) + numbered("parent", 200))
@@ -74,7 +74,7 @@ def test_child_of_multiprocessing_that_neither_closes_nor_flushes_delivers(
 def test_producer_and_stream_given_to_a_child_work_there(
     method: str, what: str, exitcode: int, run: Run, server: LogHubServer
 ) -> None:
-    """Inherited or pickled, they carry their configuration and no records, also to a child that ends by an error."""
+    """Inherited or pickled, they carry their configuration and no records, even to a child that ends with an error."""
     ended = run("multi.py", method, what)
     assert ended.said("exitcode") == exitcode, ended.stderr
     assert messages(server) == sorted(numbered("child", 200) + numbered("parent", 200))
@@ -82,7 +82,7 @@ def test_producer_and_stream_given_to_a_child_work_there(
 
 @pytest.mark.parametrize("method", ["fork", "spawn"])
 def test_workers_of_a_process_pool_deliver_when_the_pool_ends(method: str, run: Run, server: LogHubServer) -> None:
-    """A pool that is shut down lets its workers end; each drains."""
+    """A pool that shuts down lets its workers end; each one drains."""
     ended = run("pool.py", method)
     assert ended.said("tasks") == 10, ended.stderr
     assert len(set(messages(server))) == len(messages(server)) == 10 * 20

@@ -1,4 +1,4 @@
-"""Which Pythons the tests have, and what they say of those that they do not have."""
+"""Tests know which Pythons they have, and report the missing ones."""
 
 import pytest
 
@@ -7,7 +7,7 @@ from . import interpreters
 
 @pytest.fixture(params=["3.13", "3.14"])
 def absent(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> str:
-    """The only version that is not there: one that is wanted, and one that is not."""
+    """Let one version be missing: a wanted one, and an optional one."""
     others = {version: "python" for version in interpreters.SUPPORTED if version != request.param}
     monkeypatch.setattr(interpreters, "CURRENT", "3.11")
     monkeypatch.setattr(interpreters, "found", lambda: others)
@@ -17,7 +17,7 @@ def absent(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
 def test_a_python_that_is_missing_is_said_and_fails_where_all_are_wanted(
     absent: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """What to do stands there; the program fails with ``--all`` for one that CI has."""
+    """The output says how to install it; ``--all`` fails for one that CI has."""
     monkeypatch.setattr(interpreters, "environment", lambda version: f"env-{version}")
     assert interpreters.main([]) == 0
     assert interpreters.main(["--all"]) == (absent in interpreters.WANTED)
@@ -25,6 +25,6 @@ def test_a_python_that_is_missing_is_said_and_fails_where_all_are_wanted(
 
 
 def test_a_test_with_a_python_that_is_missing_is_skipped(absent: str) -> None:
-    """It is not left out without a word; CI lets none be skipped."""
+    """A test with a missing Python is skipped visibly; CI allows no skip."""
     with pytest.raises(pytest.skip.Exception, match=f"pyenv install {absent}"):
         interpreters.environment(absent)

@@ -1,4 +1,4 @@
-"""Under the monkey patching of gevent and eventlet, where no descriptor of a socket blocks."""
+"""The producer works under monkey patching by gevent and eventlet, where no socket descriptor blocks."""
 
 import ssl
 from collections.abc import Callable
@@ -19,8 +19,9 @@ from .child import Ended, messages, numbered
 def test_a_record_is_stored_once_under_monkey_patching(
     library: str, when: str, run: Callable[..., Ended], server: LogHubServer, tmp_path: Path
 ) -> None:
-    """Over HTTP, HTTPS and behind a file channel each record is sent once, also if greenlets wait for one that asks for
-    the key of a segment; a server that is silent is left at the limit of an attempt.
+    """Each record is sent once over HTTP, HTTPS and with a file channel, even while greenlets wait for a segment's key.
+
+    A server that is silent is abandoned at the limit of an attempt.
     """
     authority, context = trustme.CA(), ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
     authority.issue_cert("127.0.0.1").configure_cert(context)

@@ -1,4 +1,4 @@
-"""Fork while handles know open batches: the child's handles find their own way, whatever lock a thread had."""
+"""A fork while streams know open batches leaves the child's streams working, whatever lock a thread held."""
 
 from collections.abc import Callable
 
@@ -13,7 +13,7 @@ from .child import Ended, messages, numbered
 def test_child_sends_by_a_handle_whose_batch_was_open_at_the_fork(
     mode: str, run: Callable[..., Ended], server: LogHubServer
 ) -> None:
-    """A parent's thread holds the locks or is about to seal: the child waits for none, and each record is sent once."""
+    """A parent's thread holds the locks or seals a batch: the child waits for none, and each record is sent once."""
     ended = run("open_records.py", mode)
     assert ended.said("child_status") == 0, ended.stderr
     assert {name: ended.said(name) for name in ("pending", "own", "abandoned", "sent")} == {

@@ -1,4 +1,4 @@
-"""A producer that its owner forgot: dropped without close, or left behind at the exit."""
+"""A producer that its owner forgot delivers: dropped without close, or left at the exit."""
 
 import gc
 import threading
@@ -26,7 +26,7 @@ def _threads(prefix: str) -> list[str]:
 
 
 def test_producer_dropped_without_close_delivers_and_its_threads_end(server: LogHubServer) -> None:
-    """Nobody can close it any more, so it drains and ends by itself."""
+    """A dropped producer drains and ends by itself."""
     producer = Producer(_project(server), config=ProducerConfig(linger_ms=100, name="dropped"))
     future = producer.send(PROJECT, LOGSTORE, {"n": "record-0"})
     assert _threads("dropped")
@@ -38,7 +38,7 @@ def test_producer_dropped_without_close_delivers_and_its_threads_end(server: Log
 
 
 def test_stream_alone_keeps_its_producer(server: LogHubServer) -> None:
-    """Whoever holds a bound handle holds the producer: it is no orphan."""
+    """A stream keeps its producer alive: it is no orphan."""
     producer = Producer(_project(server), config=ProducerConfig(linger_ms=100, name="streamed"))
     stream = producer.stream(PROJECT, LOGSTORE)
     del producer
@@ -50,7 +50,7 @@ def test_stream_alone_keeps_its_producer(server: LogHubServer) -> None:
 
 
 def test_fifty_dropped_producers_leave_no_thread_and_no_descriptor(run: Run, server: LogHubServer) -> None:
-    """A program that makes producers and forgets them loses no record, and does not grow."""
+    """A program that makes producers and drops them loses no record and leaks nothing."""
     ended = run("orphans.py")
     assert ended.said("threads_of_one") == 0, ended.stderr
     assert ended.said("threads") == 0
@@ -59,7 +59,7 @@ def test_fifty_dropped_producers_leave_no_thread_and_no_descriptor(run: Run, ser
 
 
 def test_producer_dropped_just_before_the_exit_delivers(python: str, run: Run, server: LogHubServer) -> None:
-    """Its own drain and that of the exit meet; each record is stored once, and nobody complains."""
+    """Its own drain and the exit's drain meet: each record is stored exactly once, and stderr is empty."""
     ended = run("exits.py", "dropped", 20, python=python)
     assert ended.stderr == ""
     assert messages(server) == numbered("record", 20)

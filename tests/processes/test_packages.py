@@ -1,4 +1,4 @@
-"""What would be published: a wheel and a source distribution, which work in environments that have nothing else."""
+"""The published wheel and source distribution work in environments without other packages."""
 
 import os
 import shutil
@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-# To compile takes its time on a busy machine.
+# Compilation is slow on a busy machine.
 pytestmark = pytest.mark.timeout(300)
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -46,7 +46,7 @@ def run(*command: str | Path, cwd: Path, **environment: str) -> str:
 
 @pytest.fixture(scope="module")
 def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the source distribution, and the wheel that was built of it."""
+    """Build the source distribution, and the wheel from it; return their folder."""
     pytest.importorskip("Cython")
     folder, source = tmp_path_factory.mktemp("packages"), tmp_path_factory.mktemp("source")
     for name in (
@@ -70,11 +70,11 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def empty(tmp_path: Path) -> Path:
-    """The Python of an environment without packages, which finds those of this one behind its own."""
+    """Make an environment without packages that finds those of this one after its own; return its Python."""
     venv.create(tmp_path / "env", with_pip=False)
     python = tmp_path / "env" / "bin" / "python"
     [own] = (tmp_path / "env" / "lib").glob("python*/site-packages")
-    # The dependencies are here already; the project itself stands in a .pth file, read in real site folders only.
+    # The dependencies are here already; the project itself is in a .pth file, which only real site folders read.
     (own / "dependencies.pth").write_text(run(sys.executable, "-c", SITE, cwd=tmp_path).strip())
     return python
 
@@ -83,7 +83,7 @@ SITE = "import sysconfig; print(sysconfig.get_path('purelib'))"
 
 
 def install(python: Path, package: Path, **environment: str) -> str:
-    """Install a package alone, and run a program with it; what that prints."""
+    """Install a package alone and run a program with it; return the output."""
     folder = package.parent
     pip = (sys.executable, "-m", "pip", "--python", python, "--disable-pip-version-check")
     run(*pip, "install", "--quiet", "--no-deps", "--no-build-isolation", package, cwd=folder, **environment)
@@ -91,7 +91,7 @@ def install(python: Path, package: Path, **environment: str) -> str:
 
 
 def test_the_wheel_works_where_nothing_else_is(packages: Path, empty: Path) -> None:
-    """With what is compiled, if there was a compiler when it was made."""
+    """The wheel works alone, with the native modules if a compiler was there at the build."""
     [wheel] = packages.glob("*.whl")
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
@@ -105,7 +105,7 @@ def test_the_wheel_works_where_nothing_else_is(packages: Path, empty: Path) -> N
 
 
 def test_the_source_distribution_works_without_a_compiler(packages: Path, empty: Path) -> None:
-    """Pure Python does it all; tests and documents are in it."""
+    """The source distribution works in pure Python; it contains tests and documents."""
     [source] = packages.glob("*.tar.gz")
     with tarfile.open(source) as archive:
         names = {name.partition("/")[2] for name in archive.getnames()}

@@ -1,4 +1,4 @@
-"""A producer travels without its threads, its secrets travel with it, and nobody reads them on the way."""
+"""A pickled producer carries its secrets and no threads; no repr or log shows a secret."""
 
 import logging
 import pickle
@@ -39,7 +39,7 @@ def project(server: LogHubServer) -> ProjectConfig:
 
 
 def _objects(value: Any, seen: set[int]) -> Iterator[Any]:
-    """``value`` and all objects of this package that its attributes lead to."""
+    """Yield ``value`` and all objects of this package that its attributes lead to."""
     if id(value) in seen:
         return
     seen.add(id(value))
@@ -57,7 +57,7 @@ def _objects(value: Any, seen: set[int]) -> Iterator[Any]:
 def test_invariant_10_pickle_carries_the_configuration_and_no_thread(
     config: ProducerConfig, project: ProjectConfig, server: LogHubServer
 ) -> None:
-    """A producer that has sent, and a stream of it, work in another process, which starts with neither."""
+    """A producer that has sent, and its stream, work in another process, which starts without records or threads."""
     with Producer(project, config=config) as producer:
         producer.send(PROJECT, LOGSTORE, {"n": "here"}).result(timeout=60)
         stream = producer.stream(PROJECT, LOGSTORE, topic="travelled", tags={"a": "b"})
@@ -83,7 +83,7 @@ def test_invariant_10_pickle_carries_the_configuration_and_no_thread(
 
 
 def test_invariant_13_no_repr_of_anything_reachable_shows_a_secret(project: ProjectConfig) -> None:
-    """Every object of the package that a running producer leads to, and each configuration by itself."""
+    """No repr of an object reachable from a running producer, or of a configuration, shows a secret."""
     token = Credentials(access_key_id="id", access_key_secret=SECRETS[0], security_token=SECRETS[1])
     second = ProjectConfig("second", endpoint="http://localhost", credentials=StaticCredentials(credentials=token))
     http = HttpConfig(proxies={"https": f"http://user:{SECRETS[2]}@proxy:3128"})
@@ -101,7 +101,7 @@ def test_invariant_13_no_repr_of_anything_reachable_shows_a_secret(project: Proj
 def test_invariant_13_no_log_line_and_no_error_of_a_failing_run_shows_a_secret(
     config: ProducerConfig, project: ProjectConfig, server: LogHubServer, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """All loggers at DEBUG, those of the HTTP library too; refusals, cuts, a wrong key, a dead proxy."""
+    """No logger at DEBUG shows a secret, the HTTP library's included: refusals, resets, a wrong key, a dead proxy."""
     caplog.set_level(logging.DEBUG)
     errors = [_error_after(server, config, project, fault) for fault in FAULTS]
     wrong = ProjectConfig(

@@ -1,4 +1,4 @@
-"""What a producer takes from its machine, in child processes: CPU while it waits, and memory when it is full."""
+"""A producer's resources are bounded, in child processes: CPU while it waits, memory when it is full."""
 
 from collections.abc import Callable
 
@@ -13,10 +13,10 @@ MIB = 2**20
 def test_invariant_7_idle_producer_and_one_with_a_dead_server_use_no_cpu(
     start: Callable[..., Child], dead_endpoint: str
 ) -> None:
-    """Less than 2 % of a core over ten seconds: nothing to do, and 1,000 batches for a server that is down."""
+    """An idle producer, and one with 1,000 batches for a server that is down, use less than 2 % of a core."""
     idle, dead = start("idle.py", "idle", 10), start("idle.py", "dead", 10, endpoint=dead_endpoint)
     ended = dead.end()
-    assert ended.said("waiting") >= 998, ended.stderr  # one or two may be at their attempt
+    assert ended.said("waiting") >= 998, ended.stderr  # one or two may be in an attempt
     assert ended.said("per_mille") < 20
     ended = idle.end()
     assert ended.said("waiting") == 0, ended.stderr
@@ -25,19 +25,19 @@ def test_invariant_7_idle_producer_and_one_with_a_dead_server_use_no_cpu(
 
 @pytest.mark.parametrize("kind", ["small", "large", "tiny", "topics"])
 def test_memory_with_a_stalled_server_stays_within_its_bound(kind: str, run: Run, stalled_endpoint: str) -> None:
-    """Records of 10 bytes to 2 KB, and a topic each: the peak grows by 1.25 x the memory + 64 MiB at most."""
+    """The peak grows by at most 1.25 x the memory + 64 MiB, with records of 10 bytes to 2 KB and many topics."""
     _check_bound(run("memory.py", kind, 64 * MIB, endpoint=stalled_endpoint))
 
 
 def test_memory_of_the_default_configuration_stays_within_its_bound(run: Run, stalled_endpoint: str) -> None:
-    """100 MiB is what a producer takes that nobody configured."""
+    """A producer with the default configuration buffers at most 100 MiB."""
     ended = run("memory.py", "small", 0, endpoint=stalled_endpoint)
     assert ended.said("total") == 100 * MIB
     _check_bound(ended)
 
 
 def test_memory_with_a_dead_server_stays_within_its_bound(run: Run, dead_endpoint: str) -> None:
-    """Batches that wait for a retry remember their attempts."""
+    """Batches that wait for a retry, with their attempts, stay within the bound."""
     _check_bound(run("memory.py", "topics", 64 * MIB, endpoint=dead_endpoint))
 
 
@@ -48,11 +48,10 @@ def _check_bound(ended: Ended) -> None:
 
 
 def test_topics_that_never_come_again_leave_no_memory_behind(run: Run) -> None:
-    """After the first 15,000, another 45,000 leave less than an object each, and no buffers.
+    """After the first 15,000 topics, another 45,000 leave less than one object each, and no buffers.
 
-    How many of the 4,096 streams that are remembered still have their queue differs by up to 30,000 objects between
-    two looks. The peak of the process differs by how far its threads were behind, some MiB; a buffer of 2 KiB for each
-    topic would be 90.
+    Up to 30,000 objects differ between two measurements, by how many of the 4,096 cached streams have their queue. The
+    process's peak differs by some MiB, by the backlog of its threads. A buffer of 2 KiB per topic would be 90 MiB.
     """
     ended = run("topics.py", 4, 15_000)
     assert ended.said("delivered") == 60_000, ended.stderr
@@ -63,7 +62,7 @@ def test_topics_that_never_come_again_leave_no_memory_behind(run: Run) -> None:
 
 
 def test_failures_leave_no_memory_behind(run: Run) -> None:
-    """Failed, split, retried and refused sends, and callbacks that raise: round after round nothing is kept."""
+    """Failed, split, retried and refused sends, and callbacks that raise, leave no memory allocated."""
     ended = run("failures.py", 3, 6_000)
     assert ended.said("accepted") == ended.said("settled") == 4 * 6_000, ended.stderr
     assert ended.said("failed") > 300

@@ -1,4 +1,4 @@
-"""SIGTERM and SIGINT with ``install_signal_handlers``: what was accepted arrives, then the signal does its work."""
+"""With ``install_signal_handlers``, accepted records arrive on SIGTERM and SIGINT; then the signal acts."""
 
 import signal
 import struct
@@ -21,7 +21,7 @@ Start = Callable[..., Child]
 def test_a_signal_under_load_loses_nothing_that_was_accepted(
     start: Start, server: LogHubServer, tmp_path: Path, number: signal.Signals, mode: str, code: int
 ) -> None:
-    """Each record accepted from three threads is stored once, then the previous handler runs or the signal kills."""
+    """Each record accepted from three threads is stored once; then the previous handler runs or the signal kills."""
     path = tmp_path / "accepted"
     path.write_bytes(bytes(24))
     child = start("signalled.py", path, mode)
@@ -42,7 +42,7 @@ def test_a_signal_under_load_loses_nothing_that_was_accepted(
 
 
 def test_a_pool_that_is_terminated_loses_nothing(run: Callable[..., Ended], server: LogHubServer) -> None:
-    """The end of a Pool's block terminates its workers: with the initializer they deliver what they had accepted."""
+    """Workers terminated at the end of a Pool's block deliver their accepted records, with the initializer."""
     ended = run("pooled.py")
     assert ended.said("sent") == 20, ended.stderr
     assert messages(server) == numbered("record", 20)

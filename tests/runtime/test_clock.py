@@ -52,7 +52,7 @@ def test_a_room_sees_a_change_that_is_made_between_the_look_and_the_wait(make: t
 
     def ready() -> bool:
         looks.append(there.is_set())
-        if len(looks) == 2 and not looks[-1]:  # registered, and nothing found: the change comes now
+        if len(looks) == 2 and not looks[-1]:  # registered, and nothing found: the change comes at this point
             there.set()
             room.wake_all()
         return looks[-1]

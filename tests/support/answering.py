@@ -47,7 +47,7 @@ class _Handler(BaseHTTPRequestHandler):
     do_GET = do_CONNECT = do_POST
 
     def log_message(self, *_: object) -> None:
-        """Silent."""
+        """Print nothing."""
 
 
 @contextmanager

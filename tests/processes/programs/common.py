@@ -1,4 +1,4 @@
-"""What the programs share: a producer for the server that the environment names, and records with a number each."""
+"""Share a producer for the server of the environment, and numbered records, among the programs."""
 
 import os
 import re
@@ -13,7 +13,7 @@ LOGSTORE = "app-log"
 
 
 def new_producer(**options: object) -> Producer:
-    """A producer that never sends by itself within a test's time, but for full batches."""
+    """Return a producer that sends only full batches within the time of a test."""
     project = ProjectConfig(PROJECT, endpoint=os.environ["LOGHUB_ENDPOINT"], credentials=EnvironmentCredentials())
     return Producer(project, config=ProducerConfig(**{"linger_ms": 60_000, "io_thread_count": 2, **options}))
 
@@ -24,13 +24,13 @@ def send(producer: Producer, prefix: str, count: int = 1) -> list[SendFuture]:
 
 
 def threads_of(producer: Producer) -> list[str]:
-    """The names of the producer's threads that run."""
+    """Return the names of the producer's running threads."""
     return [thread.name for thread in threading.enumerate() if thread.name.startswith(producer.name + "-")]
 
 
 def peak() -> int:
-    """The largest resident size of this process so far, bytes."""
+    """Return the largest resident size of this process, in bytes."""
     status = Path("/proc/self/status")
-    if status.exists():  # rusage would begin with the size of the process that started this one
+    if status.exists():  # rusage would start at the size of the parent process
         return int(re.search(r"VmHWM:\s*(\d+) kB", status.read_text())[1]) * 1024
     return resource.getrusage(resource.RUSAGE_SELF).ru_maxrss

@@ -1,7 +1,7 @@
-"""Sends records to a server that does not answer and ends, with callbacks that count; the exit may take 1 s.
+"""Send records to a server that does not answer, and exit within 1 s; callbacks count.
 
-The second argument names what is special: ``plain``; ``six``, as many producers in the same state; ``logging``, an
-application that sends its log to a file; ``interrupted``, the user who does not want to wait.
+The second argument names the variant: ``plain``; ``six`` for six producers in the same state; ``logging`` for a log
+file of the application; ``interrupted`` for a user who interrupts the wait.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ told = 0
 
 
 def say(result: object) -> None:
-    """A callback; the last one says how many there were."""
+    """Count the callback; the last one prints the number."""
     global told  # noqa: PLW0603
     told += 1
     if told == count:
@@ -35,6 +35,6 @@ for producer in producers:
     for number in range(count):
         producer.send(PROJECT, LOGSTORE, {"n": str(number)}, callback=say)
 if mode == "interrupted":
-    # Handlers run last in, first out: this one says that the drain, which was registered before, is next.
+    # Handlers run last in, first out: this one reports that the drain, registered earlier, is next.
     atexit.register(print, "exiting", flush=True)
 print(f"exits_at={int(time.monotonic() * 1000)}", flush=True)

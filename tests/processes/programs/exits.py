@@ -1,4 +1,4 @@
-"""Sends records and ends, without flush or close, in the way that the first argument names."""
+"""Send records and exit, without flush or close, in the way that the first argument names."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def from_daemon_thread() -> None:
 
 
 def from_plain_thread() -> None:
-    """The interpreter waits for it after the last line of the program."""
+    """Send from a thread that the interpreter joins after the last line of the program."""
 
     def work() -> None:
         ended.wait()
@@ -83,7 +83,7 @@ match mode:
         late.append(lambda: send(producer, "record", count))
     case "atexit_flush":
         atexit.register(lambda: (send(producer, "record", count), producer.flush(5)))
-    case "atexit_when_drained":  # the producer is closed by then
+    case "atexit_when_drained":  # the producer is already closed here
         send(producer, "record", count)
         late.append(lambda: send(producer, "late"))
     case "os_exit":

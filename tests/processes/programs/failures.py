@@ -1,4 +1,4 @@
-"""Rounds of sends of which many fail, are refused or are split; says what the allocator holds after each, bytes."""
+"""Send rounds in which many records fail, are refused or split; print the allocated bytes after each round."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from producer.testing import RecordingSink
 
 
 class Failing(RecordingSink):
-    """Goes through the ways to fail, one after the other, and keeps nothing."""
+    """A sink that goes through all kinds of failure in turn, and keeps nothing."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -39,7 +39,7 @@ class Failing(RecordingSink):
 
 def one_round(producer: Producer, count: int) -> None:
     for number in range(count):
-        callback = fail if number % 10 == 0 else None  # each prints a trace, which takes longer than all the rest
+        callback = fail if number % 10 == 0 else None  # each prints a traceback, which dominates the run time
         producer.send(PROJECT, LOGSTORE, {"n": str(number)}, topic=str(number % 7), callback=callback)
         if number % 100 == 0:
             refuse(producer)

@@ -1,4 +1,4 @@
-"""Forks with ``os.fork`` in the way that the first argument names; parent and child send, and each says what it saw."""
+"""Fork with ``os.fork`` in the way that the first argument names; parent and child send and report."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ producer = new_producer()
 
 
 def child_sends() -> None:
-    """Both ends are normal ones: the child too returns from this function and exits."""
+    """Let the child return from this function and exit normally, as the parent does."""
     send(producer, "child", 300)
 
 
@@ -58,7 +58,7 @@ def fork_twice() -> None:
 
 
 def fork_with_futures() -> None:
-    """The child asks the parent's futures in every way that could wait; one is watched by then."""
+    """Use the parent's futures in the child in every way that could wait; one is watched before the fork."""
     futures = send(producer, "early", 300)
     futures[0].add_done_callback(lambda _: print(f"told_in={os.getpid()}"))
     watcher = threading.Thread(target=concurrent.futures.wait, args=(futures[:2], 30), daemon=True)
@@ -88,7 +88,7 @@ def forked_away(future: SendFuture) -> bool:
 
 
 def fork_while_threads_send() -> None:
-    """Eight times: any lock may be held by a thread that does not exist in the child."""
+    """Fork eight times; each time a thread missing in the child may hold any lock."""
     stop = threading.Event()
     counts = [0] * 4
 
@@ -111,7 +111,7 @@ def fork_while_threads_send() -> None:
 
 def fork_and_send(number: int, counts: list[int]) -> int:
     before = sum(counts)
-    while sum(counts) < before + 200:  # the threads are at work
+    while sum(counts) < before + 200:  # until the threads are running
         time.sleep(0.001)
     pid = os.fork()
     if pid:

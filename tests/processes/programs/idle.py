@@ -1,4 +1,4 @@
-"""Says how much CPU a producer uses, per mille of a core: one with nothing to do, or with 1,000 batches that wait."""
+"""Print the CPU of a producer, per mille of a core: idle, or with 1,000 waiting batches."""
 
 from __future__ import annotations
 
@@ -16,14 +16,14 @@ give_up = time.monotonic() + 30
 
 
 def waiting() -> int:
-    """Batches that wait for a retry, or behind one that does."""
+    """Return the number of batches that wait for a retry, or after one that does."""
     counts = producer.stats().batches
     return counts["waiting"] + counts["queued"]
 
 
 while waiting() + producer.stats().delivered < batches and time.monotonic() < give_up:
     time.sleep(0.05)
-time.sleep(2)  # the first refusals come close together
+time.sleep(2)  # the first refusals are close together
 before = time.process_time()
 time.sleep(seconds)
 used, stats = time.process_time() - before, producer.stats()

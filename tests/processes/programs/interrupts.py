@@ -1,7 +1,7 @@
-"""Interrupt calls of the main thread at random points, some thousand times; then close, and count what arrived.
+"""Interrupt calls of the main thread at random points, some thousand times; then close and count what arrived.
 
-Arguments: least number of interrupts, the memory's bytes, the twin, the channel (none, memory or file). Every log has a
-number of its own; what the last line prints is counted by those.
+Arguments: minimum number of interrupts, memory in bytes, implementation (native or pure), channel (none, memory or
+file). Every log has a unique number, which the final counts use.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from producer.testing import RecordingSink
 
 
 class Interrupt(BaseException):
-    """What the signal handler raises, as ``KeyboardInterrupt``."""
+    """Raised by the signal handler, like ``KeyboardInterrupt``."""
 
 
 calling = False
@@ -63,11 +63,11 @@ if importlib.util.find_spec("pyarrow"):
 sizes = {"send": 20, "list": 3, "many": 5, "arrow": 5, "result": 1, "flush": 0, "stats": 0}
 names = ["send"] * 15 + ["list", "many", "arrow"] * 5 + ["result", "flush", "stats"]
 names = [name for name in names if name in calls]
-for call in calls.values():  # what is imported late is there
+for call in calls.values():  # complete all lazy imports
     call(streams[0], [])
 producer.flush(20)
 
-faulthandler.dump_traceback_later(40, exit=True)  # a hang shows where
+faulthandler.dump_traceback_later(40, exit=True)  # dump the stacks if it hangs
 must, may, interrupts, following = set[int](), set[int](), Counter[str](), 0
 signal.signal(signal.SIGALRM, interrupt)
 end = time.monotonic() + 60

@@ -1,4 +1,4 @@
-"""Fills a producer whose server does not answer, and says how far the process grew: its peak over its start.
+"""Fill a producer whose server does not answer; print the growth of the process, peak minus start.
 
 Callbacks are given, and futures are kept only until they are done, as careful applications do.
 """
@@ -29,7 +29,7 @@ def ignore(result: object) -> None:
 
 
 def fill(make: Make, total: int) -> None:
-    # Without retries a refused batch would be settled at once, and make room: it waits for its next attempt.
+    # Without retries a refused batch would complete at once and free memory; here it waits for its next attempt.
     producer = new_producer(
         total_size_in_bytes=total,
         max_block_ms=300,

@@ -1,4 +1,4 @@
-"""A child of ``multiprocessing`` sends and returns, or fails, without flush or close; so does the parent."""
+"""Send in a child of ``multiprocessing`` that returns or fails without flush or close; the parent sends, too."""
 
 from __future__ import annotations
 

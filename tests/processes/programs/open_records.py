@@ -1,4 +1,4 @@
-"""A fork while another thread is about to seal a batch, or has it open, and holds its lock and the accumulator's."""
+"""Fork while another thread seals a batch, or has it open, and holds its lock and the accumulator's."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ import sys
 import threading
 
 mode = sys.argv[1]
-if mode == "sealing":  # one step of compiled code: nothing can come in between
+if mode == "sealing":  # one step of native code, which cannot be interrupted
     os.environ["PRODUCER_PURE"] = "1"
 
 from common import LOGSTORE, PROJECT, new_producer
@@ -25,7 +25,7 @@ held, forked = threading.Event(), threading.Event()
 def hold_lock() -> None:
     assert producer._pipeline is not None
     assert streams[0]._open is not None
-    own = getattr(streams[0]._open, "_lock", contextlib.nullcontext())  # where it is not compiled
+    own = getattr(streams[0]._open, "_lock", contextlib.nullcontext())  # only the pure implementation has a lock
     with producer._pipeline.accumulator._lock, own:
         held.set()
         forked.wait(60)

@@ -1,4 +1,4 @@
-"""Fifty producers, one after the other, are dropped without close, each with records pending."""
+"""Drop fifty producers, one after the other, without close, each with pending records."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ def descriptors() -> int:
 
 
 def wait_for_threads() -> int:
-    """The threads that are left besides this one, once they had the time to end."""
+    """Wait for the other threads to end; return the number of those that remain."""
     end = time.monotonic() + 20
     while threading.active_count() > 1 and time.monotonic() < end:
         time.sleep(0.01)

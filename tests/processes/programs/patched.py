@@ -1,6 +1,6 @@
-"""``patched.py LIBRARY WHEN DIRECTORY HTTPS DRIPPING CA``: sends under monkey patching, and says what became of it.
+"""Send under monkey patching and print the outcome: ``patched.py LIBRARY WHEN DIRECTORY HTTPS DRIPPING CA``.
 
-``WHEN`` is ``first``, or ``late``: after the package was imported.
+``WHEN`` is ``first``, or ``late`` to patch after the import of the package.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ library, when, directory, https, dripping, authority = sys.argv[1:]
 
 
 def patch() -> None:
-    """Replace what blocks in the standard library."""
+    """Patch the blocking parts of the standard library."""
     warnings.simplefilter("ignore")
     if library == "gevent":
         importlib.import_module("gevent.monkey").patch_all(ssl=when == "first")
@@ -44,7 +44,7 @@ keys = {
 
 
 class SlowKeys:
-    """A key provider whose server takes its time, in which another greenlet goes on."""
+    """A key provider with a slow server; another greenlet runs during the request."""
 
     def __init__(self) -> None:
         self._key = secrets.token_bytes(32)
@@ -58,7 +58,7 @@ class SlowKeys:
 
 
 def send(way: str, endpoint: str, channel: FileChannel | None = None, size: int = 0, **http: Any) -> None:
-    """Send on several threads, wait in each way, close, and say how many have arrived."""
+    """Send on several threads, wait in each way, close, and print the number of arrived records."""
     config = ProducerConfig(linger_ms=20, retries=1, http=HttpConfig(**http))
     with Producer(ProjectConfig("my-project", endpoint=endpoint, **keys), config=config, channel=channel) as producer:
         outcomes = list[BaseException | None]()
@@ -78,10 +78,10 @@ def send(way: str, endpoint: str, channel: FileChannel | None = None, size: int 
 
 send("plain", os.environ["LOGHUB_ENDPOINT"])
 send("channel", os.environ["LOGHUB_ENDPOINT"], FileChannel(directory))
-with tempfile.TemporaryDirectory() as encrypted:  # each log begins a segment, and asks for the key
+with tempfile.TemporaryDirectory() as encrypted:  # each log begins a segment and requests the key
     channel = FileChannel(encrypted, segment_size=64 * 1024, encryption=SlowKeys())
     send("encrypted", os.environ["LOGHUB_ENDPOINT"], channel, size=60 * 1024)
-if when == "first":  # gevent's TLS is for those who patch before it is imported
+if when == "first":  # gevent's TLS works only if it is patched before ssl is imported
     send("tls", https, ca_bundle=authority)
     send("dripping", dripping, ca_bundle=authority, attempt_timeout_ms=300)
 with socket.create_server(("127.0.0.1", 0)) as silent:

@@ -1,4 +1,4 @@
-"""The workers of a process pool send, through the producer that they inherited or got, and end with the pool."""
+"""Send from the workers of a process pool, through an inherited or pickled producer, until the pool ends."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A pool whose workers send and are then terminated, as the end of its ``with`` block does."""
+"""Send from the workers of a pool that is then terminated, as at the end of its ``with`` block."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ mine: list[Any] = []
 
 
 def work(number: int) -> int:
-    """Send a record, which lingers longer than the pool lives."""
+    """Send a record that lingers longer than the pool lives."""
     if not mine:
         mine.append(new_producer())
     mine[0].send(PROJECT, LOGSTORE, {"n": f"record-{number}"})

@@ -1,7 +1,7 @@
-"""Sends from several threads, as fast as it can, until a signal ends it; a mapped file knows what was accepted.
+"""Send from several threads as fast as possible until a signal; a mapped file records what was accepted.
 
-The first argument is that file; the second says who handles the signal in the end: ``default``, or ``own``, a handler
-that was there before.
+The first argument is that file. The second names the final action of the signal: ``default``, or ``own`` for a handler
+installed earlier.
 """
 
 from __future__ import annotations

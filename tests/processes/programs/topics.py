@@ -1,5 +1,7 @@
-"""Sends to topics that never come again, in rounds; says after the first and the last of them how many objects
-Python's allocator holds, and the peak of the process's memory, bytes.
+"""Send to topics that never return, in rounds.
+
+Prints the number of objects in Python's allocator after the first and the last round, and the peak memory of the
+process in bytes.
 """
 
 from __future__ import annotations
@@ -14,7 +16,7 @@ from producer.testing import RecordingSink
 
 
 class Forgetful(RecordingSink):
-    """Accepts everything and keeps nothing: a server that is always quicker than we are."""
+    """A sink that accepts everything and keeps nothing, like a server that is always fast enough."""
 
     def write(self, delivery):
         receipt = super().write(delivery)
