@@ -1,9 +1,9 @@
 """The agent beside Apache Flume: the same properties file for both, by turns.
 
-``python -m tests.benchmarks.agent`` writes a file of lines, lets each agent read it into a sink, and asks its
-monitoring how many events have left the channel for good: the rate is that between the first ones and the last, so that
-starting counts for nothing. CPU seconds and memory are those of the whole process. ``--case``, ``--rounds`` and
-``--megabytes`` choose; without Maven or Java ours runs alone.
+``python -m tests.benchmarks.agent`` writes a file of lines, lets each agent read it into a sink, and polls its
+monitoring for the events that have left the channel permanently. The rate is taken between the first and the last such
+events, so the start does not count. CPU seconds and memory are those of the whole process. The options are ``--case``,
+``--rounds`` and ``--megabytes``. Without Maven or Java only our agent runs.
 """
 
 import argparse
@@ -161,7 +161,7 @@ def run(agent: str, case: Case, folder: Path, events: int) -> Figures:
 
 
 def free_port() -> int:
-    """A port that nobody listens on at this moment."""
+    """Return a port without a listener at this moment."""
     with socket.socket() as listening:
         listening.bind(("127.0.0.1", 0))
         return int(listening.getsockname()[1])
@@ -174,7 +174,7 @@ def _write(path: Path, events: int) -> None:
         for first in range(0, events, _BATCH):
             file.write(line * min(_BATCH, events - first))
     if (old := time.time() - 3600) > 0:
-        os.utime(path, (old, old))  # it rests: nobody waits for more
+        os.utime(path, (old, old))  # closed for writing: no agent waits for more lines
 
 
 @contextmanager

@@ -246,7 +246,7 @@ def _until_listening(port: int) -> None:
             return
         except OSError:
             time.sleep(_LOOK)
-    raise TimeoutError(f"nobody listens on {port}")
+    raise TimeoutError(f"no listener on port {port}")
 
 
 def _idle(folder: Path, seconds: int) -> Figures:

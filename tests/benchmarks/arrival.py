@@ -1,4 +1,4 @@
-"""How late lines arrive, and how much that varies: what is real about real time, beside the rate.
+"""Measure the delay of lines and its variance, beside the rate.
 
 ``python -m tests.benchmarks.arrival`` writes lines at a steady rate into a file that an agent follows (``taildir``, a
 channel, LogHub), and prints a row of a table for each channel: how many lines a second have arrived on the average, and
@@ -45,7 +45,7 @@ class Arrivals:
 
 
 def arrivals(written: Sequence[float], arrived: Sequence[float]) -> Arrivals:
-    """What two lists of times come to, in the lines' order."""
+    """Compute the figures from two lists of times, in the lines' order."""
     delays = sorted(end - begin for begin, end in zip(written, arrived, strict=True))
     rate = len(delays) / (max(arrived) - min(written))
     late = delays[min(len(delays) - 1, len(delays) * 99 // 100)]

@@ -1,4 +1,4 @@
-"""What a case is: several participants that send the same logs by turns. They are in :mod:`.catalogue`."""
+"""Define a case: several participants that send the same logs by turns. :mod:`.catalogue` lists the cases."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import Any
 
-#: Our own client programs, with the compiled twins and with the pure ones, and the one whose libraries run without us;
+#: Our own client programs, native and pure, and the one whose libraries run without the producer;
 #: all other names are those of :data:`tests.benchmarks.peers.PEERS`.
 OURS = ("ours", "pure", "encoding", "encoding_pure", "integrations", "libraries")
 #: How a client is called, where that is not by its name.
@@ -30,7 +30,7 @@ LEAST_LOGS, LEAST_SECONDS = 1000, 0.2
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """What one participant does in a case; see :class:`tests.benchmarks.clients.protocol.Job`.
+    """One participant's part in a case; :class:`tests.benchmarks.clients.protocol.Job` is its job.
 
     :ivar client: one of :data:`OURS`, or a peer.
     :ivar x: where it stands on the axis of its case, if that has one.

@@ -1,8 +1,8 @@
-"""The cases, in the order of the document.
+"""List the cases, in the order of the document.
 
-The pure twins stand beside the compiled ones wherever ``send``, ``send_many``, ``send_arrow`` or ``send_lines`` take
-part, with fewer logs: they are slower, and their rates say as much. Left out are they where the same would be said
-twice: of the axes they have ``send`` alone, and neither the ten million logs of ``work`` nor what waits.
+The pure implementation is beside the native one wherever ``send``, ``send_many``, ``send_arrow`` or ``send_lines`` take
+part, with fewer logs, since it is slower. It is left out where it would add nothing: on the axes it has ``send`` alone,
+and it is neither in the ten million logs of ``work`` nor in the cases that wait.
 """
 
 import dataclasses
@@ -14,7 +14,7 @@ from .cases import LATENCY_LINGER_MS, OFFICIAL, OURS, TITLES, Case, Run
 
 _CLIENTS = {title: name for name, title in TITLES.items() if title not in OURS}
 
-# Logs of a round by client and way: about a second each, of the pure twins less.
+# Logs of a round by client and way: about a second each, less for the pure implementation.
 _COUNTS = {
     "ours: send": 500_000,
     "ours: send_callback": 500_000,

@@ -150,7 +150,7 @@ def flume(count: int, size: int, folder: str) -> tuple[float, float]:
 
 
 def ours(count: int, size: int, folder: str) -> tuple[float, float]:
-    """Likewise by ours."""
+    """Return the seconds of puts and takes by our file channel."""
     with file_channel("commit", folder) as channel:
         return put(channel, count, size), take(channel, count, size)
 

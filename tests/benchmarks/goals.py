@@ -15,7 +15,7 @@ MIB = 2**20
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Goal:
-    """What is to be reached.
+    """A goal of the benchmark.
 
     :ivar case: the case that it is about.
     :ivar text: what is compared with what.

@@ -12,7 +12,7 @@ _PACKAGES = ("lz4", "pyarrow")
 
 
 def describe(peers: dict[str, str]) -> dict[str, str]:
-    """What to write under a table, by heading."""
+    """Return the lines to write under a table, by heading."""
     producer = f"loghub-producer {metadata.version('loghub-producer')} ({TWIN} encoders)"
     ours = [f"{name} {metadata.version(name)}" for name in _PACKAGES]
     return {

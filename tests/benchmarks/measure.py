@@ -40,7 +40,7 @@ class _Table:
         self.done: dict[str, RunResult] = {}
 
     def warm_up(self) -> None:
-        """A smaller run of each, which nobody looks at."""
+        """Run each participant once at a smaller size, and discard the results."""
         for name, run in self._left():
             self._try(name, run.scaled(_WARM_UP_OF_JAVA if run.client == "java" else _WARM_UP))
         self.done.clear()

@@ -29,7 +29,7 @@ FIRST_KEPT, ONE_OF, MOST_KEPT = 3, 50, 10
 
 
 class Mode(enum.Enum):
-    """What becomes of a request: answered 200, held until the mode changes, or answered 503 ``ServerBusy``."""
+    """The response to requests: 200, none until the mode changes, or 503 ``ServerBusy``."""
 
     OK = "ok"
     STALL = "stall"
@@ -51,7 +51,7 @@ def problem_of(headers: dict[str, str], length: int) -> str | None:
 
 
 class Counts:
-    """What came since the last ``GET /stats``.
+    """Counts since the last ``GET /stats``.
 
     :ivar requests: PutLogs that were accepted.
     :ivar raw_bytes: of their bodies before compression.
@@ -96,7 +96,7 @@ class Counts:
 
 
 class NullLogHub:
-    """What all connections share: the counts, the mode, and who waits for an answer."""
+    """The state shared by all connections: the counts, the mode, and the stalled connections."""
 
     def __init__(self) -> None:
         self.counts = Counts()
@@ -109,7 +109,7 @@ class NullLogHub:
         return json.dumps(vars(counts) | {"stalled": len(self._stalled)}).encode()
 
     def switch(self, mode: Mode) -> None:
-        """Change the mode; whoever was stalled gets an answer."""
+        """Change the mode and answer the stalled connections."""
         self.mode = mode
         stalled, self._stalled = self._stalled, []
         for connection in stalled:

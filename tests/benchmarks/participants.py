@@ -32,7 +32,7 @@ class Participants(ExitStack):
         return f"127.0.0.1:{self.port}"
 
     def _nowhere(self) -> str:
-        """Where nobody listens, and nobody else will: connections are refused."""
+        """Return the address of a reserved port without a listener: connections are refused."""
         reserved = self.enter_context(socket.socket())
         reserved.bind(("127.0.0.1", 0))
         return f"127.0.0.1:{reserved.getsockname()[1]}"

@@ -17,7 +17,7 @@ from .programs import START, ClientProgram, Program
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peer:
-    """Somebody else's producer.
+    """A producer of another project.
 
     :ivar title: as its users know it.
     :ivar package: its name in the package index, or in Maven's.
@@ -89,7 +89,7 @@ class Client(ClientProgram):
     """A client program, started: a peer's, which :func:`prepare` has made ready, or one of ours, with this Python.
 
     :param name: a key of :data:`PEERS`; else a module in :mod:`tests.benchmarks.clients`, or ``pure`` or
-        ``encoding_pure``: ``ours`` and ``encoding`` with the pure twins.
+        ``encoding_pure``: ``ours`` and ``encoding`` with the pure implementations.
     """
 
     def __init__(self, name: str) -> None:
@@ -103,7 +103,7 @@ class Client(ClientProgram):
 
 
 def address_of(name: str) -> str:
-    """What a client's jobs are sent to: ``null`` or ``kafka``."""
+    """Return the kind of address of a client's jobs: ``null`` or ``kafka``."""
     return PEERS[name].address if name in PEERS else "null"
 
 
@@ -118,7 +118,7 @@ def prepare(names: Collection[str], log: Callable[[str], None] = print, *, folde
     """Install what these peers need, unless it is there.
 
     :param names: keys of :data:`PEERS`; other names need nothing.
-    :param log: is told what takes long.
+    :param log: function that reports slow steps.
     :return: by the name of each that cannot run here, the reason.
     """
     reasons: dict[str, str] = {}

@@ -41,7 +41,7 @@ def draw_all(results: Results, folder: Path, suffix: str = "svg") -> dict[str, s
 
 
 def prepare() -> None:
-    """What all pictures have: no display, the same text for the same figures, few lines."""
+    """Configure all plots: no display, the same text for the same figures, few lines."""
     import matplotlib as mpl
 
     mpl.use("Agg")

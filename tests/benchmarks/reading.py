@@ -1,8 +1,8 @@
-"""An answer of PullLogs on its way to columns, beside the official SDK: CPU time of a log.
+"""Compare decoding an answer of PullLogs with the official SDK: CPU time per log.
 
-``python -m tests.benchmarks.reading`` takes one answer, as it comes over the wire, by turns: into record batches of all
-fields, of two of them, and of the default schema, as ``spark.read`` does in a task; and by the response of the SDK's
-``pull_logs`` into a dictionary a log, in the two ways that it has. Asking and waiting are in none of them.
+``python -m tests.benchmarks.reading`` decodes one answer, as received, by turns. Ours makes record batches of all
+fields, of two fields, and of the default schema, as ``spark.read`` does in a task. The SDK's ``pull_logs`` response
+makes a dictionary per log, in its two ways. Requests and waiting are not included.
 """
 
 import argparse
@@ -42,7 +42,7 @@ class Answer:
 
     @property
     def headers(self) -> Mapping[str, str]:
-        """What the SDK looks at."""
+        """Return the headers that the SDK reads."""
         return {"x-log-count": "1", "x-log-cursor": "MTI=", "x-log-bodyrawsize": str(self.size)}
 
 

@@ -182,7 +182,6 @@ def _outage_table(_case: Case, runs: dict[str, RunResult]) -> str:
 
 
 def _catching_up(figures: dict[str, float]) -> tuple[str, str, str]:
-    """See :func:`.watching.recovery`."""
     if "catch_up_rate" not in figures:
         return "", "", ""
     seconds = figures["catch_up_seconds"]

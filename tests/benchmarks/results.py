@@ -1,4 +1,4 @@
-"""What was measured, as it is kept in ``.bench/results.json``: reports and plots are made from it alone."""
+"""Keep the measurements in ``.bench/results.json``, from which reports and plots are made."""
 
 import dataclasses
 import json

@@ -24,7 +24,7 @@ _UNPACKED: dict[str, Callable[[bytes], bytes]] = {"gzip": gzip.decompress, "defl
 
 
 class WrongSampleError(AssertionError):
-    """What arrived is not what was to be sent."""
+    """Raised when the arrived logs differ from the sent ones."""
 
 
 @functools.lru_cache(maxsize=4)

@@ -33,7 +33,7 @@ def null_server() -> Iterator[int]:
 
 
 def take_counts(port: int) -> dict[str, Any]:
-    """What the null server counted since the last call: see :class:`tests.benchmarks.null_server.Counts`."""
+    """Return the :class:`~tests.benchmarks.null_server.Counts` since the last call."""
     with _DIRECT.open(f"http://127.0.0.1:{port}/stats", timeout=60) as answer:
         return dict(json.load(answer))
 

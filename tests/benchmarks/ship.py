@@ -1,11 +1,16 @@
-"""``producer ship`` into a null server: every kind of file, by each engine, and beside it what else ships a file.
+"""Measure ``producer ship`` into a null server: every kind of file, by each engine, and beside peers.
 
 ``python -m tests.benchmarks --case ship`` (``ship-text ship-json`` chooses) runs the whole command: by Spark on two
-cores, by its cluster, by two processes and by one, and the peers of :mod:`.ship_peers` with what they can do, all of
-them in each round. It prints medians of the lines' megabytes a second after the engine is up, as the command's table
-tells, of the CPU seconds of a gigabyte, in which the start of Python and Java is, and of the seconds of the whole
-command; then the ratios that the goals name, and a table. Each run is told on stderr when it ends. What a cluster's
-workers spend is not in its CPU seconds. A plot needs the extra ``bench``.
+cores, by its cluster, by two processes and by one. The peers of :mod:`.ship_peers` run the cases that they support, all
+of them in each round.
+
+It prints these medians, then the ratios of the goals, and a table:
+
+- megabytes of lines per second after the engine is up, from the command's table;
+- CPU seconds per gigabyte, including the start of Python and Java, without the workers of a cluster;
+- seconds of the whole command.
+
+Each run is reported on stderr when it ends. A plot needs the extra ``bench``.
 """
 
 import argparse
@@ -50,7 +55,7 @@ _LOOK_SECONDS = 0.02
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """What is shipped.
+    """The files of a case, and the arguments for them.
 
     :ivar write: writes the files, of about so many megabytes of lines each, and tells their paths.
     :ivar arguments: of the command.
@@ -132,7 +137,7 @@ def ship(port: int, arguments: Sequence[str], paths: Sequence[Path], line_bytes:
 
 
 def _finish(command: subprocess.Popen[str], spent: CpuOfTree, end: float) -> str:
-    """What it prints until it has ended, or is ended at the limit."""
+    """Return the output when the command ends; at the limit kill it."""
     while True:
         try:
             return command.communicate(timeout=_LOOK_SECONDS)[0]

@@ -125,7 +125,7 @@ def _lines(path: Path) -> int:
 
 
 def install(names: Collection[str]) -> dict[str, str]:
-    """What these peers need, unless it is there; by the name of each that cannot run here, the reason."""
+    """Install the requirements of these peers; return the reason for each that cannot run here, by name."""
     failed = prepare({PEERS[name].library for name in names} - {""})
     reasons = {name: failed[PEERS[name].library] for name in names if PEERS[name].library in failed}
     if "flume" in names:

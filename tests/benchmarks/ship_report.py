@@ -1,4 +1,4 @@
-"""What :mod:`.ship` has found: kept as JSON, and told as lines, as a table and as a plot."""
+"""Keep the results of :mod:`.ship` as JSON, and show them as lines, as a table and as a plot."""
 
 import dataclasses
 import json
@@ -75,7 +75,7 @@ class Measured:
 
 
 def load(path: Path) -> Measured:
-    """What :meth:`Measured.keep` has written."""
+    """Return the results that :meth:`Measured.keep` has written."""
     values = json.loads(path.read_text())
     results = {(one["who"], one["case"]): [Result(**run) for run in one["runs"]] for one in values["results"]}
     return Measured(**(values | {"results": results}))
@@ -180,7 +180,7 @@ def _cpu_missed(who: str, case: str, result: Result) -> bool:
 
 
 def _tells_cpu(who: str) -> bool:
-    """What a cluster's executors spend is not counted."""
+    """Return False for a cluster, whose executors' CPU is not counted."""
     return who != "cluster"
 
 

@@ -1,10 +1,14 @@
 """Spark into a null server, on two cores: ``format("loghub")`` and ``write_partition`` beside writers that do nothing.
 
-``python -m tests.benchmarks.spark`` writes the same Parquet files through every way, by turns in one session: Spark's
-own no-op writer; a Python data source and a ``foreachPartition`` that only take the rows; ours; ``foreachPartition``
-with the official ``aliyun-log-producer``, and with ``put_logs`` of the official SDK. The server counts the bytes that
-it got. Each run is told on stderr when it ends; ``--case`` chooses some ways, whose shares are of those that do nothing
-among them. A plot needs the extra ``bench``.
+``python -m tests.benchmarks.spark`` writes the same Parquet files in every way, by turns in one session:
+
+- Spark's own no-op writer;
+- a Python data source, and a ``foreachPartition``, that only take the rows;
+- ours: ``format("loghub")`` and ``write_partition``;
+- ``foreachPartition`` with the official ``aliyun-log-producer``, and with ``put_logs`` of the official SDK.
+
+The server counts the received bytes. Each run is reported on stderr when it ends. ``--case`` chooses some ways; their
+shares are those of the no-op ways among them. A plot needs the extra ``bench``.
 """
 
 import argparse
@@ -44,7 +48,7 @@ class NoopWriter(DataSourceArrowWriter):
 
 
 class NoopSource(DataSource):
-    """What a Python data source costs that does nothing."""
+    """A Python data source that does nothing, to measure its own cost."""
 
     @classmethod
     def name(cls) -> str:

@@ -1,4 +1,4 @@
-"""How late lines arrive: what is told of it."""
+"""The report of line delays has the right figures."""
 
 import pytest
 

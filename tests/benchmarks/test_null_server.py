@@ -130,7 +130,7 @@ def test_a_refusing_server_answers_503_and_keeps_nothing(port: int) -> None:
 
 
 def test_a_stalled_server_answers_when_the_mode_changes(port: int) -> None:
-    """Until then nothing is counted, nor answered; the counts and the mode can be asked for all the same."""
+    """Until then nothing is counted or answered; the counts and the mode still work."""
     set_mode(port, "stall")
     call = Call(lambda: post(port, HEADERS))
     eventually(lambda: take_counts(port)["stalled"] == 1)

@@ -147,7 +147,7 @@ def test_a_client_that_cannot_start_is_an_error() -> None:
 
 
 def test_a_client_gets_no_proxy_and_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    """What is for loopback must not leave it, and coverage.py would slow it down."""
+    """Requests to loopback use no proxy, and coverage.py does not slow the client down."""
     for name in ("HTTP_PROXY", "https_proxy", "COVERAGE_PROCESS_CONFIG"):
         monkeypatch.setenv(name, "set")
     code = "import os, sys; sys.exit(' '.join(name for name, value in os.environ.items() if value == 'set') or 'none')"

@@ -18,7 +18,7 @@ CASES = all_cases("a file")
 
 @pytest.mark.parametrize("case", ["java", "small", "threads", "outage"])
 def test_a_run_of_ours_is_done_by_the_program_that_sends(case: str) -> None:
-    """Also where another program's runs have its title, such as that of the integrations."""
+    """A run of ours uses our program, even if another program's runs have its title, such as the integrations'."""
     clients = {run.line: run.client for run in CASES[case].runs.values()}
     assert (clients["ours: send"], clients["ours, pure: send"]) == ("ours", "pure")
 
@@ -62,7 +62,7 @@ def changed(results: Results, case: str, name: str, **answer: object) -> Results
 
 
 def met(results: Results, text: str) -> list[bool | None]:
-    """What became of the goals whose text begins so."""
+    """Return the verdicts of the goals whose text begins with ``text``."""
     return [verdict.met for verdict in verdicts(results) if verdict.goal.text.startswith(text)]
 
 

@@ -66,7 +66,7 @@ def test_goals_are_told_with_their_verdict() -> None:
 
 
 def test_a_command_that_does_not_end_is_ended_at_its_limit() -> None:
-    """However much it prints: nobody waits for it."""
+    """A command that exceeds its limit is killed, regardless of its output."""
     endless = "import time; print('x' * 1_000_000, flush=True); time.sleep(1000)"
     with (
         subprocess.Popen([sys.executable, "-c", endless], stdout=subprocess.PIPE, text=True) as command,
@@ -77,7 +77,7 @@ def test_a_command_that_does_not_end_is_ended_at_its_limit() -> None:
 
 
 def test_what_processes_have_spent_that_nobody_waits_for_is_counted() -> None:
-    """As Spark's Python workers: whoever has started them ignores their end."""
+    """CPU of unreaped processes, such as Spark's Python workers, is counted."""
     spend = "import time\nwhile time.process_time() < 0.2: pass\nprint()"
     start = """
 import signal, subprocess, sys

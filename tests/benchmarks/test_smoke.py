@@ -149,7 +149,7 @@ def test_a_peer_that_fails_is_left_out_and_the_others_go_on(participants: Partic
     found = measure(Case(id="bad", title="", kind="rate", runs=runs, one_process=True), participants, 2, {})
     assert {name: len(run.rounds) for name, run in found.runs.items()} == {"ours": 2}
     assert found.left_out.keys() == {"theirs"}
-    assert "No module named tests.benchmarks.clients.nobody" in found.left_out["theirs"]
+    assert "No module named tests.benchmarks.clients.nobody" in found.left_out["theirs"]  # prose: a module
 
 
 def test_a_short_run_is_repeated_and_its_median_counts(participants: Participants) -> None:

@@ -1,4 +1,4 @@
-"""What the samples of a process say."""
+"""The samples of a process give its figures."""
 
 import pytest
 

@@ -1,9 +1,11 @@
-"""What applications log with, in front of this project's producer: ``logging``, structlog, loguru, OpenTelemetry; and
-a scrape of Prometheus. :mod:`.libraries` has the same without LogHub.
+"""Send from the logging libraries of applications through this project's producer.
 
-``python -m tests.benchmarks.clients.integrations``. A record is a message and the log's fields, as each library has
-them: ``extra=``, keyword arguments, ``bind``, attributes. All options have their defaults, but who has no memory left
-waits. What is timed ends when everything is delivered.
+The libraries are ``logging``, structlog, loguru and OpenTelemetry; a scrape of Prometheus is here, too.
+:mod:`.libraries` has the same without LogHub. ``python -m tests.benchmarks.clients.integrations`` is a client program.
+
+A record is a message and the log's fields, as each library takes them: ``extra=``, keyword arguments, ``bind``,
+attributes. All options have their defaults, except that a full buffer blocks the caller. The timed part ends when
+everything is delivered.
 """
 
 import functools
@@ -41,7 +43,7 @@ def _stream(job: Job) -> dict[str, str]:
 
 
 def logger_of(handler: logging.Handler) -> Callable[[Log], object]:
-    """What logs one record, with that handler alone."""
+    """Return a function that logs one record, with that handler alone."""
     logger = logging.Logger("app.views", logging.INFO)  # noqa: LOG001 - of this job alone
     logger.addHandler(handler)
     return lambda log: logger.info(MESSAGE, extra=log)

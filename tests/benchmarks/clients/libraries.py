@@ -1,7 +1,7 @@
-"""What applications log with, without LogHub: into a file, each library in its own way; and a scrape of Prometheus with
-the collectors that its client has by default.
+"""Log with the libraries of applications into a file, without LogHub, each in its own way.
 
-``python -m tests.benchmarks.clients.libraries``. Records are those of :mod:`.integrations`. What is timed ends when
+A scrape of Prometheus with the client's default collectors is here, too. The program is
+``python -m tests.benchmarks.clients.libraries``. Records are those of :mod:`.integrations`. The timed part ends when
 everything is in the file.
 """
 

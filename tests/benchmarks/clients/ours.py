@@ -31,7 +31,7 @@ from .protocol import Answer, Job, in_threads, serve, timed
 
 #: Logs of one ``send_many``, and rows of one ``send_arrow``: fewer if they are large.
 MANY, ROWS, _LOT_BYTES = 1000, 8000, 2**24
-#: Logs of one ``send_many`` behind a channel, and bytes of a file that are read at once.
+#: Logs of one ``send_many`` with a durable channel, and bytes of a file that are read at once.
 FEW, BLOCK = 100, 2**20
 # Batches that differ, so that not all that is read is in the processor's caches.
 _LOTS = 4
@@ -250,7 +250,7 @@ def by_the_lot(job: Job, lots: Sequence[Any], send_lot: Callable[[Stream, Any], 
 
 
 def measured_while_waiting(producer: Producer, seconds: float) -> Answer:
-    """The CPU that a producer takes while nobody sends."""
+    """Measure the CPU of a producer without sends."""
     time.sleep(min(_SETTLE_SECONDS, seconds))  # what was begun ends; first refusals, up to 5 s apart, come closer
 
     def wait() -> int:

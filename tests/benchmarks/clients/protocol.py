@@ -1,6 +1,6 @@
-"""What the benchmark and a client say to each other: a job a line, an answer a line, both JSON, over stdin and stdout.
+"""Exchange jobs and answers between the benchmark and a client: one line of JSON each, over stdin and stdout.
 
-Needs nothing but the standard library, since peers run in an environment of their own.
+The module needs only the standard library, since peers run in environments of their own.
 """
 
 import dataclasses
@@ -41,7 +41,7 @@ class Job:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Answer:
-    """What came of a job.
+    """The result of a job.
 
     :ivar seconds: from the first send to the last outcome, checked.
     :ivar cpu_seconds: of the client's process in that time, all its threads.
