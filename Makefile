@@ -130,6 +130,8 @@ check: $(VENV)/.stamp-dev
 	@$(BIN)/mypy
 	@echo '==> lint-imports'
 	@$(BIN)/lint-imports
+	@echo '==> prose'
+	@$(BIN)/python -m tests.prose
 
 docs: $(VENV)/.stamp-dev
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
