@@ -44,7 +44,7 @@ ALL_TESTS := --numprocesses 4 --dist loadscope --max-worker-restart 0 $(if $(CI)
 # needs neither Spark nor long. The extras and packages below are those that these tests import.
 LOWEST := .venv-lowest
 LOWEST_EXTRAS := arrow server sql encryption kafka forward otlp thrift structlog loguru opentelemetry prometheus
-LOWEST_PACKAGES := eventlet gevent gunicorn pandas pytest pytest-timeout hypothesis freezegun trustme fluent-logger
+LOWEST_PACKAGES := eventlet gevent gunicorn pandas requests pytest pytest-timeout hypothesis freezegun trustme fluent-logger
 LOWEST_TESTS := tests/test_lower_bounds.py tests/model/test_config.py tests/client/test_send_arrow.py \
 	tests/wire/test_columnar.py tests/wire/test_columnar_columns.py tests/wire/test_compression.py tests/wire/test_packing.py \
 	tests/sinks/loghub tests/pipeline/sending/test_retry_rules.py \

@@ -11,5 +11,5 @@ with interrupts.raised():
 
         code = main()
     except KeyboardInterrupt:
-        code = interrupts.tell("ship_demo")
+        code = interrupts.report("ship_demo")
 sys.exit(code)

@@ -76,7 +76,12 @@ class StageThread:
         :raises RuntimeError: the interpreter is shutting down, or the system has no more threads.
         """
         if not self.started:
-            threading.Thread(target=self._run, name=self.name, daemon=True).start()
+            try:
+                threading.Thread(target=self._run, name=self.name, daemon=True).start()
+            except RuntimeError as error:
+                # Of a lock that CPython 3.13 uses once the thread runs, if a signal handler has raised meanwhile.
+                if str(error) != "release unlocked lock":
+                    raise
             self._begun.acquire()
 
     def _run(self) -> None:

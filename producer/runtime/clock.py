@@ -23,11 +23,13 @@ class Signal:
     limit if its timeout has passed before its wait begins, as a short one does when the system runs another program.
     """
 
-    __slots__ = ("_gate",)
+    __slots__ = ("_gate", "release")
 
     def __init__(self) -> None:
         self._gate = _thread.allocate_lock()  # locked as long as no wake-up has come
         self._gate.acquire()
+        #: :meth:`set` in one step, which raises ``RuntimeError`` if the signal is set.
+        self.release = self._gate.release
 
     def set(self) -> None:
         """Wake the thread, or end its next wait at once; takes no lock and never waits."""
@@ -203,7 +205,11 @@ class WaitingRoom:
         try:
             return self._signals.pop(signal, False)
         finally:
-            signal.set()
+            # Not by set(): a signal handler that raises as it begins would leave the owner asleep, and out of the room.
+            try:  # noqa: SIM105  # a call of Python code, which a signal handler may interrupt
+                signal.release()
+            except RuntimeError:  # another thread has woken it
+                pass
 
 
 class Stop:

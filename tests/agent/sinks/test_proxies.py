@@ -46,7 +46,7 @@ def test_a_proxy_that_hands_on_for_nobody_unknown_is_told_as_such() -> None:
     """A proxy's refusal without credentials is reported as the proxy's, not as the server's."""
     with proxy() as near:
         sink = made("sinks", "http", endpoint="http://far.test/", proxy=near.url(""))
-        with pytest.raises(SinkError, match=rf"407 \(through the proxy {near.url('')}\): the proxy takes no request"):
+        with pytest.raises(SinkError, match=rf"407 \(through the proxy {near.url('')}\): the proxy requires a valid user"):
             sink.write([lines("a")])
         sink.close()
 
@@ -63,7 +63,7 @@ def test_events_go_through_a_tunnel_and_go_back_when_its_proxy_dies(kind: str, f
             near.dead = False
             sink.write([lines("b")])
         wrong = _sink(kind, served, files, proxy=near.url("me:wrong@"))
-        told = rf"407 \(through the proxy {near.url('')}\): the proxy takes no request"
+        told = rf"407 \(through the proxy {near.url('')}\): the proxy requires a valid user"
         with wrong as stranger, pytest.raises(SinkError, match=told) as refused:
             stranger.write([lines("c")])
         assert served.outlet.bodies == [b"a", b"b"]
