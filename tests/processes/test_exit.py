@@ -98,6 +98,14 @@ def test_exit_with_six_stalled_producers_drains_them_at_the_same_time(run: Run, 
     assert 1 <= ended.exit_seconds < allowed(1 + BUSY)
 
 
+def test_interrupt_as_the_drain_begins_does_not_skip_it(python: str, run: Run, dead_endpoint: str) -> None:
+    """Ctrl-C before the first instruction of the exit's drain neither skips it nor hides the number of lost records."""
+    ended = run("dead.py", 300, "at once", endpoint=dead_endpoint, python=python)
+    assert "KeyboardInterrupt" in ended.stderr
+    assert "300 records could not be delivered" in ended.stderr
+    assert ended.said("told") == 300
+
+
 def test_interrupt_during_the_drain_cuts_it_short_and_says_what_is_lost(start: Start, stalled_endpoint: str) -> None:
     """Ctrl-C during the exit's drain ends it at once and prints the number of lost records."""
     child = start("dead.py", 300, "interrupted", endpoint=stalled_endpoint)
