@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import faulthandler
 import importlib.util
+import itertools
 import os
 import random
 import re
@@ -21,7 +22,7 @@ from types import FrameType
 least, memory, twin, channel = int(sys.argv[1]), int(sys.argv[2]), sys.argv[3], sys.argv[4]
 os.environ["PRODUCER_PURE"] = "1" if twin == "pure" else ""
 
-from producer import Producer, ProducerConfig
+from producer import Producer, ProducerConfig, Stream
 from producer.channels import FileChannel, MemoryChannel
 from producer.testing import RecordingSink
 
@@ -40,11 +41,38 @@ def interrupt(_number: int, frame: FrameType | None) -> None:
         frame = frame.f_back
 
 
-sink = RecordingSink()
+#: The interrupts of one producer: each may leave memory of a batch reserved until the close, and it has little.
+EACH = 100
+sinks: list[RecordingSink] = []
 channels = {"none": lambda: None, "memory": MemoryChannel, "file": lambda: FileChannel(tempfile.mkdtemp())}
 options = {"linger_ms": 5, "batch_count_threshold": 50, "total_size_in_bytes": memory, "max_block_ms": 20_000}
-producer = Producer(sink=sink, channel=channels[channel](), config=ProducerConfig(**options))
-streams = [producer.stream("p", "l", topic="a"), producer.stream("p", "l", topic="b", ordered=True)]
+
+
+def opened() -> tuple[Producer, list[Stream]]:
+    sinks.append(RecordingSink())
+    producer = Producer(sink=sinks[-1], channel=channels[channel](), config=ProducerConfig(**options))
+    return producer, [producer.stream("p", "l", topic="a"), producer.stream("p", "l", topic="b", ordered=True)]
+
+
+def close() -> float:
+    """Close the producer, interrupted up to 20 times; return the seconds that it took."""
+    global calling  # noqa: PLW0603  # the signal handler reads it
+    begun = time.monotonic()
+    for attempt in itertools.count():
+        try:
+            signal.setitimer(signal.ITIMER_REAL, chance.uniform(0.00001, 0.0004) * (attempt < 20))
+            calling = True
+            producer.close(60)
+            calling = False
+            break
+        except Interrupt:
+            calling = False
+            interrupts["close"] += 1
+    signal.setitimer(signal.ITIMER_REAL, 0)
+    return time.monotonic() - begun
+
+
+producer, streams = opened()
 chance = random.Random(5)
 calls = {
     "send": lambda stream, numbers: [stream.send({"n": str(number)}) for number in numbers],
@@ -68,10 +96,13 @@ for call in calls.values():  # complete all lazy imports
 producer.flush(20)
 
 faulthandler.dump_traceback_later(40, exit=True)  # dump the stacks if it hangs
-must, may, interrupts, following = set[int](), set[int](), Counter[str](), 0
+must, may, interrupts, following, seconds = set[int](), set[int](), Counter[str](), 0, 0.0
 signal.signal(signal.SIGALRM, interrupt)
 end = time.monotonic() + 60
 while interrupts.total() < least and time.monotonic() < end:
+    if interrupts.total() >= EACH * len(sinks):
+        seconds = max(seconds, close())
+        producer, streams = opened()
     name = chance.choice(names)
     numbers = list(range(following, following + sizes[name]))
     following += len(numbers)
@@ -85,18 +116,9 @@ while interrupts.total() < least and time.monotonic() < end:
         calling = False
         interrupts[name] += 1
         may.update(numbers)
-begun, closed = time.monotonic(), False
-while not closed:
-    try:
-        signal.setitimer(signal.ITIMER_REAL, chance.uniform(0.00001, 0.0004) * (interrupts["close"] < 20))
-        calling = True
-        producer.close(60)
-        calling, closed = False, True
-    except Interrupt:
-        calling = False
-        interrupts["close"] += 1
-seconds = time.monotonic() - begun
-arrived = Counter(int(number) for record in sink.records() for number in re.findall(rb"\n\x01n\x12.(\d+)", record))
+seconds = max(seconds, close())
+records = (record for sink in sinks for record in sink.records())
+arrived = Counter(int(number) for record in records for number in re.findall(rb"\n\x01n\x12.(\d+)", record))
 print(dict(interrupts), file=sys.stderr)
 print(
     f"interrupts={interrupts.total()} closes={interrupts['close']} seconds={seconds:.0f} "
