@@ -59,11 +59,15 @@ class ChannelCounters:
         """
         if now is None:
             now = self._clock.monotonic()
+        self.put_successes += puts
+        self.take_successes += takes
+        self.measure(puts, takes, now)
+
+    def measure(self, puts: int, takes: int, now: float) -> None:
+        """Add a commit to the rates."""
         if puts:
-            self.put_successes += puts
             self.put_rate.add(puts, now)
         if takes:
-            self.take_successes += takes
             self.take_rate.add(takes, now)
             self._last_take = now
 

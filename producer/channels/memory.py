@@ -581,8 +581,9 @@ class MemoryChannel:
         if puts and not limits.allow(self._used, puts - takes, self._bytes, size):
             return False
         now, numbers = self._clock.monotonic(), range(self._next, self._next + puts)
-        entries = zip(numbers, transaction.sizes, transaction.puts, itertools.repeat(now))
+        entries, counters = zip(numbers, transaction.sizes, transaction.puts, itertools.repeat(now)), self._counters
         transaction.end()
+        # No call from here on: an interrupt would leave events uncounted, and a close waits for those that are counted.
         self._queue += entries
         self._next += puts
         self._taken -= takes
@@ -590,7 +591,9 @@ class MemoryChannel:
         if puts:
             transaction._last_sequence = self._next - 1
         transaction.state, transaction.committed = state, True
-        self._counters.committed(puts, takes, now)
+        counters.put_successes += puts
+        counters.take_successes += takes
+        counters.measure(puts, takes, now)
         return True
 
     def _roll_back(self, transaction: MemoryTransaction) -> None:

@@ -205,11 +205,6 @@ class DurablePipeline:
         return self._channel_stats.put
 
     @property
-    def in_channel(self) -> int:
-        """The number of events in the channel."""
-        return self._channel_stats.now().size
-
-    @property
     def stored(self) -> int:
         """The number of events in the channel, including taken ones."""
         return self._channel_stats.stored

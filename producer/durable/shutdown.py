@@ -56,8 +56,6 @@ class DurableCloser:
         phase = retry_phase(pipeline, deadline)
         durable.admission.wait_ended(phase)
         durable.feeder.wait_fed(durable.put, phase)
-        if uncounted := durable.in_channel:  # a signal handler raised before puts were counted
-            durable.feeder.wait_fed(durable.put + uncounted, phase)
         pipeline.accumulator.wait_settled(pipeline.accumulator.seal_open(), phase)
 
     def _end_deliveries(self, deadline: Deadline) -> list[str]:

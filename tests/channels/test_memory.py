@@ -950,3 +950,24 @@ def test_what_nobody_stands_in_the_way_of_takes_few_steps() -> None:
         assert _calls(lambda: transaction.put(one)) <= 5
     assert _calls(putting) <= 30
     assert _calls(taking) <= 42
+
+
+def test_an_interrupted_commit_has_counted_what_it_put() -> None:
+    """If a signal handler raises once events are in the channel, the statistics count them: a close waits for these."""
+    channel = MemoryChannel()
+
+    def interrupt_once_put(_frame: FrameType, event: str, _arg: object) -> None:
+        if event == "call" and channel._queue:
+            sys.setprofile(None)
+            raise KeyboardInterrupt
+
+    transaction = channel.transaction()
+    transaction.begin()
+    transaction.put(Event({}, b"x"))
+    sys.setprofile(interrupt_once_put)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            transaction.commit()
+    finally:
+        sys.setprofile(None)
+    assert (channel.stats().size, channel.stats().put_successes) == (1, 1)
