@@ -2,6 +2,8 @@
 
 Logging must not raise into the application. So a log that cannot be enqueued is counted by reason, reported in totals
 and at the end, and passed to a fallback if there is one.
+
+The file is long because it makes, shares, closes and reopens the producer of every integration.
 """
 
 from __future__ import annotations

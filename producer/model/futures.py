@@ -3,6 +3,8 @@
 A :class:`SendFuture` is a batch and a position in it. It gets a condition and lists of its own only when a caller uses
 it as a ``concurrent.futures.Future``, and only then does the batch refer to it. Its methods need only ``_holder``,
 ``_position``, ``_callback`` and ``_watch``, so another class with these attributes can share them.
+
+The file is long because each public method has its full reference and an example.
 """
 
 from __future__ import annotations

@@ -63,6 +63,17 @@ codecs.register_error(KEEP_BYTES, _keep_bytes)
 
 
 @functools.cache
+def is_valid_utf8(data: bytes) -> bool:
+    """Return True if the bytes are UTF-8."""
+    if data.isascii():
+        return True
+    try:
+        data.decode()
+    except UnicodeDecodeError:
+        return False
+    return True
+
+
 def is_utf8(encoding: str) -> bool:
     """Return True if the bytes of lines can stay unchanged.
 

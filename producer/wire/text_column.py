@@ -12,6 +12,8 @@ from collections.abc import Iterator, Sequence
 from itertools import accumulate, pairwise
 from typing import AnyStr, NamedTuple, cast, overload
 
+from .encodings import is_valid_utf8
+
 #: The size of a missing value.
 ABSENT = 0xFFFFFFFF
 
@@ -58,13 +60,7 @@ class TextColumn(Sequence["str | None"]):
     @property
     def is_encodable(self) -> bool:
         """True if UTF-8 can encode every value."""
-        if self.data.isascii():
-            return True
-        try:
-            self.data.decode()
-        except UnicodeDecodeError:
-            return False
-        return True
+        return is_valid_utf8(self.data)
 
     def texts(self) -> list[str | None]:
         """Decode all values.

@@ -4,6 +4,8 @@ Batches that fail go back to their place in the channel, and are retried after a
 delivered. Events that the destination refuses permanently go to the sink's dead letters, if it has any with room, or
 are held back (:mod:`.held_back`). Events that no destination could take are dropped and counted if the sink has no dead
 letters. If a sink fails for an event without naming it, the delivery is written in parts (:mod:`.isolation`).
+
+The file is long because taking, delivering, refusing and returning change the state of the same batches.
 """
 
 from __future__ import annotations

@@ -7,6 +7,8 @@ without an offset in the group is a new one, even if the channels have a positio
 partition that Kafka delivers from a lower offset than before: its topic was made again, or lost its end.
 
 While a channel is full nothing is read. The client is still polled for events of the group, so it remains a member.
+
+The file is long because messages, rebalances and offsets share the state of each partition.
 """
 
 from __future__ import annotations

@@ -15,6 +15,8 @@ events of a batch, likewise twice. A larger answer is requested again with fewer
 log at a time, and their memory is counted before (:mod:`..protocols.reckoning`).
 
 Specification: LogHub protocol, Reading back.
+
+The file is long because shards, groups, positions and the memory of an answer are one loop.
 """
 
 from __future__ import annotations

@@ -3,6 +3,8 @@
 It is meant for pre-fork servers and Spark workers. The same object works in the parent and in every child, where it
 opens a directory of its own at first use. A directory with a free lock belonged to a process that died. A new process
 takes it over, or a running one moves its events. Nothing is lost in a move; a crash during it delivers events twice.
+
+The file is long because it repeats the reference of every method of a channel.
 """
 
 from __future__ import annotations

@@ -20,6 +20,8 @@ Syntax of other query languages is an error (``query_foreign``).
 
 Source: the service's documentation, Query syntax. There numbers and JSON need an index. Here every text that is a
 number is one, and JSON is text.
+
+The file is long because the grammar, its parser and the matching are one definition of the language.
 """
 
 from __future__ import annotations

@@ -21,7 +21,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import NamedTuple
 
-from ...wire.encodings import HOLE, MARK
+from ...wire.encodings import HOLE, MARK, is_valid_utf8
 from ...wire.measure_lines import LineFigures
 from ...wire.speed import measure_lines
 
@@ -84,13 +84,7 @@ class Block:
     @cached_property
     def is_text(self) -> bool:
         """True if the bytes are UTF-8."""
-        if self._figures.ascii:
-            return True
-        try:
-            self.data.decode()
-        except UnicodeDecodeError:
-            return False
-        return True
+        return self._figures.ascii or is_valid_utf8(self.data)
 
     def has_longer(self, size: int) -> bool:
         r"""Return True if a line has more than ``size`` bytes, without its ``\n``."""

@@ -1,4 +1,7 @@
-"""FileReader: reads one file, from the first byte that some channel lacks to its end."""
+"""FileReader: reads one file, from the first byte that some channel lacks to its end.
+
+The file is long because growth, rotation, truncation, holes and multi-line events move the same offsets.
+"""
 
 from __future__ import annotations
 
