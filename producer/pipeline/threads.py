@@ -79,7 +79,7 @@ class StageThread:
             try:
                 threading.Thread(target=self._run, name=self.name, daemon=True).start()
             except RuntimeError as error:
-                # Of a lock that CPython 3.13 uses once the thread runs, if a signal handler has raised meanwhile.
+                # CPython 3.13 raises this after the thread has started, if a signal handler raised in Thread.start.
                 if str(error) != "release unlocked lock":
                     raise
             self._begun.acquire()

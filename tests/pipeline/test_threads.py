@@ -84,3 +84,25 @@ def test_who_stands_back_takes_no_place_in_the_line_for_a_lock(monkeypatch: pyte
     assert thread.join(SystemClock(), Deadline.after(SystemClock(), PATIENCE))
     assert lock.asked == [False] * 3
     assert lock.released == 1
+
+
+@pytest.mark.parametrize(("message", "fails"), [("release unlocked lock", False), ("can't start new thread", True)])
+def test_a_start_fails_only_if_no_thread_runs(message: str, fails: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An error that CPython raises after the thread has started is no failure; the pipeline keeps its threads."""
+    start, ran = threading.Thread.start, threading.Event()
+
+    def start_and_raise(thread: threading.Thread) -> None:
+        if not fails:
+            start(thread)
+        raise RuntimeError(message)
+
+    stage = StageThread("stage", ran.set)
+    with monkeypatch.context() as patch:
+        patch.setattr(threading.Thread, "start", start_and_raise)
+        if fails:
+            with pytest.raises(RuntimeError, match=message):
+                stage.start()
+        else:
+            stage.start()
+    assert stage.started is not fails
+    assert ran.wait(0 if fails else PATIENCE) is not fails

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import math
+import sys
 import threading
+from types import FrameType
 
 import pytest
 
 from producer.runtime.clock import NO_DEADLINE, Deadline, Signal, Stop, SystemClock, WaitingRoom
 from producer.testing import ManualClock
-from tests.support.waiting import Call, eventually
+from tests.support.waiting import PATIENCE, Call, eventually
 
 
 def test_a_wait_whose_time_has_passed_ends_though_the_clock_was_moved_before_it_began() -> None:
@@ -194,3 +197,27 @@ def test_a_stop_ends_the_waits_of_all_deadlines_that_have_it() -> None:
     assert [call.result() for call in calls] == [False] * 3
     assert [(deadline.remaining(clock), deadline.expired(clock)) for deadline in deadlines] == [(0.0, True)] * 3
     assert not room.wait_until(lambda: False, deadlines[0])
+
+
+def test_a_signal_handler_that_raises_loses_no_wake_up() -> None:
+    """A thread that was removed from the room is awake, wherever a handler raises in the thread that wakes it."""
+    room, changed = WaitingRoom(SystemClock(), look_again=math.inf), list[bool]()
+    waiting = threading.Thread(target=room.wait_until, args=(lambda: changed, NO_DEADLINE), daemon=True)
+    waiting.start()
+    eventually(lambda: len(room) == 1)
+
+    def interrupt(_frame: FrameType, event: str, _arg: object) -> None:
+        if event == "call" and not room._signals:
+            sys.setprofile(None)
+            raise KeyboardInterrupt
+
+    changed.append(True)
+    sys.setprofile(interrupt)
+    try:
+        room.wake_all()
+    except KeyboardInterrupt:
+        pass
+    finally:
+        sys.setprofile(None)
+    waiting.join(PATIENCE)
+    assert not waiting.is_alive()
