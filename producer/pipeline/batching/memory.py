@@ -111,9 +111,10 @@ class MemoryBudget(Bytes):
     def serve(self) -> None:
         """Grant waiting requests, in order, while there are enough bytes. The caller holds the lock."""
         while self.waiters and not self.closed and self.used + self.waiters[0].wanted <= self.limit:
-            first = self.waiters.popleft()
+            first = self.waiters[0]
             first.hold(first.wanted)
             first.wanted = 0
+            self.waiters.popleft()  # not before: after an interrupt the next call serves it
             first.wake.set()
         self.reserved_for_others = self.closed or bool(self.waiters)
 

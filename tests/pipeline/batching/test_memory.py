@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 import threading
+from types import FrameType
 
 import pytest
 from hypothesis import given
@@ -276,3 +277,26 @@ def test_no_change_of_the_count_is_lost_among_threads(name: str) -> None:
         sys.setswitchinterval(usual)
     assert max(seen) <= 5
     assert memory.used == 0
+
+
+def test_an_interrupt_as_a_sender_is_granted_bytes_leaves_it_in_the_line() -> None:
+    """If a signal handler raises in the thread that returns bytes, the next return serves the waiting sender."""
+    budget = MemoryBudget(100, SystemClock())
+    _acquire(budget, 100, None)
+    waiting = Call(lambda: _acquire(budget, 60, None))
+    eventually(lambda: budget.waiting == 1)
+
+    def interrupt(frame: FrameType, event: str, _arg: object) -> None:
+        if event == "call" and frame.f_code is Reservation.hold.__code__:
+            sys.setprofile(None)
+            raise KeyboardInterrupt
+
+    sys.setprofile(interrupt)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            _release(budget, 70)
+    finally:
+        sys.setprofile(None)
+    _release(budget, 10)
+    waiting.result()
+    assert budget.usage()[0] == 80
