@@ -625,9 +625,10 @@ class MemoryChannel:
     def _tidy(self) -> None:
         """Roll back the transactions that were dropped while open."""
         while self._orphans:
-            transaction = self._orphans.popleft()
+            transaction = self._orphans[0]
             if not transaction.ended:
                 self._roll_back(transaction)
+            self._orphans.popleft()  # not before: after an interrupt the next call rolls it back
 
     def _log_not_resized(self, limits: Limits, events: int, size: int) -> None:
         _log.warning(

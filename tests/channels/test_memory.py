@@ -971,3 +971,28 @@ def test_an_interrupted_commit_has_counted_what_it_put() -> None:
     finally:
         sys.setprofile(None)
     assert (channel.stats().size, channel.stats().put_successes) == (1, 1)
+
+
+def test_an_interrupt_before_a_dropped_transaction_is_rolled_back_leaves_that_to_the_next_call() -> None:
+    """If a signal handler raises in a call that returns another transaction's events, they are not lost."""
+    channel = MemoryChannel()
+    with channel.transaction() as transaction:
+        transaction.put(Event({}, b"x"))
+    dropped = channel.transaction()
+    dropped.begin()
+    assert bodies(dropped.take(1)) == ["x"]
+    del dropped
+    gc.collect()
+
+    def interrupt(frame: FrameType, event: str, _arg: object) -> None:
+        if event == "call" and frame.f_code is MemoryChannel._roll_back.__code__:
+            sys.setprofile(None)
+            raise KeyboardInterrupt
+
+    sys.setprofile(interrupt)
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            channel.stats()
+    finally:
+        sys.setprofile(None)
+    assert drained(channel) == ["x"]
