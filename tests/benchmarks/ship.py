@@ -43,8 +43,8 @@ _ENGINES = {
     "local": ("--engine=local", "--workers=2"),
     "one": ("--engine=local", "--workers=1"),
 }
-#: Has the table.
-DOCUMENT = Path(__file__).with_name("MEASURED.md")
+#: The page with the table.
+DOCUMENT = Path(__file__).with_name("RESULTS.md")
 #: Seconds that one command may take.
 PATIENCE = 300
 _RATE = re.compile(r"([\d,.]+) MB/s")

@@ -4,7 +4,7 @@ Each process has its batches ready, and sends like its producer: a limited numbe
 after each refusal for the quota, a backoff for the batch. LogHub accepts a number of requests in each whole second, and
 refuses the others. Requests take unequal times. The tasks of a process fail when a batch has no attempts left.
 
-``python -m tests.spark.fleet`` prints the table of ``tests/benchmarks/MEASURED.md``.
+``python -m tests.spark.fleet`` prints a table, a line for each fleet.
 """
 
 import heapq
