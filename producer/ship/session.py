@@ -7,7 +7,7 @@ A job without SQL gets only a ``SparkContext``: a session on top of it takes two
 
 The package must be importable in the workers. Local workers get this process's path to it through ``PYTHONPATH``, as
 they do not inherit ``sys.path``. Others get the package as a zip file. Its dependencies (requests, urllib3, tenacity,
-lz4, zstandard, regex) must be installed there: compiled wheels cannot be loaded from a zip file.
+lz4, backports.zstd, regex) must be installed there: compiled wheels cannot be loaded from a zip file.
 """
 
 from __future__ import annotations

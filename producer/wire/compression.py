@@ -9,16 +9,17 @@ Source: LogHub protocol, PutLogs.
 
 from __future__ import annotations
 
+import io
 import threading
 import zlib
 from collections.abc import Callable, Sequence
 from typing import Any, TypeVar, cast
 
 import lz4.block
-import zstandard
 
 from ..model.errors import CompressionError
 from ..text.plural import counted
+from .zstd import zstd
 
 T = TypeVar("T")
 
@@ -99,8 +100,9 @@ def decompress(data: bytes, compression: str, raw_size: int) -> bytes:
         raw = method(data, raw_size)
     except (
         lz4.block.LZ4BlockError,
-        zstandard.ZstdError,
+        zstd.ZstdError,
         zlib.error,
+        EOFError,
         ValueError,
         MemoryError,
         OverflowError,
@@ -130,14 +132,15 @@ def _lz4_decompress(data: bytes, raw_size: int) -> bytes:
 
 def _zstd_compress(data: bytes | memoryview) -> bytes:
     if not hasattr(_local, "zstd"):
-        _local.zstd = zstandard.ZstdCompressor(level=1)
-    return cast("bytes", _local.zstd.compress(data))
+        _local.zstd = zstd.ZstdCompressor(level=1)
+    compressor: zstd.ZstdCompressor = _local.zstd
+    return compressor.compress(data, zstd.ZstdCompressor.FLUSH_FRAME)
 
 
 def _zstd_decompress(data: bytes, raw_size: int) -> bytes:
-    # decompress() trusts the size in the frame, which the sender wrote; a bounded read enforces the limit.
-    with zstandard.ZstdDecompressor().stream_reader(data, read_across_frames=True) as reader:
-        return reader.read(raw_size + 1)
+    # zstd.decompress() has no limit; a body may consist of several frames.
+    with zstd.ZstdFile(io.BytesIO(data)) as file:
+        return file.read(raw_size + 1)
 
 
 def _deflate_decompress(data: bytes, raw_size: int) -> bytes:

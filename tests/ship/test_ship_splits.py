@@ -13,7 +13,6 @@ from pathlib import Path
 import cramjam
 import lz4.frame
 import pytest
-import zstandard
 
 from producer.server import LogHubServer
 from producer.ship.errors import FileChangedError
@@ -25,6 +24,7 @@ from producer.ship.lines.line import Block
 from producer.ship.lines.record import content_bytes
 from producer.ship.lines.split_lines import read_split
 from producer.wire.log_start import StartPattern
+from producer.wire.zstd import zstd
 
 from .conftest import contents, held, ship_splits
 
@@ -152,7 +152,7 @@ _COMPRESS: dict[str, Callable[[bytes], bytes]] = {
     "gzip": gzip.compress,
     "bz2": bz2.compress,
     "xz": lzma.compress,
-    "zstd": lambda data: zstandard.ZstdCompressor(write_checksum=True).compress(data),
+    "zstd": lambda data: zstd.compress(data, options={zstd.CompressionParameter.checksum_flag: 1}),
     "lz4": lz4.frame.compress,
     "snappy": lambda data: bytes(cramjam.snappy.compress(data)),
 }

@@ -9,13 +9,15 @@ from __future__ import annotations
 import zlib
 from collections.abc import Callable, Iterable, Iterator
 
-import zstandard
+from ...wire.zstd import zstd
 
 #: Names used by HTTP and by Fluentd.
 PACKINGS = ("gzip", "x-gzip", "deflate", "zstd")
-_FED, _FED_OF_ZSTD, _PIECE = 1 << 11, 1 << 7, 1 << 16
-#: Maximum bytes of a zstd window: that of the highest level that is not "ultra".
-_MOST_WINDOW = 1 << 23
+_FED, _PIECE = 1 << 11, 1 << 16
+# A decompressor takes 16 microseconds to make, so tiny frames are limited: this many, and one more for so many bytes.
+_ZSTD_FRAMES, _ZSTD_FRAME_BYTES = 1000, 64
+# The maximum window is 8 MiB, that of the highest level that is not "ultra".
+_ZSTD_OPTIONS = {zstd.DecompressionParameter.window_log_max: 23}
 
 
 class UnpackingError(ValueError):
@@ -23,7 +25,7 @@ class UnpackingError(ValueError):
 
 
 def unpacked(kind: str, pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Unpack data, at most 64 KiB at a time; for zstd, 4 MiB.
+    """Unpack data, at most 64 KiB at a time.
 
     :param kind: one of :data:`PACKINGS`.
     :raises UnpackingError: the data is invalid.
@@ -62,24 +64,27 @@ def _deflate(data: bytes) -> zlib._Decompress:
 
 
 def _zstd(pieces: Iterable[bytes]) -> Iterator[bytes]:
-    """Feed fewer bytes at a time than to zlib: a block of 4 may unpack to 128 KiB, returned at once."""
-    packed = zstandard.ZstdDecompressor(max_window_size=_MOST_WINDOW)
     unpacker = None
+    frames_left = _ZSTD_FRAMES
     try:
-        for data in _fed(pieces, _FED_OF_ZSTD):
-            while data:
+        for data in _fed(pieces):
+            frames_left += len(data) // _ZSTD_FRAME_BYTES
+            while data or not (unpacker is None or unpacker.needs_input or unpacker.eof):
                 if unpacker is None or unpacker.eof:
-                    unpacker = packed.decompressobj()
-                yield unpacker.decompress(data)
+                    frames_left -= 1
+                    if frames_left < 0:
+                        raise UnpackingError(f"more than {_ZSTD_FRAMES} frames, of less than {_ZSTD_FRAME_BYTES} bytes")
+                    unpacker = zstd.ZstdDecompressor(options=_ZSTD_OPTIONS)
+                yield unpacker.decompress(data, _PIECE)
                 data = unpacker.unused_data  # noqa: PLW2901  # the rest of the piece
-    except zstandard.ZstdError as error:
+    except zstd.ZstdError as error:
         raise UnpackingError(f"invalid zstd: {error}") from error
     if unpacker is None or not unpacker.eof:
         raise UnpackingError("the data is incomplete")
 
 
-def _fed(pieces: Iterable[bytes], size: int = _FED) -> Iterator[bytes]:
+def _fed(pieces: Iterable[bytes]) -> Iterator[bytes]:
     for piece in pieces:
         with memoryview(piece) as view:
-            for start in range(0, len(piece), size):
-                yield bytes(view[start : start + size])
+            for start in range(0, len(piece), _FED):
+                yield bytes(view[start : start + _FED])

@@ -10,9 +10,9 @@ from collections.abc import Callable
 from typing import IO, Any, Protocol, cast
 
 import lz4.frame
-import zstandard
 
 from ...text.extras import how_to_install
+from ...wire.zstd import zstd
 from ..errors import InputError
 
 try:  # isal takes a third of zlib's time, but is not available on every platform.
@@ -28,8 +28,6 @@ else:
 _GZIP_BYTES = 1 << 17
 # The ``wbits`` of ``zlib.decompressobj`` for data with gzip's header and checksum.
 _GZIP_WINDOW = 31
-# A few bytes of zstd can expand to 128 KiB, so a read expands to 32 MiB at most.
-_ZSTD_BYTES = 1 << 10
 _SNAPPY_HEAD = b"\xff\x06\0\0sNaPpY"
 _HEADER_BYTES = 4
 # Types of snappy's chunks: data, and those that a reader must not skip.
@@ -42,7 +40,7 @@ class DamagedError(ValueError):
 
 
 #: Raised by reading a damaged or truncated compressed file.
-DAMAGE = (EOFError, zlib.error, lzma.LZMAError, zstandard.ZstdError, OSError, ValueError)
+DAMAGE = (EOFError, zlib.error, lzma.LZMAError, zstd.ZstdError, OSError, ValueError)
 
 
 def decompressing(file: io.BufferedIOBase, compression: str) -> io.BufferedIOBase:
@@ -141,29 +139,6 @@ class _Gzip:
         return plain
 
 
-class _Zstd:
-    """The frames of a zstd file. It replaces the library's reader, which does not detect truncation."""
-
-    def __init__(self, file: io.BufferedIOBase) -> None:
-        self._file = file
-        self._frame: Any = None
-
-    def part(self) -> bytes | None:
-        """Return the next bytes; None at the end."""
-        data = self._file.read1(_ZSTD_BYTES)
-        if not data:
-            if self._frame is not None:
-                raise EOFError("ends within a frame")
-            return None
-        parts: list[bytes] = []
-        while data:
-            self._frame = self._frame or zstandard.ZstdDecompressor().decompressobj()
-            parts.append(self._frame.decompress(data))
-            data = self._frame.unused_data if self._frame.eof else b""
-            self._frame = None if self._frame.eof else self._frame
-        return b"".join(parts)
-
-
 class _Lz4(lz4.frame.LZ4FrameFile):
     """The frames of an lz4 file; damage is raised as :class:`DamagedError`."""
 
@@ -216,7 +191,7 @@ _READERS: dict[str, Callable[[io.BufferedIOBase], _Reads]] = {
     "gzip": _Gzip,
     "bz2": bz2.BZ2File,
     "xz": lambda file: lzma.LZMAFile(cast("IO[bytes]", file)),  # noqa: SIM115  (the caller closes it)
-    "zstd": lambda file: _Parts(_Zstd(file).part),
+    "zstd": zstd.ZstdFile,
     "lz4": _Lz4,
     "snappy": lambda file: _Parts(_Snappy(file).part),
 }

@@ -11,7 +11,6 @@ from typing import Any
 
 import msgpack
 import pytest
-import zstandard
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue
 from thrift.Thrift import TType
@@ -19,6 +18,7 @@ from thrift.Thrift import TType
 from producer.agent.protocols import avro
 from producer.agent.protocols.avro_encoding import long, text
 from producer.agent.protocols.forward import event_time, packed
+from producer.wire.zstd import zstd
 from tests.agent.test_thrift import framed
 
 from .listeners import Served, all_of, serving
@@ -206,7 +206,7 @@ def _extensions() -> None:
 
 @_row("`forward`", "gzip, zstd")
 def _forward_packings() -> None:
-    for kind, pack in (("gzip", gzip.compress), ("zstd", zstandard.compress)):
+    for kind, pack in (("gzip", gzip.compress), ("zstd", zstd.compress)):
         content = b"".join(pack(msgpack.packb([_TIME, {"m": each}])) for each in "ab")
         assert [body for _, body in _forwarded(content, compressed=kind)] == [b"a", b"b"]
 
@@ -222,7 +222,7 @@ def _other_forward() -> None:
 _PACKINGS: dict[str, Callable[[bytes], bytes]] = {
     "gzip": gzip.compress,
     "deflate": zlib.compress,
-    "zstd": zstandard.compress,
+    "zstd": zstd.compress,
 }
 
 

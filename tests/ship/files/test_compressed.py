@@ -8,11 +8,11 @@ from collections.abc import Callable
 from typing import Any
 
 import pytest
-import zstandard
 
 from producer.ship.files import compressed
 from producer.ship.files.compressed import DAMAGE, decompressing
 from producer.wire.compressed_heads import compression_of
+from producer.wire.zstd import zstd
 
 PLAIN = b"".join(b"%d a line of a log\n" % number for number in range(20_000))
 #: A zstd frame without content.
@@ -72,7 +72,7 @@ def test_damaged_gzip_is_told() -> None:
 @pytest.mark.parametrize("before", [b"", SKIPPED, 2 * SKIPPED])
 def test_frames_of_zstd_are_one_file(before: bytes) -> None:
     """Several zstd frames are one file, even with skippable frames before each, as pzstd writes."""
-    frames = [zstandard.compress(PLAIN), zstandard.compress(b"more\n")]
+    frames = [zstd.compress(PLAIN), zstd.compress(b"more\n")]
     data = b"".join(before + frame for frame in frames)
     assert compression_of(data) == "zstd"
     reader = decompressing(io.BytesIO(data), "zstd")

@@ -15,7 +15,6 @@ from pathlib import Path
 
 import lz4.frame
 import pytest
-import zstandard
 from hypothesis import settings
 from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
@@ -28,6 +27,7 @@ from producer.ship.follow import tracking
 from producer.ship.follow.tracking import Offset, Range, advance, ranges, scan
 from producer.ship.lines.split_lines import read_split
 from producer.wire.log_start import Logs, StartPattern
+from producer.wire.zstd import zstd
 from tests.ship.lines.test_line import single_lines
 
 _ALL = 1 << 40
@@ -236,7 +236,7 @@ _PACKED = {
     "gzip": gzip.compress,
     "bz2": bz2.compress,
     "xz": lzma.compress,
-    "zstd": zstandard.ZstdCompressor().compress,
+    "zstd": zstd.compress,
     "lz4": lz4.frame.compress,
 }
 

@@ -7,8 +7,7 @@ import io
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
-import zstandard
-
+from ....wire.zstd import zstd
 from ...events.batch import EventBatch
 from ..json_lines import json_line
 
@@ -21,7 +20,7 @@ _PACKED_ENDINGS = {"none": "", "gzip": ".gz", "zstd": ".zst"}
 _PACK: Mapping[str, Callable[[bytes], bytes]] = {
     "none": lambda data: data,
     "gzip": lambda data: gzip.compress(data, 6, mtime=0),
-    "zstd": lambda data: zstandard.ZstdCompressor().compress(data),
+    "zstd": zstd.compress,
 }
 
 

@@ -14,7 +14,6 @@ import boto3
 import fsspec
 import lz4.frame
 import pytest
-import zstandard
 from fsspec.registry import _registry
 
 from producer.ship.errors import FileChangedError, InputError
@@ -23,6 +22,7 @@ from producer.ship.files.plan import Split
 from producer.ship.files.remote import choose, store
 from producer.ship.files.remote.seen import version_of
 from producer.ship.lines.split_lines import read_split
+from producer.wire.zstd import zstd
 from tests.support.remote_servers import ACCESS_KEY, SECRET_KEY, s3_server, webhdfs_server
 from tests.support.waiting import allowed
 
@@ -33,7 +33,7 @@ PACKERS: dict[str, Callable[[bytes], bytes]] = {
     "gz": gzip.compress,
     "bz2": bz2.compress,
     "xz": lzma.compress,
-    "zst": zstandard.compress,
+    "zst": zstd.compress,
     "lz4": lz4.frame.compress,
 }
 
