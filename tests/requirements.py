@@ -1,4 +1,4 @@
-"""Print the requirements of an extra of pyproject.toml for pip: ``python -m tests.requirements dev``.
+"""Print the requirements of an extra or a dependency group for pip: ``python -m tests.requirements dev``.
 
 The package itself is left out, so that it is compiled while pip installs the rest. The program needs only the standard
 library, since it runs before anything is installed.
@@ -14,17 +14,21 @@ PYPROJECT = Path(__file__).parents[1] / "pyproject.toml"
 
 
 def requirements(pyproject: str, extra: str) -> list[str]:
-    """Return the package's dependencies and those of an extra, with its nested extras, in their order.
+    """Return the package's dependencies and those of an extra or group, with what it includes, in their order.
 
     :param pyproject: the text of the file.
-    :raises KeyError: there is no such extra.
+    :raises KeyError: there is no such extra and no such group.
     """
-    project = tomllib.loads(pyproject)["project"]
+    text = tomllib.loads(pyproject)
+    project = text["project"]
+    lists = {**text.get("dependency-groups", {}), **project["optional-dependencies"]}
     own = re.compile(re.escape(project["name"]) + r"\[([^]]*)\]")
 
     def wanted(name: str) -> Iterator[str]:
-        for one in project["optional-dependencies"][name]:
-            if found := own.fullmatch(one):
+        for one in lists[name]:
+            if isinstance(one, dict):
+                yield from wanted(one["include-group"])
+            elif found := own.fullmatch(one):
                 for other in found[1].split(","):
                     yield from wanted(other.strip())
             else:
