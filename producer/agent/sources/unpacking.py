@@ -17,7 +17,7 @@ _FED, _PIECE = 1 << 11, 1 << 16
 # A decompressor takes 16 microseconds to make, so tiny frames are limited: this many, and one more for so many bytes.
 _ZSTD_FRAMES, _ZSTD_FRAME_BYTES = 1000, 64
 # The maximum window is 8 MiB, that of the highest level that is not "ultra".
-_ZSTD_OPTIONS = {zstd.DecompressionParameter.window_log_max: 23}
+_ZSTD_OPTIONS: dict[int, int] = {zstd.DecompressionParameter.window_log_max: 23}
 
 
 class UnpackingError(ValueError):
