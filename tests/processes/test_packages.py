@@ -15,6 +15,15 @@ import pytest
 pytestmark = pytest.mark.timeout(300)
 
 ROOT = Path(__file__).resolve().parents[2]
+TOP_FILES = (
+    "setup.py",
+    "pyproject.toml",
+    "MANIFEST.in",
+    "README.md",
+    "CHANGELOG.md",
+    "CONTRIBUTING.md",
+    "LICENSE",
+)
 PROGRAM = """
 import sys
 from producer import Producer
@@ -44,26 +53,23 @@ def run(*command: str | Path, cwd: Path, **environment: str) -> str:
     return done.stdout
 
 
+def copy_source(folder: Path) -> Path:
+    """Copy what is published to a folder, with the times of now."""
+    folder.mkdir()
+    for name in (*TOP_FILES, "Makefile", "loghub.py", "pyspark_loghub.py"):
+        shutil.copyfile(ROOT / name, folder / name)
+    ignored = shutil.ignore_patterns("*.so", "*.pyd", "__pycache__")
+    for name in ("producer", "tests", "docs", "examples"):
+        shutil.copytree(ROOT / name, folder / name, ignore=ignored, copy_function=shutil.copyfile)
+    return folder
+
+
 @pytest.fixture(scope="module")
 def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """Build the source distribution, and the wheel from it; return their folder."""
     pytest.importorskip("Cython")
-    folder, source = tmp_path_factory.mktemp("packages"), tmp_path_factory.mktemp("source")
-    for name in (
-        "setup.py",
-        "pyproject.toml",
-        "MANIFEST.in",
-        "README.md",
-        "CHANGELOG.md",
-        "CONTRIBUTING.md",
-        "LICENSE",
-    ):
-        shutil.copy(ROOT / name, source)
-    for name in ("Makefile", "loghub.py", "pyspark_loghub.py"):
-        shutil.copy(ROOT / name, source)
-    ignored = shutil.ignore_patterns("*.so", "*.pyd", "__pycache__")
-    for name in ("producer", "tests", "docs", "examples"):
-        shutil.copytree(ROOT / name, source / name, ignore=ignored)
+    folder = tmp_path_factory.mktemp("packages")
+    source = copy_source(tmp_path_factory.mktemp("source") / "one")
     run(sys.executable, "-m", "build", "--no-isolation", "--outdir", folder, cwd=source, CFLAGS="-O0")
     return folder
 
@@ -120,3 +126,15 @@ def test_the_source_distribution_works_without_a_compiler(packages: Path, empty:
     twin, place = install(empty, source, CC="/no/compiler").split()
     assert twin == "pure"
     assert Path(place).is_relative_to(empty.parents[1])
+
+
+def test_the_source_distribution_is_reproducible(packages: Path, tmp_path: Path) -> None:
+    """Another copy of the files, made later by another umask, gives a source distribution of the same bytes."""
+    [source] = packages.glob("*.tar.gz")
+    before = os.umask(0o077)
+    try:
+        copy = copy_source(tmp_path / "two")
+        run(sys.executable, "-m", "build", "--no-isolation", "--sdist", "--outdir", tmp_path / "again", cwd=copy)
+    finally:
+        os.umask(before)
+    assert (tmp_path / "again" / source.name).read_bytes() == source.read_bytes()
