@@ -757,7 +757,7 @@ def test_rolls_and_checkpoints_go_on_under_load() -> None:
         stop.set()
         keeper.result()
         assert got == expected
-        channel.checkpoint()
+        channel.checkpoint(force=True)  # The keeper's last one may have started before the last segments.
         found = file_stats(channel)
         assert found.rolls >= 10
         assert found.checkpoints >= 2
