@@ -28,8 +28,15 @@ from producer.spark.options import READ_OPTIONS, TARGET_OPTIONS, WRITE_OPTIONS
 
 _TABLE = re.compile(r"(?<=^<!-- options: )([\w.]+)( -->\n).*?(?=^<!-- end of options -->$)", re.MULTILINE | re.DOTALL)
 _MARK = re.compile(r"^<!-- (?:options: [\w.]+|end of options) -->$", re.MULTILINE)
-PAGES = [page for page in sorted(Path(__file__).parent.rglob("*.md")) if _TABLE.search(page.read_text())]
+SECURITY = Path(__file__).parents[1] / "SECURITY.md"
+PAGES = [page for page in [*sorted(Path(__file__).parent.rglob("*.md")), SECURITY] if _TABLE.search(page.read_text())]
 _NONE = "none"
+#: The options by which a listening source knows its peers, and those that limit them.
+_PROOFS = ("user", "password", "token", "shared_key", "client_authorities")
+_LIMITS = (
+    *("max_connections", "silence", "event_size", "max_line_length", "max_body", "max_frame", "max_memory"),
+    *("request_timeout", "frame_timeout", "batch_size", "receive_buffer"),
+)
 #: A role of Sphinx, as the page has it.
 _SHOWN_ROLE = re.compile(r":\w+:<code>[~.]*(?:\w+\.)*(\w+)</code>")
 _COLUMN = re.compile(r"\b(__\w+__)\b")
@@ -97,6 +104,31 @@ def agent_type(kind: str, name: str) -> str:
     return "\n\n".join([summary_of(cls), *table, *["\n".join(differences)][: len(differences)]])
 
 
+def listeners_table() -> str:
+    """Return the sources that listen, with their addresses, options of authentication and limits."""
+    head = ("source", "address", "authentication", "TLS", "limits")
+    options = {name: options_of(class_of("sources", name).Options) for name in sorted(BUILT_IN["sources"])}
+    return _lines(head, [_listener(name, known) for name, known in options.items() if "bind" in known])
+
+
+def _listener(name: str, options: Mapping[str, Option]) -> tuple[str, ...]:
+    port = options["port"].default
+    return (
+        f"`{name}`",
+        f"{options['bind'].default}, port {port}" if isinstance(port, int) else options["bind"].default,
+        ", ".join(f"`{each}`" for each in _PROOFS if each in options) or _NONE,
+        "`certificate`" if "certificate" in options else _NONE,
+        ", ".join(f"`{each}` {_measured(options[each].default)}" for each in _LIMITS if each in options),
+    )
+
+
+def _measured(limit: float) -> str:
+    """Return a limit with its unit: fractions are seconds, large whole numbers bytes."""
+    if isinstance(limit, float):
+        return f"{limit:g} s"
+    return f"{limit >> 20} MiB" if limit >= 1 << 20 else f"{limit >> 10} KiB" if limit >= 1 << 10 else str(limit)
+
+
 def _in_flume(each: Option) -> str:
     return f"`{flume_name(each)}`" + ("" if each.scale == 1 else f", times {each.scale}")
 
@@ -114,6 +146,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "target": lambda: _spark(TARGET_OPTIONS),
     "write": lambda: _spark(WRITE_OPTIONS),
     "read": lambda: _spark(READ_OPTIONS),
+    "listeners": listeners_table,
     "agent": lambda: _table((name, each, _toml(each), each.doc) for name, each in options_of(AgentOptions).items()),
 }
 TABLES |= {

@@ -19,12 +19,15 @@ import pytest
 
 import producer
 from docs import generated
+from producer.agent.monitoring import server as monitoring
+from producer.cli import serve
 from producer.model.config import producer_options
+from producer.server.limits import Limits
 from producer.spark.options import READ_OPTIONS, TARGET_OPTIONS, WRITE_OPTIONS
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = [
-    *(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md")),
+    *(ROOT / name for name in ("README.md", "CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md")),
     *sorted((ROOT / "docs").rglob("*.md")),
     *sorted((ROOT / "examples").glob("*.md")),
 ]
@@ -231,6 +234,21 @@ def test_every_option_is_told_in_one_place() -> None:
 def test_the_tables_of_options_are_those_of_the_code(page: Path) -> None:
     """The pages have every option with its default, rule and meaning; ``docs/generated.py`` writes them."""
     assert page.read_text() == generated.filled(page.read_text()), "run: python docs/generated.py"
+
+
+def test_security_tells_the_limits_of_each_listener() -> None:
+    """``SECURITY.md`` has the limits of the embedded LogHub and of the monitoring as the code has them."""
+    limits, text = Limits(), (ROOT / "SECURITY.md").read_text()
+    assert (
+        f"{limits.connections} connections; {limits.receive_seconds:g} s for a request; {limits.raw_bytes >> 20} MiB a"
+        f" LogGroup, decompressed; {limits.held_bytes >> 20} MiB of bodies in memory"
+    ) in text
+    assert f"port {serve.DEFAULT_PORT} (`producer serve`)" in text
+    most, size, patience = monitoring._MOST_CONNECTIONS, monitoring._MOST_BYTES >> 10, monitoring._PATIENCE
+    assert (
+        f"{most} connections, of which a new one replaces the oldest; {size} KiB and {patience:g} s a request" in text
+    )
+    assert f"`monitoring = {monitoring.DEFAULT_PORT}`" in text
 
 
 def test_the_documents_do_not_grow() -> None:

@@ -22,6 +22,7 @@ TOP_FILES = (
     "README.md",
     "CHANGELOG.md",
     "CONTRIBUTING.md",
+    "SECURITY.md",
     "LICENSE",
 )
 PROGRAM = """
