@@ -1,10 +1,9 @@
-"""``docs/migrate/flume.md`` is true about options, and ``flume.md`` beside this file about our tests."""
+"""``docs/migrate/flume.md`` is true about defaults, and ``flume.md`` beside this file about our tests."""
 
 import re
 from pathlib import Path
 
-from producer.channels.limits import TRANSACTION_CAPACITY
-from producer.channels.memory import BYTE_CAPACITY, CAPACITY
+from producer.agent.flow.channels import FileChannelBuilder, MemoryChannelBuilder
 from tests.support.named_tests import missing_tests
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "migrate" / "flume.md"
@@ -57,7 +56,7 @@ CLASSES = re.findall(
 )
 
 
-def section(title: str, document: Path = DOCUMENT) -> str:
+def section(title: str, document: Path) -> str:
     """Return the part of a document below a heading."""
     return document.read_text().partition(f"\n## {title}\n")[2].partition("\n## ")[0]
 
@@ -85,7 +84,9 @@ def test_every_class_of_flumes_tests_is_named() -> None:
 
 def test_the_documented_defaults_are_the_codes() -> None:
     """The documented defaults are the code's."""
-    text = section("Memory channel")
-    assert f"| `capacity` = {CAPACITY} |" in text
-    assert f"| `transaction_capacity` = {TRANSACTION_CAPACITY} |" in text
-    assert f"| `byte_capacity` = {BYTE_CAPACITY // 2**20} MiB |" in text
+    memory, file = MemoryChannelBuilder.Options(), FileChannelBuilder.Options()
+    assert (memory.capacity, memory.byte_capacity) == (None, 64 << 20)
+    assert (file.capacity, file.segment_size, file.minimum_free_space) == (None, 64 << 20, 64 << 20)
+    text = section("Channels", DOCUMENT)
+    for row in ("heap | no limit, 64 MiB |", "1,000,000 | no limit |", "`minimum_free_space`: 64 MiB each |"):
+        assert row in text

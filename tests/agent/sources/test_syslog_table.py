@@ -1,4 +1,4 @@
-"""The table of syslog variants in the documentation."""
+"""The variants of syslog that the documentation lists, and rarer ones."""
 
 import re
 import time
@@ -16,6 +16,18 @@ from producer.wire.syslog import parse_syslog
 
 _PAGE = Path(__file__).parents[3] / "docs" / "agent" / "sources" / "syslog.md"
 _ROWS = re.findall(r"^\| `(<13>[^`]+)`[^|]*\| ([^|]+) \| ([^|]+) \|", _PAGE.read_text(encoding="utf-8"), re.MULTILINE)
+#: Variants that the page names in words.
+_RARE = [
+    ("<13>Nov 1 22:14:15 box app: x", "`2024-11-01T22:14:15`", "`box`"),
+    ("<13>Nov 11 22:14:15 app: x", "`2024-11-11T22:14:15`", "none"),
+    ("<13>2023 Nov 11 22:14:15 box app: x", "`2023-11-11T22:14:15`", "`box`"),
+    ("<13>Nov 11 22:14:15 2023 box app: x", "`2023-11-11T22:14:15`", "`box`"),
+    ("<13>Nov 11 2023 22:14:15.123 UTC: %X-1: x", "`2023-11-11T22:14:15.123`", "none"),
+    ("<13>Nov 11 22:14:15 +02:00 box app: x", "`2024-11-11T20:14:15`", "`box`"),
+    ("<13>2023-11-11 22:14:15 box app: x", "`2023-11-11T22:14:15`", "`box`"),
+    ("<13>Nov 11 22:14:15 level=info msg=x", "`2024-11-11T22:14:15`", "none"),
+    ("<13>Nov 11 22:14:15 CET box app: x", "`2024-11-11T22:14:15`", "`CET`"),
+]
 _NOW = datetime(2024, 11, 26, 12, tzinfo=UTC)
 
 
@@ -37,7 +49,7 @@ def _in_utc(monkeypatch):
     line_times._reader.cache_clear()
 
 
-@pytest.mark.parametrize(("message", "moment", "host"), _ROWS)
+@pytest.mark.parametrize(("message", "moment", "host"), [*_ROWS, *_RARE])
 def test_source_and_ship_read_a_variant_as_the_documents_say(message, moment, host):
     """The source and ship's parser find the time and the host that the table states for each message."""
     ((headers, _),) = SyslogParser((), ManualClock(_NOW.timestamp())).batch([message.encode()]).events()
@@ -51,4 +63,4 @@ def test_source_and_ship_read_a_variant_as_the_documents_say(message, moment, ho
 
 def test_the_documents_have_a_table_of_variants():
     """The table is found on its page, so the test above has rows."""
-    assert len(_ROWS) > 15
+    assert len(_ROWS) > 7

@@ -1,4 +1,4 @@
-"""The documented table of converted values: each row is sent to the real sources."""
+"""The documented table of converted values: each row, and more cases, are sent to the real sources."""
 
 import gzip
 import json
@@ -30,7 +30,7 @@ _OURS = {"tag": "t", "timestamp": _STAMP}
 _JSON, _PROTOBUF = "application/json", "application/x-protobuf"
 
 Event = tuple[dict[str, str], bytes]
-#: The test of each row, by the row's first two cells.
+#: The test of each row, by the row's first two cells; and of conversions that the page leaves out.
 _ROWS: dict[tuple[str, str], Callable[[], None]] = {}
 
 
@@ -356,7 +356,8 @@ def test_each_row_of_the_table_has_a_test() -> None:
     table = _DOCUMENT.read_text(encoding="utf-8").partition("## What arrives")[2].partition("\n## ")[0]
     rows = re.findall(r"^\| ([^|]+) \| ([^|]+) \| [^|]+ \|$", table, re.MULTILINE)[1:]
     assert len(rows) == len({*rows})
-    assert {*rows} == {*_ROWS}
+    assert rows
+    assert {*rows} <= {*_ROWS}
 
 
 @pytest.mark.parametrize("row", _ROWS, ids=" ".join)
