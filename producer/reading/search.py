@@ -18,10 +18,10 @@ from .errors import LogHubReadError
 from .logstore import body_of
 from .signed_client import Question, SignedClient
 
-#: Most logs of one answer of GetLogs.
+#: Maximum number of logs of one answer of GetLogs.
 PAGE = 100
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
-# Most requests for an answer that is not complete.
+# Maximum number of requests for an answer that is not complete.
 _INCOMPLETE = 20
 
 

@@ -18,9 +18,9 @@ from .tls_files import WatchedFiles, report_expiry
 
 _log = get_logger("loghub.agent.kafka")
 
-#: Suffixes of settings that name a file; a missing file may be created later.
+#: Suffixes of settings that name a file. They are not checked: a missing file may be created later.
 _FILES = (".location", ".path")
-#: The value in an error, which may be a misplaced secret.
+#: The value in an error, removed from messages since it may be a misplaced secret.
 _VALUE = re.compile(r'(?<=Invalid value )".*" (?=for)', re.DOTALL)
 
 
@@ -39,7 +39,7 @@ def check_settings(client: str, settings: Mapping[str, Any]) -> None:
     try:
         made = getattr(confluent_kafka, client)(asked, logger=_Silent())
     except (confluent_kafka.KafkaException, TypeError, ValueError) as error:
-        raise ConfigError("config", f"is not taken by the client: {_words_of(error)}", None) from error
+        raise ConfigError("config", f"is refused by librdkafka: {_words_of(error)}", None) from error
     if client == "Consumer":
         made.close()
 
@@ -67,7 +67,7 @@ class _RepeatedLineError(Exception):
 
 
 class _Silent:
-    """Logger that drops all lines: the error contains them, too."""
+    """Logger that drops all lines, since the client's error repeats them."""
 
     def log(self, *_: object) -> None:
         """Drop a line."""
@@ -80,7 +80,8 @@ def missing_files(settings: Mapping[str, str]) -> Iterator[ConfigError]:
 
 
 class RenewedClient:
-    """Maker of a client, and of another one when the TLS files change: librdkafka reads them only at its start.
+    """Maker of a component's client, and of a new client when the TLS files change: a client reads them only at its
+    start.
 
     :param make: makes a client; raises librdkafka's errors.
     :param settings: the settings that name the files.

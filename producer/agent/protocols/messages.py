@@ -47,7 +47,7 @@ class Parts:
                 yield message[start:end]
 
     def reckon(self, data: bytes, schema: Schema) -> None:
-        """Count the most memory of a message as objects of the library and of Python.
+        """Count the maximum memory of a message as objects of the library and of Python.
 
         :raises MessageError: the message is invalid.
         """

@@ -98,12 +98,12 @@ class Reckoning:
 
 
 def of_text(data: bytes) -> int:
-    """Return the most bytes of a text decoded from UTF-8: Python has one size for all of its characters."""
+    """Return the maximum bytes of a text decoded from UTF-8: Python has one size for all of its characters."""
     return len(data) if data.isascii() else (OF_TEXT if _ASTRAL.search(data) else 2) * len(data)
 
 
 def of_json(text: str) -> int:
-    """Return the most bytes of JSON text and its objects; brackets within texts count, too."""
+    """Return the maximum bytes of JSON text and its objects; brackets within texts count, too."""
     return 2 * getsizeof(text) + sum(size * text.count(mark) for mark, size in _OF_JSON.items())
 
 

@@ -73,7 +73,7 @@ def load_authorities(context: ssl.SSLContext, name: str, path: Path) -> None:
 
 
 def out_of_time(certificate: Path | None, key: Path | None) -> Iterator[ConfigError]:
-    """Yield an error for a certificate that peers refuse because it has expired or is not valid yet."""
+    """Yield an error if peers refuse a certificate because it has expired or is not valid yet."""
     if certificate is None:
         return
     try:

@@ -115,7 +115,7 @@ class HttpSink:
             return missing_certificates(self)
 
         def holds(self) -> int:
-            """Return the most bytes held: a delivery, its encoded events, one request, and refused events."""
+            """Return the maximum bytes held: a delivery, its encoded events, one request, and refused events."""
             return 4 * self.most_bytes + HELD_BYTES
 
         @staticmethod

@@ -57,7 +57,7 @@ _CLOSE_SECONDS = 10.0
 _LOOK = 0.2
 #: Error code of an attempt without an answer.
 _NO_ANSWER = "RequestError"
-#: Events of a batch refused one by one while no row of it is stored; after that, groups are not divided any more.
+#: Maximum number of refused single events of a batch from which no row is stored. Beyond it, groups are refused whole.
 _MOST_ALONE = 100
 #: Milliseconds for which retries continue once the sink has to stop.
 _LAST_RETRIES = 1000
@@ -98,7 +98,7 @@ class LogHubSink:
             return max(64 << 20, 6 * self.batch_bytes)
 
         def holds(self) -> int:
-            """Return the most bytes that the sink holds."""
+            """Return the maximum bytes that the sink holds."""
             return self._sending() + self.batch_bytes + HELD_BYTES
 
         def config(self, name: str) -> ProducerConfig:

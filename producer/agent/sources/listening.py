@@ -1,7 +1,7 @@
 """TcpServer: the common part of sources that listen: addresses, limits, TLS, and a thread for each connection.
 
-Peers are not trusted. So connections are limited, in total and for each address. A handshake and a silent connection
-end in time. A connection that waits, for example for its channel, does not delay the others.
+Peers are not trusted. So connections are limited, in total and for each address. A slow handshake, and a connection
+without data, time out. A connection that waits, for example for its channel, does not delay the others.
 """
 
 from __future__ import annotations
@@ -34,10 +34,11 @@ _log = get_logger("loghub.agent.source")
 
 #: Seconds to wait after a failed accept, and for connections to end when the source stops.
 _LOOK, _END = 0.5, 10.0
-#: Seconds and bytes for which a peer may go on sending after an answer that ends its connection.
+#: Limits, in seconds and bytes, of what a peer may still send after an answer that ends its connection.
 _FINISH, _MOST_PASSED_OVER = 2.0, 32 << 20
 _BACKLOG = 512
-#: File descriptors left for channels, logs, monitoring and sinks; of few descriptors, their share.
+#: File descriptors left for channels, logs, monitoring and sinks: a number, or a share of the process's limit if that
+#: is less.
 _SPARE, _SPARE_SHARE = 64, 0.25
 _READ = 1 << 18
 _WAKE = "wake"
@@ -125,7 +126,7 @@ class Connection:
     def read(self, size: int = _READ, until: float | None = None) -> bytes:
         """Return the bytes that arrive next; empty at the end.
 
-        :param until: deadline in monotonic seconds; None for only the limit of silence.
+        :param until: deadline in monotonic seconds; None to apply only the option ``silence``.
         :raises OSError: the connection failed, or the time is over.
         """
         timeout = self._silence if until is None else min(self._silence, until - time.monotonic())
@@ -254,7 +255,7 @@ class TcpServer:
             own = len(self._connections)
         if most == resource.RLIM_INFINITY or 2 * left > own:
             return True
-        self._log_refusal(f"it has {own} open, and few of the process's {most} files are left (ulimit -n)")
+        self._log_refusal(f"it has {own} open, and the process is near its limit of {most} open files (ulimit -n)")
         return False
 
     def _log_refusal(self, why: str) -> None:
@@ -284,7 +285,7 @@ class TcpServer:
         except OSError as error:  # a failure of the peer or the network
             self._counters.add(ConnectionFailedCount=1)
             self._log_failure(connection.peer, error)
-        except Exception as error:  # noqa: BLE001  # a bug, here or in an interceptor: other connections are served on
+        except Exception as error:  # noqa: BLE001  # a bug, here or in an interceptor; other connections continue
             self._counters.add(GenericProcessingFail=1)
             if (more := self._repeated.due_error(error)) is not None:
                 _log.exception("source %s: the connection of %s failed%s", self._name, connection.peer, more)
@@ -295,7 +296,8 @@ class TcpServer:
     def log_fault(self, peer: str, fault: object) -> None:
         """Log a fault of a peer, at most once in ten seconds for each address and fault.
 
-        :param fault: the fault; text of the peer may follow only after a colon.
+        :param fault: the fault. Text that came from the peer must follow a colon: the text before the colon
+            distinguishes kinds of faults.
         """
         kind = _NUMBERS.sub("", str(fault).partition(":")[0])
         silent = self._wrong.due((peer, kind), 1)
@@ -339,7 +341,7 @@ class TcpServer:
 
 @contextlib.contextmanager
 def woken_by(stop: Stop, selector: selectors.BaseSelector) -> Iterator[None]:
-    """Make ``stop`` wake the selector during the block; the woken key has data other than None."""
+    """Make ``stop`` wake the selector during the block. The key that it selects then has the data ``_WAKE``."""
     here, there = socket.socketpair()
 
     def wake() -> None:

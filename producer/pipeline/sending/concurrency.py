@@ -7,10 +7,10 @@ attempts that were in flight together.
 Latency shows a queue on the other side before any refusal does. Responses are grouped into windows. The median of a
 window is compared with the fastest recent one, the base; noise moves neither by much. By Little's law, a server that
 answers ``limit`` requests in ``median`` each, and a single one in ``base``, works on ``limit * base / median`` of them.
-The rest wait. From twice the base on, twice in a row, the limit falls to that number and a few more, so that the server
-never runs idle. Up to one and a half times the base it may grow; in between it stays. With a base of 100 ms, a limit of
-16 and responses after 400 ms, the server works on four. The limit becomes eight (it is at most halved at a time), then
-six.
+The rest wait. If the median is at least twice the base in two windows in a row, the limit falls to that number and a
+few more, so that the server never runs idle. If the median is at most one and a half times the base, the limit may
+grow. In between, it stays. With a base of 100 ms, a limit of 16 and responses after 400 ms, the server works on four.
+The limit becomes eight (it is at most halved at a time), then six.
 
 The base must not include our own queue. At the beginning, and whenever the base was not seen for a while, the limit is
 lowered for one window to half of what the server seems to work on. The latency of that window is the new base, also if
@@ -24,7 +24,7 @@ from statistics import median
 
 #: Responses in a window, and in the window with a lowered limit.
 _WINDOW, _LOOK_WINDOW = 16, 8
-#: The fewest responses in a round; otherwise as many as the limit.
+#: The minimum number of responses in a round. A round has as many as the limit, if that is more.
 _LEAST_IN_ROUND = 4
 # A longer latency exceeds the base by this factor and by these seconds: a few milliseconds may be this process's own.
 _SEEN_AGAIN = 1.25, 0.025
@@ -32,7 +32,8 @@ _CROWDED = 1.5, 0.05
 _OVERLOADED = 2.0, 0.1
 #: The age of the base at which the limit is lowered to measure it again, seconds.
 _LOOK_EVERY = 10.0
-#: Latency alone lowers the limit no further: single attempts would each wait for the round trip of the one before.
+#: The lowest limit that latency alone causes. With a limit of 1, each attempt would wait for the round trip of the one
+#: before.
 _LEAST_BY_LATENCY = 2
 
 
@@ -86,7 +87,7 @@ class AdaptiveLimit:
     def accepted(self, began: float, now: float, seconds: float | None = None) -> None:
         """Note that an attempt that began at ``began`` succeeded.
 
-        :param seconds: the duration of the request; None if it is no measure of the server.
+        :param seconds: the duration of the request; None if it does not measure the server.
         """
         if not self._adaptive or began <= self._changed:
             return

@@ -64,7 +64,7 @@ class IOThreadPool:
         self._reports: deque[tuple[Turn, Report, float]] = deque()
         # Guards everything below. A thread that finds the lock taken does not wait for it: a thread that waited for a
         # lock owns it before it may run, and each step of each thread would then be a thread switch. It waits in the
-        # waiting room instead. A thread that releases the lock checks whether there is work for those.
+        # waiting room instead. A thread that releases the lock checks whether there is work for the waiting ones.
         self._lock = threading.Lock()
         self._queue = queue
         self._stopped = False

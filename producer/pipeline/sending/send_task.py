@@ -71,7 +71,7 @@ class SendTask:
         self.accepted_at = -math.inf
 
     def run(self, turn: Turn) -> Report:
-        """Make one attempt for a batch, which the caller passes on.
+        """Make one attempt for a batch. This call takes over its ownership.
 
         :returns: the finding about the destination.
         """

@@ -101,7 +101,7 @@ class Transport:
     :param name: the prefix of its threads' names.
     :param tls: makes the context of each new connection to a server; None for the configured one. TLS with a proxy
         always uses the configured one.
-    :param most: the most bytes of a response to read.
+    :param most: the maximum bytes of a response to read.
     :param tells: True to warn about a silent destination that has never responded.
     """
 

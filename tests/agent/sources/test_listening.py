@@ -94,7 +94,10 @@ def test_connections_leave_descriptors_for_others(monkeypatch, caplog):
             again.sendall(b"b\n")
             assert again.recv(3) == b"OK\n"
     assert [line for line in caplog.messages if "refuses" in line] == [
-        "source netcat: refuses connections: it has 1 open, and few of the process's 4 files are left (ulimit -n)"
+        (
+            "source netcat: refuses connections: it has 1 open, "
+            "and the process is near its limit of 4 open files (ulimit -n)"
+        )
     ]
 
 

@@ -168,4 +168,4 @@ def test_without_scan_mode_it_is_refused_with_what_to_say(logs: Client) -> None:
         assert rows.json() == [{"n": str(COUNT)}]
     wrong = logs.get(f"/logstores/{LOGSTORE}", type="log", query="* | stats count(*)", **scanning)
     assert error_of(wrong) == (400, "ParameterInvalid")
-    assert "'stats' is no operator" in wrong.json()["errorMessage"]
+    assert "'stats' is not an operator" in wrong.json()["errorMessage"]

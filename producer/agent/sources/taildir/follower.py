@@ -151,7 +151,7 @@ class Follower:
         self._readers.keep_open(reader)
 
     def _rest(self, reader: FileReader) -> None:
-        """Close a file that was not written for long."""
+        """Close a file that has not been written for a long time."""
         if reader.located:
             self._readers.rest(reader)
         else:

@@ -48,7 +48,7 @@ SEGMENT_NAME = re.compile(r"log-(\d{10,})")
 PROGRESS_SECONDS = 5.0
 #: Records between two readings of the clock.
 _LOOK = 50_000
-#: Most lost events that are counted for one damaged stretch.
+#: Maximum number of lost events that are counted for one damaged stretch.
 _MOST_LOST = 10**7
 
 

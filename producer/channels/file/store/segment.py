@@ -202,7 +202,9 @@ class SegmentWriter:
             self._disk.close(self.file)
 
     def forget(self) -> None:
-        """Cut off the unsynced end, so that no later process takes it from the page cache for stored."""
+        """Cut off the unsynced end. Otherwise a later process would read it from the page cache, and take it for
+        stored.
+        """
         if self.synced < self.size or self.broken:
             with contextlib.suppress(OSError):  # the disk has failed already; the rest was never acknowledged
                 self._disk.truncate(self.file, self.synced)
