@@ -42,7 +42,7 @@ _CUT = b"\x01"
 #: with nothing in flight are removed.
 MAX_NOTES = 16_384
 #: How often the number of notes is checked, in writes.
-_LOOK_EVERY = 1024
+_WRITES_PER_CHECK = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ class Intents:
             if name in self._distrusted:  # distrusted by another thread meanwhile
                 self._notes.remove(name)
             self._writes += 1
-            if self._writes % _LOOK_EVERY == 0:
+            if self._writes % _WRITES_PER_CHECK == 0:
                 self._prune()
         except ChannelError as error:
             raise NumberNotNotedError("NumberNotNoted", str(error)) from error

@@ -145,7 +145,7 @@ def read_options(
         if each.default is ... and name not in values:
             problems.append(Problem(where, name, f"is missing: {each.doc}"))
     if problems:
-        raise AgentConfigError([*problems, *_also_wrong(cls, chosen, where, lines)])
+        raise AgentConfigError([*problems, *_problems_of_class(cls, chosen, where, lines)])
     return _made(cls, chosen, where, lines)
 
 
@@ -180,7 +180,7 @@ def _made(cls: type[_T], chosen: Mapping[str, Any], where: str, lines: Mapping[s
         raise AgentConfigError([_problem(error, where, lines)]) from error
 
 
-def _also_wrong(cls: type, chosen: Mapping[str, Any], where: str, lines: Mapping[str, int]) -> list[Problem]:
+def _problems_of_class(cls: type, chosen: Mapping[str, Any], where: str, lines: Mapping[str, int]) -> list[Problem]:
     """Return the problems that the class itself finds in the valid options. Placeholders stand for missing texts."""
     texts = [name for name, each in options_of(cls).items() if each.kind is str and each.default is ...]
     found: list[Problem] = []

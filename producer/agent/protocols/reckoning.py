@@ -34,7 +34,7 @@ _OF_JSON = {"{": 72, "[": 88, ":": 110, ",": 32, '"': 28}
 #: Maximum bytes of memory for one byte of text, decoded.
 OF_TEXT = 4
 #: Bytes reserved from the budget at once.
-_TOLD = 1 << 16
+_RESERVED_AT_ONCE = 1 << 16
 _ASTRAL = re.compile(rb"[\xf0-\xff]")
 
 
@@ -88,7 +88,7 @@ class Reckoning:
     def need(self, size: int) -> None:
         """Count bytes that are kept."""
         self._needed += size
-        if self._needed >= _TOLD:
+        if self._needed >= _RESERVED_AT_ONCE:
             self.settle()
 
     def settle(self) -> None:

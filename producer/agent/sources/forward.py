@@ -49,7 +49,7 @@ _SMALL = 1 << 14
 #: two turns, so their divisor is large. The last number is the minimum of a share, bytes.
 _OF_ELEMENT, _OF_EVENTS, _LEAST_SHARE = 4, 24, 4 << 20
 #: Seconds between two checks of a thread that waits for its turn or for memory.
-_LOOK = 0.5
+_CHECK_SECONDS = 0.5
 
 
 class _BadMessageError(Exception):
@@ -172,7 +172,7 @@ class ForwardSource(TcpSource):
     def _turn(self, *, large: bool) -> Iterator[None]:
         """Parse messages in turn, since they grow in memory; small ones do not wait for large ones."""
         turn = self._turns[large]
-        while not turn.acquire(timeout=_LOOK):
+        while not turn.acquire(timeout=_CHECK_SECONDS):
             if self._stop.is_set():
                 raise OSError("the source is stopping")
         try:
@@ -334,7 +334,7 @@ class _Incoming:
             left = until - time.monotonic()
             if left <= 0:
                 raise self._too_much()
-            self._held.wait(_COPIES * size, min(_LOOK, left))
+            self._held.wait(_COPIES * size, min(_CHECK_SECONDS, left))
             if self._stop.is_set():
                 raise OSError("the source is stopping")
 

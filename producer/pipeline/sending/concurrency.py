@@ -31,7 +31,7 @@ _SEEN_AGAIN = 1.25, 0.025
 _CROWDED = 1.5, 0.05
 _OVERLOADED = 2.0, 0.1
 #: The age of the base at which the limit is lowered to measure it again, seconds.
-_LOOK_EVERY = 10.0
+_MEASURE_AGAIN_SECONDS = 10.0
 #: The lowest limit that latency alone causes. With a limit of 1, each attempt would wait for the round trip of the one
 #: before.
 _LEAST_BY_LATENCY = 2
@@ -58,8 +58,8 @@ class AdaptiveLimit:
         "_changed",
         "_late",
         "_limit",
-        "_look",
         "_most",
+        "_probe_limit",
         "_reached",
         "_round",
         "_window",
@@ -69,7 +69,7 @@ class AdaptiveLimit:
     def __init__(self, most: int, *, adaptive: bool = True) -> None:
         self._most = self._limit = self.value = most
         self._adaptive = adaptive
-        self._look: int | None = None  # replaces the limit while the base is measured
+        self._probe_limit: int | None = None  # replaces the limit while the base is measured
         self._changed = -math.inf  # attempts that began before say nothing of this limit
         self._window: list[float] = []
         self._base = math.inf
@@ -91,11 +91,11 @@ class AdaptiveLimit:
         """
         if not self._adaptive or began <= self._changed:
             return
-        if self._limit < self._most and self._look is None:
+        if self._limit < self._most and self._probe_limit is None:
             self._note_in_round(seconds)
         if seconds is not None:
             self._window.append(seconds)
-            if len(self._window) >= (_WINDOW if self._look is None else _LOOK_WINDOW):
+            if len(self._window) >= (_WINDOW if self._probe_limit is None else _LOOK_WINDOW):
                 self._evaluate(median(self._window), now)
 
     def refused(self, began: float, now: float, keep: float) -> None:
@@ -124,7 +124,7 @@ class AdaptiveLimit:
     def _evaluate(self, latency: float, now: float) -> None:
         """Evaluate a full window."""
         self._window = []
-        if self._look is not None:
+        if self._probe_limit is not None:
             # While the base still falls, even the lowered limit was too high: measure again soon.
             self._base_seen = -math.inf if latency < 0.9 * self._base else now
             self._base = latency
@@ -149,16 +149,16 @@ class AdaptiveLimit:
         return True
 
     def _measure_base(self, latency: float, now: float) -> None:
-        if now - self._base_seen < _LOOK_EVERY or self._limit == self._most <= _LEAST_BY_LATENCY:
+        if now - self._base_seen < _MEASURE_AGAIN_SECONDS or self._limit == self._most <= _LEAST_BY_LATENCY:
             return
         less = max(1, int(0.5 * self._limit * self._base / latency))
         if less < self._limit:
             self._set(self._limit, now)
-            self._look = self.value = less
+            self._probe_limit = self.value = less
 
     def _set(self, limit: int, now: float) -> None:
         self._limit = self.value = limit
-        self._look = None
+        self._probe_limit = None
         self._changed = now
         self._window = []
         self._late = False

@@ -118,7 +118,7 @@ class Opening:
         :raises OSError: the connection failed.
         :raises ValueError: the host name is invalid, or the certificates cannot be used.
         """
-        sock = self._way()
+        sock = self._connect()
         return self._secured(sock, self._context, self._target) if self._target.scheme == "https" else sock
 
     def _left(self) -> float:
@@ -130,7 +130,7 @@ class Opening:
     def _rest(self) -> float:
         return min(self._end, self._attempt.end) - self._attempt.now()
 
-    def _way(self) -> Any:
+    def _connect(self) -> Any:
         """Connect to the server, or to the proxy that forwards to it."""
         proxy, target = self._proxy, self._target
         if proxy is None:
@@ -203,11 +203,11 @@ class Opening:
         socks: Any = importlib.import_module("socks")  # PySocks; without it, the configuration refuses such a proxy
         kind = socks.SOCKS4 if proxy.scheme.startswith("socks4") else socks.SOCKS5
         resolves, target = proxy.scheme in ("socks4a", "socks5h"), self._target
-        host, near = target.host if resolves else self._addresses(target)[0], self._addresses(proxy)[0]
-        sock = socks.socksocket(socket.AF_INET6 if ":" in near else socket.AF_INET)
+        host, proxy_address = target.host if resolves else self._addresses(target)[0], self._addresses(proxy)[0]
+        sock = socks.socksocket(socket.AF_INET6 if ":" in proxy_address else socket.AF_INET)
         self._attempt.hold(sock)
         self._attempt.guard()  # PySocks gives each call the whole timeout
-        sock.set_proxy(kind, near, proxy.port, rdns=resolves, username=proxy.user, password=proxy.password)
+        sock.set_proxy(kind, proxy_address, proxy.port, rdns=resolves, username=proxy.user, password=proxy.password)
         sock.settimeout(self._left())
         sock.connect((host, target.port))
         return sock

@@ -111,8 +111,8 @@ def _is_excepted(target: SplitResult, exceptions: str) -> bool:
 def _excepts(entry: str, host: str, port: int) -> bool:
     if entry == "*":
         return True
-    name, asked = _divided(entry)
-    if asked not in ("", str(port)):
+    name, wanted_port = _divided(entry)
+    if wanted_port not in ("", str(port)):
         return False
     own = _address(host)
     if own is None:

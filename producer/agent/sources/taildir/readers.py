@@ -17,7 +17,7 @@ from .watches import Watches
 
 #: Polls a second of quiet readers, and of watched readers; and the maximum seconds until each watched reader is polled
 #: once. That maximum raises the polls a second if there are very many watched readers.
-_QUIET_LOOKS, _WATCHED_LOOKS, _WATCHED_ROUND = 800, 80, 12
+_QUIET_POLLS, _WATCHED_POLLS, _WATCHED_ROUND_SECONDS = 800, 80, 12
 
 
 class Readers:
@@ -87,10 +87,10 @@ class Readers:
         :param elapsed: seconds since the last call.
         """
         self._wake_notified()
-        watched = max(_WATCHED_LOOKS, len(self._watched) / _WATCHED_ROUND)
+        watched = max(_WATCHED_POLLS, len(self._watched) / _WATCHED_ROUND_SECONDS)
         return [
             *self._live.values(),
-            *_next(self._quiet, 1 + int(elapsed * _QUIET_LOOKS)),
+            *_next(self._quiet, 1 + int(elapsed * _QUIET_POLLS)),
             *_next(self._watched, 1 + int(elapsed * watched)),
         ]
 
@@ -112,7 +112,7 @@ class Readers:
             self._wake_notified()
             if reader.key in self._watches:
                 self._watches.missed(reader.key)
-                self._forget_blind(reader.key[0])
+                self._distrust_watches(reader.key[0])
         self.wake(reader)
 
     def watch(self, reader: FileReader) -> bool:
@@ -140,7 +140,7 @@ class Readers:
             if key in self.by_key:
                 self.wake(self.by_key[key])
 
-    def _forget_blind(self, device: int) -> None:
+    def _distrust_watches(self, device: int) -> None:
         """Make the watched readers of a device quiet, if its watches have missed too many writes."""
         if not self._watches.trusts(device):
             blind = [reader for reader in self._watched if reader.key[0] == device]

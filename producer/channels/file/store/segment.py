@@ -28,7 +28,7 @@ _KINDS = frozenset(Kind)
 #: Suffix of a segment that is being created.
 BEGUN = ".new"
 #: Bytes searched at a time for zeros at the end of a segment.
-_LOOK = 64 << 10
+_BLOCK_BYTES = 64 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -270,7 +270,7 @@ def content_end(data: bytes) -> int:
     """Return the offset of the zeros at the end; the last record may extend into them."""
     end = len(data)
     while end:
-        start = max(0, end - _LOOK)
+        start = max(0, end - _BLOCK_BYTES)
         if content := len(data[start:end].rstrip(b"\0")):
             return start + content
         end = start
