@@ -76,14 +76,10 @@ WRITE_OPTIONS = table(
         "the id of a streaming query, and a random name for a batch"
     ),
     chunkRows=Option(
-        "exactlyOnce: the maximum number of rows of a request",
-        kind=int,
-        default=CHUNK_ROWS,
-        least=1,
-        most=MAX_BATCH_COUNT,
+        "exactlyOnce: the most rows of a request", kind=int, default=CHUNK_ROWS, least=1, most=MAX_BATCH_COUNT
     ),
     chunkBytes=Option(
-        "exactlyOnce: the maximum bytes of a request, before compression",
+        "exactlyOnce: the most bytes of a request, before compression",
         kind=int,
         default=CHUNK_BYTES,
         least=1,
@@ -126,7 +122,7 @@ READ_OPTIONS = table(
         default="PERMISSIVE",
     ),
     maxRowsPerTrigger=Option(
-        "the maximum number of rows of a micro-batch, in whole LogGroups; a larger LogGroup comes alone. The driver "
+        "the most rows of a micro-batch, in whole LogGroups; a larger LogGroup comes alone. The driver "
         "counts the rows by reading them first. None for no limit",
         kind=int,
         least=1,

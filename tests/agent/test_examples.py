@@ -20,6 +20,8 @@ from .sources.test_journald import Journal
 
 EXAMPLES = Path(__file__).parents[2] / "examples/agent"
 FILES = sorted(path for path in EXAMPLES.iterdir() if path.suffix in (".toml", ".properties"))
+#: The configuration of the DaemonSet.
+NODE = EXAMPLES.parent / "deploy/kubernetes/base/agent.toml"
 #: Directories of the examples, and their names below a test's own.
 _PLACES = re.compile(r"/(?=(?:var|srv|etc)/)")
 
@@ -59,11 +61,11 @@ def delivered(agent: Agent, ready: Callable[[], object]) -> None:
         assert agent.stop(60)
 
 
-@pytest.mark.parametrize("path", FILES, ids=lambda path: path.name)
+@pytest.mark.parametrize("path", [*FILES, NODE], ids=lambda path: path.name)
 def test_every_example_is_well(path: Path, tmp_path: Path, server: LogHubServer) -> None:
     """``producer agent check`` finds every example valid, whatever resources this machine lacks."""
     example = tmp_path / path.name
-    example.write_text(moved(path.name, tmp_path))
+    example.write_text(moved(str(path), tmp_path))
     assert main(["agent", "check", "--flume" if path.suffix == ".properties" else "--config", str(example)]) in (0, 1)
 
 
@@ -109,10 +111,10 @@ def test_flumes_example_runs_and_so_does_what_is_made_of_it(tmp_path: Path, serv
 
 
 def test_containers_logs_reach_loghub_whole(tmp_path: Path, server: LogHubServer) -> None:
-    """``kubernetes.toml`` joins parts of a line to one log, with its stream, time, node and file."""
+    """The configuration of the DaemonSet joins parts of a line to one log, with its stream, time, node and file."""
     log = tmp_path / "var/log/containers/web-1_shop_web-0123.log"
     written(log, "2026-10-06T00:17:09.5Z stderr P one \n2026-10-06T00:17:09.6Z stderr F log\n")
-    text = moved("kubernetes.toml", tmp_path).replace('monitoring = "0.0.0.0:9180"\n', "")
+    text = moved(str(NODE), tmp_path).replace('monitoring = "0.0.0.0:9180"\n', "")
     delivered(Agent(parse_toml(text)), lambda: server.count("cluster", "containers") == 1)
     (stored,) = server.logs("cluster", "containers")
     assert stored.time == 1791245829

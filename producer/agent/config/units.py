@@ -48,24 +48,30 @@ WantedBy=multi-user.target
 
 _CONTAINER = """\
 # docker build -t loghub-agent .
+# docker build -t loghub-agent --build-arg EXTRAS=agent,kafka .   installs what other components need, here Kafka's.
 # docker run --stop-timeout {grace} -v /var/log:/var/log:ro -v agent-state:/var/lib/loghub-agent loghub-agent
 # Secrets from the environment (env:NAME): write lines NAME=value into a file that only root may read, and use
 # docker run --env-file FILE. Secrets from files (file:/path) need -v /path:/path:ro.
 # syslog, http, forward and other network sources listen on 127.0.0.1, which is this container alone: set
 # bind = "0.0.0.0" on them, and publish their ports, as in docker run -p 5140:5140.
 FROM python:3.13-slim
+ARG EXTRAS={extras}
 # The wheel: `make wheels` in a clone puts it into dist; copy it beside this file.
 COPY loghub_producer-*.whl /tmp/
-RUN pip install --no-cache-dir "$(echo /tmp/loghub_producer-*.whl)[{extras}]" \\
- && useradd --system --groups adm --create-home --home-dir /var/lib/loghub-agent agent
+# Group adm may read most logs. A user of a number, since Kubernetes checks runAsNonRoot by it.
+RUN pip install --no-cache-dir "$(echo /tmp/loghub_producer-*.whl)[$EXTRAS]" \\
+ && rm /tmp/loghub_producer-*.whl \\
+ && useradd --system --uid 10001 --groups adm --create-home --home-dir /var/lib/loghub-agent agent
 COPY {name} {config}
-USER agent
+USER 10001
 VOLUME /var/lib/loghub-agent
 EXPOSE 9180
+# The agent is its own init: as process 1 it runs in a child, passes signals on, and collects the processes of commands.
 # 0.0.0.0, since the container's loopback cannot be reached from outside.
 ENTRYPOINT ["producer", "agent", "--config", "{config}", "--state", "/var/lib/loghub-agent", \\
             "--monitoring", "0.0.0.0:9180"]
-HEALTHCHECK CMD ["python", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:9180/health/live')"]
+HEALTHCHECK --start-period=10s --timeout=5s \\
+  CMD ["python", "-c", "import urllib.request as r; r.urlopen('http://127.0.0.1:9180/health/live')"]
 """
 
 _KUBERNETES = """\
@@ -89,6 +95,8 @@ spec:
         prometheus.io/scrape: "true"
         prometheus.io/port: "9180"
     spec:
+      # The agent asks the cluster nothing.
+      automountServiceAccountToken: false
       # More than the agent's stop_timeout.
       terminationGracePeriodSeconds: {grace}
       tolerations:
@@ -127,10 +135,15 @@ spec:
               cpu: 500m
               memory: 512Mi
           securityContext:
-            # Root may read the logs of all containers.
+            # Root owns the logs of all containers, and DAC_READ_SEARCH reads those of other users.
             runAsUser: 0
             allowPrivilegeEscalation: false
             readOnlyRootFilesystem: true
+            capabilities:
+              drop: [ALL]
+              add: [DAC_READ_SEARCH]
+            seccompProfile:
+              type: RuntimeDefault
           volumeMounts:
             - name: config
               mountPath: {folder}

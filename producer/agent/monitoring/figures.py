@@ -60,7 +60,7 @@ SINK_COUNTERS = (
     "ChannelReadFail",
     "DeliveryMicroseconds",
 )
-#: Gauges: values that may also decrease.
+#: Values that may also fall.
 GAUGES = frozenset({"CertificateExpiryTimestampSeconds", "OpenConnectionCount", "UnreadableCount"})
 
 _WORKING = (State.RUNNING, State.FINISHED)

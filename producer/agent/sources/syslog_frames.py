@@ -43,8 +43,7 @@ class Frames:
     def feed(self, data: bytes) -> list[bytes]:
         """Return the messages completed by these bytes.
 
-        :raises FramingError: a size is missing, or the stream is compressed; earlier calls have returned the messages
-            before it.
+        :raises FramingError: as described there; earlier messages have been returned.
         """
         self.cut = []
         if self._counted is None:

@@ -32,23 +32,23 @@ _CERTIFICATES = {
     (62, 64): "is for other hosts: the endpoint must name one of them",
 }
 
-#: The beginning of the message about a proxy that cannot be used.
+#: How the message about a proxy begins that opens no way.
 PROXY = "proxy"
 
 #: The error code for a proxy that asks for a password.
 PROXY_AUTHENTICATION = "ProxyAuthenticationRequired"
 
-# The maximum number of characters of a URL.
+# The most characters of a URL.
 _SHOWN = 200
 #: Credentials in a page that shows the request, as a header, in JSON, or in a table: signatures and proxy passwords.
 _CREDENTIALS = re.compile(
     r"""((?:authorization|x-acs-security-token)(?:["']?\s*[:=]\s*["']?|["']?\s*(?:<[^<>]*>\s*)+))[^\r\n"'<>]+""",
     re.IGNORECASE,
 )
-# The maximum number of characters of an exception's text, which may be a whole line of a response: results live as long
-# as their batches.
+# The most characters of an exception's text, which may be a whole line of a response: results live as long as their
+# batches.
 _MOST_WORDS = 1024
-# The maximum number of characters of a server's request id: it is kept with each attempt.
+# The most characters of a server's request id: it is kept with each attempt.
 _LONGEST_ID = 128
 
 

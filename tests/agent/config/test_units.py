@@ -177,5 +177,5 @@ channel = "c"
 """)
     assert main(["agent", "unit", "container", "--config", str(path)]) == 0
     text = capsys.readouterr().out
-    assert "whl)[agent,arrow,encryption,forward,kafka,otlp,s3,thrift]" in text
+    assert "\nARG EXTRAS=agent,arrow,encryption,forward,kafka,otlp,s3,thrift\n" in text
     assert all(said in text for said in ("--env-file", 'bind = "0.0.0.0"', "-p 5140:5140"))

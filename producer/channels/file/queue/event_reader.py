@@ -1,6 +1,4 @@
-"""EventReader: read the events of queue entries. A damaged event is lost and quarantined, and the others are still
-delivered.
-"""
+"""EventReader: read the events of queue entries; damaged ones are lost and quarantined, and the rest goes on."""
 
 from __future__ import annotations
 
