@@ -88,11 +88,10 @@ def blocks() -> Iterator[Block]:
 BLOCKS = list(blocks())
 PYTHON = [block for block in BLOCKS if block.language == "python"]
 SPARK = [block for block in PYTHON if re.search(r"\b(build_session|session)\(", block.text)]
-#: They import much and leave no state: one process runs all of them, except for Celery, which ends its process.
+#: They import much and leave no state: one process runs all of them.
 TOGETHER = [
     block for block in PYTHON if block.document in ("docs/application/frameworks.md", "docs/application/logging.md")
 ]
-TOGETHER = [block for block in TOGETHER if "celery" not in block.text]
 
 #: Seconds for several blocks in one process on a busy machine, to end a hang.
 TOGETHER_SECONDS = 500

@@ -5,7 +5,7 @@ rollback returns events to their places by number, so that any sequence of rollb
 
 **Capacity** is taken at commit, for the net change of the transaction: puts less takes, in events and in bytes. The
 events in use are those queued plus those taken, so that this count cannot drift; the bytes change together with them.
-:mod:`.limits` defines the size of an event; it releases the size that it counted at its put.
+:mod:`.limits` defines the size of an event. A take releases the size that was counted at the put.
 
 **Waiting** calls queue as described in :mod:`.turns`.
 

@@ -19,7 +19,8 @@ class Turn:
 
     :ivar attempt: does the call's work if possible, on any thread, with the channel's lock held; True if nothing is
         left to wait for.
-    :ivar queues: True if the call waits behind earlier ones; a call that takes nothing from them need not.
+    :ivar queues: True if the call waits behind earlier ones. A call that uses neither capacity nor events need not wait
+        for them.
     :ivar over: True if nothing is left to wait for: the work is done, can never be done, or the call has ended.
     """
 

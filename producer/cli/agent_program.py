@@ -122,7 +122,7 @@ class Program:
             if message == _RELOAD or (message is None and self._is_due()):
                 self._reload(agent)
             elif message is None and self._watched is not None and self._watched.vanished():
-                _log.warning("agent %s goes on: its file %s is gone", agent.config.name, self._path)
+                _log.warning("agent %s continues: its file %s is gone", agent.config.name, self._path)
                 agent.reloads.failed(f"its file {self._path} is gone")
 
     def _is_due(self) -> bool:
@@ -146,12 +146,12 @@ class Program:
         try:
             changes = agent.reload(self._load())
         except ProducerError as error:
-            _log.error("agent %s goes on as it was: %s", name, " ".join(str(error).split()))  # always one line
+            _log.error("agent %s keeps its configuration: %s", name, " ".join(str(error).split()))  # always one line
             agent.reloads.failed(words_of(error))
             self._retry = error.is_over if isinstance(error, UndeliveredError) else None
             return
         except Exception as error:  # noqa: BLE001  # a fault of ours must not end the agent
-            _log.exception("agent %s goes on as it was: its new configuration cannot take effect", name)
+            _log.exception("agent %s keeps its configuration: the new one cannot take effect", name)
             agent.reloads.failed(f"{type(error).__name__}: {words_of(error)}")
             return
         _story.info("agent %s: read its configuration again; %s", name, changes)
@@ -160,7 +160,7 @@ class Program:
             if agent.config.monitoring != self._listens:
                 self._monitor(agent)
         except ProducerError as error:
-            where = "" if self._monitoring is None else f"; it goes on at {self._monitoring.url}"
+            where = "" if self._monitoring is None else f"; it continues at {self._monitoring.url}"
             _log.error("agent %s: %s%s", name, error, where)
             agent.reloads.failed(words_of(error))
             return
@@ -249,7 +249,7 @@ class _Watched:
 
 
 def _check_finite(blueprint: Blueprint) -> None:
-    """Check that every source can be done.
+    """Check that every source can come to an end.
 
     :raises AgentConfigError: a source always waits for more.
     """

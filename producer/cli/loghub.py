@@ -120,14 +120,16 @@ class LogHub:
 
     def context(self, pack_id: str, pack_meta: str, before: int, after: int) -> list[Fields]:
         """Return a log, and the logs that its sender sent before and after it."""
-        asked = {
+        params = {
             "type": "context_log",
             "pack_id": pack_id,
             "pack_meta": pack_meta,
             "back_lines": str(before),
             "forward_lines": str(after),
         }
-        return self._client.json("GetContextLogs", Question(self._logstore, asked), lambda answer: list(answer["logs"]))
+        return self._client.json(
+            "GetContextLogs", Question(self._logstore, params), lambda answer: list(answer["logs"])
+        )
 
     @property
     def reader(self) -> LogstoreReader:
@@ -141,9 +143,9 @@ class LogHub:
     def _pages(self, operation: str, path: str, name: str) -> Iterator[Any]:
         offset = 0
         while True:
-            asked = {"offset": str(offset), "size": str(_NAMES_PER_PAGE)}
+            params = {"offset": str(offset), "size": str(_NAMES_PER_PAGE)}
             page, total = self._client.json(
-                operation, Question(path, asked), lambda answer: (list(answer[name]), int(answer["total"]))
+                operation, Question(path, params), lambda answer: (list(answer[name]), int(answer["total"]))
             )
             yield from page
             offset += len(page)

@@ -283,7 +283,7 @@ def _after_fork_in_child() -> None:
     _draining.clear()
 
 
-# Twice: Ctrl-C as the first call begins, before it can handle it, makes atexit skip that call.
+# Registered twice: if Ctrl-C comes at the very start of the first call, atexit skips that call.
 atexit.register(drain_all)
 atexit.register(drain_all)
 call_in_child(_after_fork_in_child, Stage.LOCKS)

@@ -45,7 +45,7 @@ if TYPE_CHECKING:
     from .arrow import ArrowSender
 
 _numbers = itertools.count()
-#: The most threads that store records in a channel for coroutines.
+#: The maximum number of threads that store records in a channel for coroutines.
 _STORING_THREADS = 4
 _OPTIONS = frozenset({"config", "channel", "dead_letter", "sink", "clock"})
 
@@ -388,7 +388,7 @@ class Producer:
 
             >>> producer.remove_project_config("audit")
 
-        :param project: the name of the project; an unknown name is no error.
+        :param project: the name of the project; an unknown name is ignored.
         """
         self._sink.remove_project(project)
         self._keys.forget()

@@ -18,7 +18,7 @@ from ..wire.put_logs import adjust_shard_hash
 _HASH = re.compile(r"[0-9a-fA-F]{32}")
 _CONTROL = re.compile(r"[\x00-\x1f\x7f]")
 _REMEMBERED = 1024
-#: The most bytes that the names of a stream may have: they are sent and kept with every batch.
+#: The maximum bytes that the names of a stream may have: they are sent and kept with every batch.
 MAX_NAMES_SIZE = 4 * 1024
 
 Tags = tuple[tuple[str, str], ...]
@@ -179,7 +179,7 @@ def _check_size(key: StreamKey) -> None:
 
 
 def check_text(name: str, value: object) -> str:
-    """Return ``value`` if it is text; of an enum or another subclass its plain characters.
+    """Return ``value`` if it is text. For an enum, or another subclass, return its plain characters.
 
     :raises InvalidArgumentError: not text, or text that UTF-8 cannot encode.
     """

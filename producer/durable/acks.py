@@ -157,9 +157,8 @@ class Acks(Backing):
         return self._put_barrier(_Barrier(Latch(), acknowledged=True))
 
     def handled(self) -> Latch:
-        """Return a latch that does not wait for refused acknowledgements.
-
-        By then, everything undeliverable that was completed so far is a dead letter, or parked.
+        """Return a latch that is set once every undeliverable event completed so far is a dead letter or parked. Unlike
+        :meth:`barrier`, it does not wait for acknowledgements that the channel refuses.
         """
         return self._put_barrier(_Barrier(Latch(), acknowledged=False))
 
@@ -303,7 +302,8 @@ class Acks(Backing):
     @staticmethod
     def _letters(dead_letters: DeadLetters, item: _Failed) -> list[Event]:
         reason = dead_letters.reason_of(item.result)
-        # The server has seen higher numbers by the time they are delivered, and would report these as written.
+        # Without the sequence key: when a dead letter is delivered, the server has seen higher numbers of that key, and
+        # would report the letter as already written.
         key = item.key._replace(order="") if item.key.order.startswith(SEQUENCED) else item.key
         return [
             write_event(key, ticket.ident, logs, record, reason)

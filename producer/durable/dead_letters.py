@@ -24,7 +24,7 @@ from ..text.plural import counted
 
 _log = get_logger("loghub.dead_letters")
 
-#: The most events of one transaction; fewer if the channel's transactions hold fewer.
+#: The maximum number of events of one transaction; fewer if the channel's transactions hold fewer.
 _EVENTS = 256
 #: Codes of responses that are about credentials, or are not from LogHub.
 _WITHHELD = frozenset(

@@ -39,7 +39,7 @@ from .take_lease import Taking
 
 _log = get_logger("loghub.feeder")
 
-#: The most events, and bytes, of one take.
+#: The maximum number of events, and bytes, of one take.
 BLOCK_EVENTS = 1024
 BLOCK_BYTES = 1024 * 1024
 #: How long a take waits for an event, seconds: also the longest delay of a stop.
@@ -59,7 +59,7 @@ class Feeder:
     :param pipeline: takes over the records, and resumes stopped streams.
     :param recovery: knows the numbers under which records of idempotent streams were sent before a restart.
     :param instance: the id of this producer, by which it recognizes records whose futures it may have.
-    :param block_bytes: the most bytes of one take of several events.
+    :param block_bytes: the maximum bytes of one take of several events.
     :param gathering: seconds between takes while events arrive in quick succession, unless a caller flushes; 0 for
         none.
     :ivar takings: the transactions with taken events that are not acknowledged; the last one takes.
@@ -139,7 +139,9 @@ class Feeder:
         self._pause.wait_until(lambda: self._hurries or self._stopping, Deadline.after(self._clock, self._gathering))
 
     def _more_is_coming(self, events: Sequence[Event]) -> bool:
-        """True if events arrive so fast that the next ones are better taken together, and are not there already."""
+        """True if more events will follow within moments, and this take did not fill a block: waiting then saves
+        wake-ups.
+        """
         before, self._taken_at = self._taken_at, self._clock.monotonic()
         fast = len(events) > 1 or self._taken_at - before < self._gathering
         full = len(events) >= self._block or 2 * sum(map(len, map(_BODY, events))) > self._block_bytes

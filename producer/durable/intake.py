@@ -113,7 +113,7 @@ class Intake:
     def check_size(self, piece: Piece) -> None:
         self._pipeline.admission.check_size(piece)
 
-    def open_records(self, future: SendFuture) -> OpenRecords | None:  # noqa: ARG002  # as the other door
+    def open_records(self, future: SendFuture) -> OpenRecords | None:  # noqa: ARG002  # the protocol's
         """Return None: every record goes through the channel."""
         return None
 

@@ -1,11 +1,11 @@
 """Recovery: after a restart, each idempotent stream continues with the exact batch that was in flight.
 
-The feeder asks where each event of an idempotent stream belongs, as long as the stream's intent (see
-:mod:`.send_journal`) is not behind the event:
+The feeder asks where each event of an idempotent stream belongs, until an event after the stream's intent (see
+:mod:`.send_journal`) comes:
 
 - An event before the batch was delivered or failed, but not acknowledged; it is acknowledged without being sent.
 - An event of the batch goes into a batch that takes no other records, and is neither split nor sealed early.
-- The first event behind the batch ends the recovery.
+- The first event after the batch ends the recovery.
 
 The batch is sealed when its last event or a later one has been fed, or when the channel is empty. If a part of the
 batch was acknowledged before, the rest is sent under the same number.

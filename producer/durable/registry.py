@@ -151,7 +151,7 @@ class Registry:
         # Entries disappear without the lock, when futures are collected.
         self._held: dict[int, _Held] = {}
         self._gone = partial(_forget_held, self._held)
-        self._heeded: dict[int, StoredFuture] = {}
+        self._pinned: dict[int, StoredFuture] = {}
         self._claimed: StoredFuture | None = None
         self._next = 0
         self._closed = False
@@ -159,7 +159,7 @@ class Registry:
 
     def __len__(self) -> int:
         """The number of futures that are known at this moment."""
-        return len(self._held) + len(self._heeded)
+        return len(self._held) + len(self._pinned)
 
     def open(self, count: int, callback: Callback | None) -> list[StoredFuture]:
         """Return the futures of records that are about to be put; their numbers are consecutive."""
@@ -172,13 +172,13 @@ class Registry:
                     self._held[number] = held = _Held(future, self._gone)
                     held.number = number
                 else:
-                    self._heeded[number] = future
+                    self._pinned[number] = future
         return futures
 
     def begun(self) -> list[StoredFuture]:
         """Return the futures whose puts have begun, and have not ended."""
         with self.lock:
-            return list(filter(self._is_begun, (*self._held_futures(), *self._heeded.values())))
+            return list(filter(self._is_begun, (*self._held_futures(), *self._pinned.values())))
 
     def any_begun(self, futures: Sequence[StoredFuture]) -> bool:
         """True if the put of one of these has not ended."""
@@ -189,7 +189,7 @@ class Registry:
         holder = future._holder
         if not isinstance(holder, Waiting) or holder.committed:
             return False
-        return holder.number in self._held or holder.number in self._heeded  # else it was withdrawn, or claimed
+        return holder.number in self._held or holder.number in self._pinned  # else it was withdrawn, or claimed
 
     def withdraw(self, futures: Sequence[StoredFuture]) -> None:
         """Drop the futures of records that were not put."""
@@ -206,7 +206,7 @@ class Registry:
             if self._closed:
                 return None
             held = self._held.pop(number, None)
-            self._claimed = self._heeded.pop(number, None) if held is None else held()
+            self._claimed = self._pinned.pop(number, None) if held is None else held()
             return self._claimed
 
     def adopted(self, waiting: Waiting | None = None) -> None:
@@ -229,14 +229,14 @@ class Registry:
         with self.lock:
             self._claimed = None
             if isinstance(holder, Waiting):
-                self._heeded[holder.number] = future
+                self._pinned[holder.number] = future
 
     def keep_future(self, number: int, future: SendFuture) -> None:
         """Keep a future until its callbacks and waiters are notified."""
         with self.lock:
             if number in self._held and isinstance(future, StoredFuture):
                 del self._held[number]
-                self._heeded[number] = future
+                self._pinned[number] = future
 
     def committed(self, futures: Sequence[StoredFuture], stored: Stored, sequence: int | None) -> list[StoredFuture]:
         """Note that the puts are committed; return the futures that no batch will claim, since :meth:`leave_all` came
@@ -260,7 +260,7 @@ class Registry:
     def _forget(self, future: StoredFuture) -> None:
         holder = future._holder
         if isinstance(holder, Waiting):
-            self._heeded.pop(holder.number, None)
+            self._pinned.pop(holder.number, None)
             self._held.pop(holder.number, None)
 
     def leave_all(self, result: Callable[[], Result]) -> None:
@@ -276,12 +276,12 @@ class Registry:
     def _left(self) -> list[StoredFuture]:
         with self.lock:
             self._closed = True
-            return list(filter(_is_committed, (*self._held_futures(), *self._heeded.values())))
+            return list(filter(_is_committed, (*self._held_futures(), *self._pinned.values())))
 
     def left_in_child(self) -> list[StoredFuture]:
         """Return every future after a fork; takes no lock, which a thread of the parent may have held."""
         claimed = () if self._claimed is None else (self._claimed,)
-        return [*self._held_futures(), *self._heeded.values(), *claimed]
+        return [*self._held_futures(), *self._pinned.values(), *claimed]
 
     def _held_futures(self) -> list[StoredFuture]:
         return [future for held in self._held.copy().values() if (future := held()) is not None]

@@ -6,7 +6,7 @@ process that died keeps the number it had there, and belongs to a stream of its 
 
 So the next producer on the channel knows the state of every event of the stream. An event before the batch was
 completed, since a stream has one batch in flight and stops at a failure. An event in the batch has to be sent in the
-same batch under the same number. An event behind it was never sent. :mod:`.recovery` uses this.
+same batch under the same number. An event after it was never sent. :mod:`.recovery` uses this.
 
 The name of a note is a digest of the stream's names; the value::
 
@@ -38,11 +38,11 @@ _log = get_logger("loghub.intents")
 
 _VALUE = Struct(">16sQQQ")
 _CUT = b"\x01"
-#: The most notes that are kept, of about 150 bytes each; beyond it, the longest unused ones of streams with nothing in
-#: flight are removed.
+#: The maximum number of notes that are kept, of about 150 bytes each; beyond it, the longest unused ones of streams
+#: with nothing in flight are removed.
 MAX_NOTES = 16_384
 #: How often the number of notes is checked, in writes.
-_LOOK_EVERY = 1024
+_WRITES_PER_CHECK = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ class Intents:
             if name in self._distrusted:  # distrusted by another thread meanwhile
                 self._notes.remove(name)
             self._writes += 1
-            if self._writes % _LOOK_EVERY == 0:
+            if self._writes % _WRITES_PER_CHECK == 0:
                 self._prune()
         except ChannelError as error:
             raise NumberNotNotedError("NumberNotNoted", str(error)) from error

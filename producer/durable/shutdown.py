@@ -1,10 +1,10 @@
 """The graceful shutdown of a pipeline with a durable channel, under one absolute deadline.
 
-``send`` raises from then on; calls that have begun are waited for. They, feeding, deliveries and retries continue for
-half of the time, which without a timeout is :attr:`.Pipeline.patience`. Then the feeder ends, no new attempt starts,
-and attempts in flight get the rest of the time. Then these are cut off. Records that are not completed stay in the
-channel, and their futures say so. In order: feeder → accumulator → retry queue → mover → IO pool → acks → handlers →
-sink → channels.
+``send`` raises as soon as the shutdown begins, and calls in progress are completed. Feeding, deliveries and retries
+continue for half of the time. Without a timeout, the time is :attr:`.Pipeline.patience`. Then the feeder ends, no new
+attempt starts, and attempts in flight get the rest of the time. Then these are cut off. Records that are not completed
+stay in the channel, and their futures say so. In order: feeder → accumulator → retry queue → mover → IO pool → acks →
+handlers → sink → channels.
 """
 
 from __future__ import annotations

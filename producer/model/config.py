@@ -153,9 +153,9 @@ class ProducerConfig(_Options):
         than it could, and raise it again.
     :ivar batch_size_threshold_in_bytes: a batch of this size is sent, bytes on the wire before compression.
     :ivar batch_count_threshold: a batch of this many logs is sent.
-    :ivar linger_ms: a batch is sent this long after its first record, milliseconds. Several batches may go together,
-        then up to a tenth of that, and up to 10 ms, earlier. A producer's very first batch is sent after half a second
-        at most, so that a wrong endpoint shows at once.
+    :ivar linger_ms: a batch is sent this long after its first record, milliseconds. To send several batches together,
+        it may be sent earlier, by at most a tenth of this time and at most 10 ms. A producer's very first batch is sent
+        after half a second at most, so that a wrong endpoint shows at once.
     :ivar retries: attempts after the first one; 0 or less is none. For no limit use
         ``RetryPolicy(stop=tenacity.stop_never)``. Not used with a durable channel: there retries continue until one
         succeeds, or for ``delivery_timeout_ms``.

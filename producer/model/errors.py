@@ -2,47 +2,36 @@
 
 ::
 
-    ProducerError                      the base: ``except ProducerError`` catches every error of this package
-     ├── ConfigError                   a wrong option: its name, the rule, the value
-     ├── InvalidArgumentError          a wrong argument of ``send``, such as a key that is not text
-     │    ├── LogSizeTooLargeError     one log (or one list) larger than a limit: both numbers
-     │    └── MaxBatchCountExceedError more logs in one list than one batch may hold
-     ├── SendTimeoutError              no memory, or no room in the channel, within ``max_block_ms``
-     ├── ProducerClosedError           ``send`` after ``close`` began
-     ├── StreamStoppedError            ``send`` to an ordered stream after a record failed permanently
-     ├── FlushTimeoutError             ``flush`` did not finish in time: the number of batches left
-     ├── CloseTimeoutError             ``close`` did not finish in time: the number of records failed
-     ├── TargetError                   ``check`` found a fault of the target: the option, and a sentence
-     ├── ResultFailedError             raised by a future: carries the ``Result``
-     ├── CompressionError              a body that does not compress or decompress
-     ├── ChannelError                  a channel failed: its name, and advice
-     │    ├── TransactionStateError    a transaction's methods called in the wrong order
-     │    ├── TransactionFullError     more puts or takes than ``transaction_capacity``
-     │    ├── ChannelFullError         no room within ``keep_alive``: size, capacity, what was asked
-     │    ├── ChannelClosedError       used after ``close``, or in a forked child
-     │    ├── ChannelLockedError       another channel owns the directory: which one
-     │    ├── ChannelFormatError       the directory or a file in it is of another kind, or of a newer version
-     │    ├── ChannelKeyError          an encryption key is missing or wrong: its id
-     │    └── ChannelIOError           the disk failed; the call had no effect
-     │         └── DiskFullError       too little free space for puts: bytes free, bytes wanted
-     └── AttemptError                  one attempt to deliver a batch failed (seen in ``Attempt``, raised by sinks)
-          ├── RetriableError           transient: retried with backoff
-          │    ├── NetworkError        no usable answer came
-          │    │    └── UnreachableError  not even a connection: circuit open for the project
-          │    ├── ServerError         the server failed (5xx), or its answer is invalid
-          │    ├── CredentialsError    the credentials provider failed
-          │    ├── NumberNotNotedError the channel could not note an idempotent batch before it is sent
-          │    ├── UnauthorizedError   refused credentials: refreshed, retried a bounded number of times
-          │    ├── ClockSkewError      refused time: the clock offset is learned, retried at once
-          │    └── QuotaExceededError  quota used up: that logstore is throttled
-          └── PermanentError           retrying cannot help
-               ├── RejectedError       the server refused the request's content
-               │    ├── InvalidSequenceError  … for its sequence number: not above the last one of the hash key
-               │    └── MisconfiguredError  … or for an operator to fix: key, permission, project, logstore
-               │         └── ProjectNotConfiguredError  no ``ProjectConfig`` for the record's project
-               ├── BodyTooLargeError   the request is too large: the batch is split in two
-               ├── DeliveryAbandonedError     abandoned by this side: closed at the deadline, or forked
-               └── InternalError       a bug of this package or of a plugged-in part
+    ProducerError                      the base: ``except ProducerError`` catches every error of this package ├──
+    ConfigError                   a wrong option: its name, the rule, the value ├── InvalidArgumentError          a
+    wrong argument of ``send``, such as a key that is not text │    ├── LogSizeTooLargeError     one log (or one list)
+    larger than a limit: both numbers │    └── MaxBatchCountExceedError more logs in one list than one batch may hold
+    ├── SendTimeoutError              no memory, or no room in the channel, within ``max_block_ms`` ├──
+    ProducerClosedError           ``send`` after ``close`` began ├── StreamStoppedError            ``send`` to an
+    ordered stream after a record failed permanently ├── FlushTimeoutError             ``flush`` did not finish in time:
+    the number of batches left ├── CloseTimeoutError             ``close`` did not finish in time: the number of records
+    failed ├── TargetError                   ``check`` found a fault of the target: the option, and a sentence ├──
+    ResultFailedError             raised by a future: carries the ``Result`` ├── CompressionError              a body
+    that does not compress or decompress ├── ChannelError                  a channel failed: its name, and advice │ ├──
+    TransactionStateError    a transaction's methods called in the wrong order │    ├── TransactionFullError more puts
+    or takes than ``transaction_capacity`` │    ├── ChannelFullError         no room within ``keep_alive``: size,
+    capacity, what was asked │    ├── ChannelClosedError       used after ``close``, or in a forked child │    ├──
+    ChannelLockedError       another channel owns the directory: which one │    ├── ChannelFormatError       the
+    directory or a file in it is of another kind, or of a newer version │    ├── ChannelKeyError          an encryption
+    key is missing or wrong: its id │    └── ChannelIOError           the disk failed; the call had no effect │ └──
+    DiskFullError       too little free space for puts: bytes free, bytes wanted └── AttemptError one attempt to deliver
+    a batch failed (seen in ``Attempt``, raised by sinks) ├── RetriableError           transient: retried with backoff │
+    ├── NetworkError        no usable answer came │    │    └── UnreachableError  not even a connection: circuit open
+    for the project │    ├── ServerError         the server failed (5xx), or its answer is invalid │    ├──
+    CredentialsError    the credentials provider failed │    ├── NumberNotNotedError the channel could not note an
+    idempotent batch before it is sent │    ├── UnauthorizedError   refused credentials: refreshed, retried a bounded
+    number of times │    ├── ClockSkewError      refused time: the clock offset is learned, retried at once │ └──
+    QuotaExceededError  quota used up: that logstore is throttled └── PermanentError           retrying cannot help ├──
+    RejectedError       the server refused the request's content │    ├── InvalidSequenceError  its sequence number is
+    not above the last one of the hash key │    └── MisconfiguredError  an operator can fix the cause: key, permission,
+    project, logstore │         └── ProjectNotConfiguredError  no ``ProjectConfig`` for the record's project ├──
+    BodyTooLargeError   the request is too large: the batch is split in two ├── DeliveryAbandonedError     abandoned by
+    this side: closed at the deadline, or forked └── InternalError       a bug of this package or of a plugged-in part
 
 Whether an attempt may be retried is a property of the class, so that a user's own ``RetryPolicy`` can use it, too. The
 file is long because it holds the whole tree.
@@ -176,7 +165,7 @@ class SendTimeoutError(ProducerError, TimeoutError):
         age = "unknown" if self.oldest_age is None else f"{self.oldest_age:.1f} s"
         return (
             f"no memory within {self.waited:.3f} s: {counted(self.wanted, 'byte')} wanted, {self.used} of "
-            f"{counted(self.limit, 'byte')} (total_size_in_bytes) used, the oldest record waits for {age}. "
+            f"{counted(self.limit, 'byte')} (total_size_in_bytes) used, the oldest record has waited {age}. "
             "Is the server slow or down? Raise total_size_in_bytes or max_block_ms, or send less."
         )
 
@@ -225,7 +214,7 @@ class FlushTimeoutError(ProducerError, TimeoutError):
     def __str__(self) -> str:
         stored = f", and the channel holds {counted(self.stored, 'event')}," if self.stored else ""
         left = counted(self.remaining, "batch is still in flight", "batches are still in flight")
-        return f"flush: {left}{stored} after {self.timeout:.3f} s; {'it goes' if self.remaining == 1 else 'they go'} on"
+        return f"flush: {left}{stored} after {self.timeout:.3f} s; delivery continues"
 
 
 class CloseTimeoutError(ProducerError, TimeoutError):
@@ -422,7 +411,7 @@ class ChannelIOError(ChannelError, OSError):
 
 
 class DiskFullError(ChannelIOError):
-    """Raised when there is too little free space for puts; takes, rollbacks and deletions still work.
+    """Raised when the disk has too little free space for a put. Takes, rollbacks and deletions still work.
 
     :ivar free: bytes free on the disk.
     :ivar wanted: bytes that must be free for the put.
@@ -441,13 +430,14 @@ class AttemptError(ProducerError):
     """Base of the errors of one attempt to deliver a batch.
 
     :cvar retriable: True if the default policy tries again.
-    :cvar max_consecutive: most consecutive retries of this class, besides ``retries``; None for no such limit.
+    :cvar max_consecutive: maximum number of consecutive retries of this class, besides ``retries``; None for no such
+        limit.
     :cvar immediate: True if the next attempt needs no backoff.
     :ivar code: the server's error code, or one of this package's own (``RequestError``, ``BadResponse``, …).
     :ivar message: the message of the server or the system.
     :ivar http_status: the HTTP status; None if no answer came.
     :ivar request_id: the server's request id, or an empty string.
-    :ivar may_have_been_stored: True if the request was sent completely and no answer says what became of it.
+    :ivar may_have_been_stored: True if the request was sent completely, and no answer says whether it was stored.
     """
 
     retriable = False
@@ -476,7 +466,7 @@ class AttemptError(ProducerError):
 
 
 class RetriableError(AttemptError):
-    """Base of failures that another attempt may not meet."""
+    """Base of temporary failures: another attempt may succeed."""
 
     retriable = True
 
@@ -511,7 +501,9 @@ class UnauthorizedError(RetriableError):
 
 
 class ClockSkewError(RetriableError):
-    """Raised when the server found our time too far from its own; its ``Date`` header was learned."""
+    """Raised when the server refused the request's time. The next attempt uses the time of the server's ``Date``
+    header.
+    """
 
     max_consecutive = 1
     immediate = True
@@ -522,7 +514,7 @@ class QuotaExceededError(RetriableError):
 
 
 class PermanentError(AttemptError):
-    """Base of failures that every other attempt would meet, too."""
+    """Base of permanent failures: every other attempt would fail, too."""
 
 
 class RejectedError(PermanentError):

@@ -46,7 +46,7 @@ class OwnedLock(_Refusing, RLock):  # type: ignore[misc]  # a base in CPython; a
 
 
 class _GreenletLock(_Refusing, threading._RLock):  # type: ignore[misc]  # in Python: asks patched functions
-    """The same, built on functions that a monkey patch replaces."""
+    """An :class:`OwnedLock` built on functions that gevent and eventlet replace."""
 
 
 def reentered() -> ProducerError:

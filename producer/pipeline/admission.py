@@ -161,7 +161,7 @@ class Admission:
     ) -> None:
         """Take a record from a channel; wait for memory without a limit.
 
-        A record that was accepted when there was more memory gets all there is.
+        A record that is larger than the whole budget was accepted under a larger one; it gets all of the memory.
 
         :param number: the piece's sequence number, if the caller of ``send`` chose it.
         :param before: the key and number of its batch before a restart, which is rebuilt; None if it was in none.

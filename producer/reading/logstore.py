@@ -86,9 +86,9 @@ class LogstoreReader:
         :param most_bytes: largest size of an answer, bytes after decompression; None for no limit.
         :raises AnswerTooLargeError: the answer is larger; it is not decompressed.
         """
-        asked = {"type": "log", "cursor": cursor, "count": str(count)}
+        params = {"type": "log", "cursor": cursor, "count": str(count)}
         if end is not None:
-            asked["end_cursor"] = end
+            params["end_cursor"] = end
 
         def take(answer: Answer, headers: Mapping[str, str]) -> Page[_T]:
             following = headers["x-log-cursor"]
@@ -100,7 +100,7 @@ class LogstoreReader:
                 )
             return Page(read(body_of(answer, headers)), following, following in (cursor, end))
 
-        question = Question(f"{self._path}/{shard}", asked, headers=_PROTOBUF)
+        question = Question(f"{self._path}/{shard}", params, headers=_PROTOBUF)
         return self._client.ask(f"PullLogs of shard {shard} at {cursor}", question, take)
 
 

@@ -18,10 +18,10 @@ from .errors import LogHubReadError
 from .logstore import body_of
 from .signed_client import Question, SignedClient
 
-#: Most logs of one answer of GetLogs.
+#: Maximum number of logs of one answer of GetLogs.
 PAGE = 100
 _QUOTED = re.compile(r'"(?:[^"\\]|\\.)*"')
-# Most requests for an answer that is not complete.
+# Maximum number of requests for an answer that is not complete.
 _INCOMPLETE = 20
 
 
@@ -64,9 +64,9 @@ class LogstoreSearch:
 
     def histogram(self, search: Search) -> list[Mapping[str, Any]]:
         """Return begin, end and number of matching logs of each part of the range."""
-        asked = {"type": "histogram", "from": str(search.begin), "to": str(search.end), "query": search.query}
+        params = {"type": "histogram", "from": str(search.begin), "to": str(search.end), "query": search.query}
         for _ in range(_INCOMPLETE):
-            parts = self._client.json("GetHistograms", Question(self._path, asked), list)
+            parts = self._client.json("GetHistograms", Question(self._path, params), list)
             if all(part.get("progress", "Complete") == "Complete" for part in parts):
                 return parts
         raise _incomplete("GetHistograms")

@@ -127,7 +127,7 @@ class SignedClient:
         check_authorities(self._config.http, http.base_url)
         limits = replace(self._config.http, attempt_timeout_ms=self._config.http.attempt_timeout_ms or _LONGEST_ATTEMPT)
         # Slow answers are not logged: the caller waits for them.
-        self._transport = Transport(limits, 1, self._clock, "loghub-reader", most=self._most_bytes, tells=False)
+        self._transport = Transport(limits, 1, self._clock, "loghub-reader", most=self._most_bytes, warns=False)
         self._proxies = self._transport.proxies_for(http.base_url)
         self._clock_offset = 0.0
 

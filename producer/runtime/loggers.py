@@ -27,7 +27,7 @@ _Handle = Callable[[logging.LogRecord], None]
 
 #: Seconds that a producer's thread waits for the locks of handlers.
 _PATIENCE = 1.0
-#: Most records that wait for handlers; beyond that the oldest are dropped.
+#: Maximum number of records that wait for handlers; beyond that the oldest are dropped.
 _MOST = 1000
 
 

@@ -59,7 +59,7 @@ class Journal:
         """Create an empty journal.
 
         :param capacity: largest number of records.
-        :param max_bytes: bytes of memory, about, that all records may take.
+        :param max_bytes: approximate limit of the memory of all records, bytes.
         """
         self._capacity = capacity
         self._max_bytes = max_bytes

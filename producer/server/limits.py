@@ -34,8 +34,8 @@ class Limits:
     :ivar search_seconds: time for one search (beyond it 500 ``RequestTimeout``), and time in the queue (beyond it 503
         ``ServerBusy``).
     :ivar sql_rows: logs that one SQL statement may read (beyond it 400 ``ParameterInvalid``).
-    :ivar sql_bytes: bytes of the fields that a statement names, and about the bytes of memory that it may take beside
-        them (beyond it 400 ``ParameterInvalid``).
+    :ivar sql_bytes: bytes of the fields that a statement names, and, approximately, of the memory that it may take
+        besides them (beyond it 400 ``ParameterInvalid``).
     :ivar sql_result_rows: rows in the result of a statement (beyond it 400 ``ParameterInvalid``).
     :ivar pull_groups: LogGroups in one PullLogs answer (beyond it 400 ``ParameterInvalid``).
     :ivar pull_bytes: raw bytes in one PullLogs answer. A single LogGroup is returned whatever its size.

@@ -71,11 +71,12 @@ class LogHubServer:
         :param region: the region, such as ``cn-hangzhou``, that version 4 signatures must name; None for any.
         :param limits: the limits of requests.
         :param keep_requests: number of the last requests kept in ``requests``.
-        :param keep_request_bytes: bytes of memory, about, that these may take; ``requests_dropped`` counts the others.
+        :param keep_request_bytes: approximate limit of the memory of these, bytes; ``requests_dropped`` counts the
+            dropped ones.
         :param access_log: True to log each request as JSON to ``loghub.server.access``, level INFO.
         :raises ServerStartError: the data directory cannot be used, or other machines can reach ``host`` and the access
             key is the default one.
-        :raises ValueError: ``host`` is no text; ``port``, ``shards``, ``keep_requests`` or ``keep_request_bytes`` is
+        :raises ValueError: ``host`` is not text; ``port``, ``shards``, ``keep_requests`` or ``keep_request_bytes`` is
             out of range.
         """
         if not isinstance(host, str):

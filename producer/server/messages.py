@@ -129,7 +129,9 @@ def path_of_target(target: bytes) -> str:
     except ValueError as error:  # an invalid address in brackets, or an open bracket
         raise _no_target(text, f" ({error})") from error
     if not path.startswith("/"):
-        raise _no_target(text, " (this server is no proxy for https: use an endpoint of http)" if ":" in text else "")
+        raise _no_target(
+            text, " (this server is not a proxy for https: use an endpoint of http)" if ":" in text else ""
+        )
     return unquote(path)
 
 

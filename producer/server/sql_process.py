@@ -25,7 +25,7 @@ from .errors import ApiError
 _PROGRAM = Path(__file__).with_name("sql_engine")
 #: Environment variables that the program needs. It gets no others: no secret, no folder of extensions.
 _KEPT = ("LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH", "SYSTEMROOT", "TZ", "LANG", "LC_ALL")
-#: Most bytes of an answer per byte of its rows: it also has names, types, and the syntax of JSON.
+#: Maximum bytes of an answer per byte of its rows: it also has names, types, and the syntax of JSON.
 _MAX_ANSWER_FACTOR = 4
 
 
@@ -48,7 +48,7 @@ class SqlProcess:
     def __init__(self, memory_bytes: int) -> None:
         """Start the process.
 
-        :param memory_bytes: bytes of memory, about, that a statement may take beside its tables.
+        :param memory_bytes: approximate limit of a statement's memory besides its tables, bytes.
         :raises ApiError: ``InternalServerError``, the system starts no more processes.
         """
         environment = {name: os.environ[name] for name in _KEPT if name in os.environ}

@@ -37,7 +37,7 @@ _MOST_REFUSED = 5
 # The number of results that are remembered, so that each is counted once. It is limited because input may never end.
 _MOST_COUNTED = 10_000
 # The number of blocks in flight at which a scan begins for those acknowledged out of order.
-_FIRST_LOOK = 8
+_FIRST_SCAN = 8
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +131,7 @@ class Delivery:
         self._account = account
         self._send_to = send
         self._sent: deque[_Sent] = deque()
-        self._look_at = _FIRST_LOOK
+        self._scan_at = _FIRST_SCAN
         self._refused: list[str] = []
         self._counted: dict[int, Result] = {}
 
@@ -150,7 +150,7 @@ class Delivery:
         """
         while self._sent and self._sent[0].done:
             self._settle(self._sent.popleft())
-        if len(self._sent) >= self._look_at:
+        if len(self._sent) >= self._scan_at:
             self._settle_all_done()
 
     def _settle_all_done(self) -> None:
@@ -161,7 +161,7 @@ class Delivery:
             (done if sent.done else left).append(sent)
         self._sent = left
         # Scan only when the queue has doubled: a scan for each of many small files would take quadratic time.
-        self._look_at = max(_FIRST_LOOK, 2 * len(left))
+        self._scan_at = max(_FIRST_SCAN, 2 * len(left))
         for sent in done:
             self._settle(sent)
 

@@ -162,6 +162,6 @@ def _outcome(file: FileOutcome) -> str:
 
 _FILES_SHOWN = 20
 _ADVICE = (
-    "To go on, fix the cause and run the same command again. It sends all lines again, including stored ones: leave "
+    "To continue, fix the cause and run the same command again. It sends all lines again, including stored ones: leave "
     "stored files out with --exclude. With --file-offset, copies have the same path and offset"
 )

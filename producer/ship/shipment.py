@@ -137,7 +137,7 @@ def ship_search(
     console: Console,
     partition_bytes: int = PARTITION_BYTES,
 ) -> Shipment:
-    """Ship files as they are found; the search goes on while some are shipped.
+    """Ship files as they are found; the search continues while some are shipped.
 
     An interrupt (Ctrl-C) cancels the running portions, and is raised again. The other parameters are those of
     :func:`ship_files`.

@@ -154,7 +154,9 @@ class WorkerProducers:
             entry.held |= entry.task is None
 
     def _fill(self, entry: _Entry) -> None:
-        """Make the producer of a new entry for all waiting callers, without the lock: a channel reads a disk."""
+        """Make the producer of a new entry, and wake the callers that wait for it. The lock is not held: opening a
+        channel reads the disk.
+        """
         try:
             entry.made.set_result(self._make(entry.projects, entry.config, entry.channel))
         except BaseException as error:

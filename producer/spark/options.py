@@ -76,10 +76,14 @@ WRITE_OPTIONS = table(
         "the id of a streaming query, and a random name for a batch"
     ),
     chunkRows=Option(
-        "exactlyOnce: the most rows of a request", kind=int, default=CHUNK_ROWS, least=1, most=MAX_BATCH_COUNT
+        "exactlyOnce: the maximum number of rows of a request",
+        kind=int,
+        default=CHUNK_ROWS,
+        least=1,
+        most=MAX_BATCH_COUNT,
     ),
     chunkBytes=Option(
-        "exactlyOnce: the most bytes of a request, before compression",
+        "exactlyOnce: the maximum bytes of a request, before compression",
         kind=int,
         default=CHUNK_BYTES,
         least=1,
@@ -122,7 +126,7 @@ READ_OPTIONS = table(
         default="PERMISSIVE",
     ),
     maxRowsPerTrigger=Option(
-        "the most rows of a micro-batch, in whole LogGroups; a larger LogGroup comes alone. The driver "
+        "the maximum number of rows of a micro-batch, in whole LogGroups; a larger LogGroup comes alone. The driver "
         "counts the rows by reading them first. None for no limit",
         kind=int,
         least=1,

@@ -12,7 +12,7 @@ import re
 #: User and password before the last ``@``, since a password may have any character; a path made from a URL has one
 #: slash.
 _USERINFO = re.compile(r"(:/+)(?:[^\s/'\"@:]*:\S*|[^\s/'\"]+)@")
-#: Most characters of an invalid value in a message.
+#: Maximum number of characters of an invalid value in a message.
 _MOST_DESCRIBED = 200
 
 

@@ -10,8 +10,8 @@ r"""Parses lines of logfmt: words of the form ``key=value``, separated by white 
 Example: the line ``level=info msg="a \"b\"" url=/x?y=z cached`` is ``level`` ``info``, ``msg`` ``a "b"``, ``url``
 ``/x?y=z`` and ``cached`` ``true``.
 
-``_logfmt.pyx`` parses blocks of lines, and calls :func:`parse_logfmt` for single ones; without it, all lines are parsed
-so.
+``_logfmt.pyx`` parses blocks of lines, and calls :func:`parse_logfmt` for a single line. Without compiled code,
+:func:`parse_logfmt` parses all lines.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ _WORD = re.compile(
     re.DOTALL | re.ASCII,
 )
 _REST = re.compile(r"\s*+\Z", re.ASCII)
-# Text may contain a word with ``=``. In logfmt, all keys are names, and this pattern allows no flags.
+# Stricter than ``_WORD``, since other text may contain a word with ``=``: all keys are names, and there are no flags.
 _PAIRS = re.compile(
     r'(?:\s*+[A-Za-z_@][\w.@-]*+=(?:"(?:[^"\\]|\\.)*+"|(?!")\S*+)(?=\s|\Z)){2,}+\s*+', re.DOTALL | re.ASCII
 )

@@ -87,7 +87,7 @@ def _decimal(count: int, digits: int) -> str:
 
 
 def _numpy(value: Any) -> Any:
-    """Convert a scalar of NumPy that is no ``int``, ``float``, ``str`` or ``bytes`` of Python."""
+    """Convert a scalar of NumPy that is not also a Python ``int``, ``float``, ``str`` or ``bytes``."""
     kind = value.dtype.kind
     if kind == "b":
         return bool(value)

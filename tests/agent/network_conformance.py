@@ -33,7 +33,7 @@ class ListeningSourceConformance(SourceConformance):
 
     @pytest.fixture(autouse=True)
     def _quick(self) -> Iterator[None]:
-        with patch.object(listening, "_LOOK", 0.02):
+        with patch.object(listening, "_PAUSE_SECONDS", 0.02):
             yield
 
     def make(self) -> Source:

@@ -208,7 +208,7 @@ def test_who_is_wrong_delivers_nothing_and_is_told_without_the_password(
 @pytest.fixture
 def used(files: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Return a client's certificate that the endpoint refuses, with its checks on every poll."""
-    monkeypatch.setattr(tls_files, "_LOOK", 0.0)
+    monkeypatch.setattr(tls_files, "_CHECK_SECONDS", 0.0)
     shutil.copy(files / "stranger.pem", tmp_path / "used.pem")
     return tmp_path / "used.pem"
 

@@ -41,7 +41,7 @@ def _record_sizes(shape: str) -> list[int]:
 
 
 def _bounds(run: Run, requests: int) -> tuple[float, float]:
-    """The least and the most raw bytes: whole turns through the logs are known exactly, a part of one is not."""
+    """The least and the maximum raw bytes: whole turns through the logs are known exactly, a part of one is not."""
     sizes = _record_sizes(run.shape)
     turns, rest = divmod(run.count // run.threads, len(sizes))
     least = run.threads * (turns * sum(sizes) + rest * min(sizes))

@@ -292,7 +292,7 @@ def test_a_hangup_before_the_agent_is_up_ends_nothing(
 def test_a_file_that_is_gone_is_said_once(tmp_path: Path, hub: Hub, caplog: pytest.LogCaptureFixture) -> None:
     """A configuration file that disappears is reported once; the agent keeps running, and reads it when it is back."""
     path = written(tmp_path, **HUB)
-    gone = f"agent web goes on: its file {path} is gone"
+    gone = f"agent web continues: its file {path} is gone"
 
     def act() -> None:
         eventually(lambda: "at work" in caplog.text)
@@ -406,7 +406,7 @@ def test_a_change_of_the_file_and_sighup_are_taken_up(
 
     with Beside(act):
         assert main(["agent", "--config", path]) == 0
-    assert "goes on as it was" in caplog.text
+    assert "keeps its configuration" in caplog.text
     assert hub.made == 1
 
 
@@ -425,7 +425,7 @@ def test_a_monitoring_that_cannot_listen_at_its_new_place_goes_on_at_the_former(
             taken.listen()
             port = taken.getsockname()[1]
             written(tmp_path, ('name = "web"', f'name = "web"\nmonitoring = "127.0.0.1:{port}"'), **HUB)
-            eventually(lambda: f"it goes on at {url}" in caplog.text)
+            eventually(lambda: f"it continues at {url}" in caplog.text)
         with urlopen(f"{url}health/live", timeout=60) as answer:
             found.append(answer.status)
         send(signal.SIGTERM)
@@ -437,7 +437,7 @@ def test_a_monitoring_that_cannot_listen_at_its_new_place_goes_on_at_the_former(
     assert "monitoring cannot listen on" in caplog.text
 
 
-@pytest.mark.parametrize("ends", [True, False], ids=["process", "caller goes on"])
+@pytest.mark.parametrize("ends", [True, False], ids=["process", "caller continues"])
 def test_a_hangup_after_the_end_does_not_take_the_place_of_the_exit_code(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch, ends: bool
 ) -> None:
@@ -470,7 +470,7 @@ def test_what_nobody_expects_of_a_new_configuration_ends_nothing(
     agent = Agent(parse_toml(CONFIG.format(state=tmp_path, **STRESS)))
     Program(load, Path("nowhere"), until_done=False, watch=False)._reload(agent)
     assert [record.message for record in caplog.records] == [
-        "agent web goes on as it was: its new configuration cannot take effect"
+        "agent web keeps its configuration: the new one cannot take effect"
     ]
     assert "a mistake of ours" in caplog.text
 
@@ -608,7 +608,7 @@ def test_a_file_that_is_well_again_is_said_and_shown(
         url = re.search(r"monitoring on (\S+)", caplog.text)[1]
         look(url)
         written(tmp_path, monitored, ('type = "null"', 'type = "nul"'), **HUB)
-        eventually(lambda: "goes on as it was" in caplog.text)
+        eventually(lambda: "keeps its configuration" in caplog.text)
         look(url)
         written(tmp_path, monitored, **HUB)
         eventually(lambda: "agent web: its configuration is valid again, and applied" in caplog.messages)
@@ -638,7 +638,7 @@ def test_a_change_that_would_lose_events_is_tried_again_once_they_are_delivered(
         hub.lines.put(b"one\n")
         eventually(lambda: hub.number == 1)
         written(tmp_path, keeps, stops, ('type = "memory"', 'type = "memory"\ncapacity = 7'), **HUB)
-        eventually(lambda: "goes on as it was: channel c1 holds 1 event that would be lost" in caplog.text)
+        eventually(lambda: "keeps its configuration: channel c1 holds 1 event that would be lost" in caplog.text)
         hub.lines.put(b"two\n")
         eventually(lambda: hub.number == 2)
         assert "read its configuration again" not in caplog.text

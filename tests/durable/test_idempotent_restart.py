@@ -428,7 +428,7 @@ def test_no_notes_are_made_for_other_streams(tmp_path: Path) -> None:
 def test_notes_are_bounded(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The longest unused notes are removed first; those of batches in flight stay."""
     monkeypatch.setattr(intents_module, "MAX_NOTES", 10)
-    monkeypatch.setattr(intents_module, "_LOOK_EVERY", 5)
+    monkeypatch.setattr(intents_module, "_WRITES_PER_CHECK", 5)
     life = Life(tmp_path, Server(DOWN), batch_count_threshold=1)
     life.send("first", key=IDEMPOTENT._replace(topic="in flight"))
     life.feed()

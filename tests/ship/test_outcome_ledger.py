@@ -164,7 +164,7 @@ def test_the_command_tells_what_became_of_each_file_and_how_to_go_on(
     assert out.count(".log: 0 lines stored, 10 not stored, 0 in doubt\n") == 5
     assert out.count(".log: 0 lines stored, 0 not stored, 10 in doubt\n") == 1
     assert "  4 files stored completely\n" in out
-    assert "To go on, fix the cause and run the same command again." in out
+    assert "To continue, fix the cause and run the same command again." in out
 
 
 WRONG = {

@@ -39,7 +39,7 @@ class Outcome:
 
     :ivar seconds: the time until the last batch was stored, or had failed.
     :ivar least: the seconds that the quota requires for all batches.
-    :ivar connections: the most requests in flight at one time.
+    :ivar connections: the maximum number of requests in flight at one time.
     :ivar asked: the requests in the busiest second.
     :ivar refused: the share of requests that were refused for the quota.
     :ivar retries: the most retries of one batch.

@@ -10,7 +10,7 @@ from pathlib import Path
 
 from .options import AgentConfigError, Problem
 
-#: Most bytes of a configuration.
+#: Maximum bytes of a configuration.
 _MOST = 4 << 20
 #: Longest wait for data from a pipe, in seconds.
 _PATIENCE = 2.0

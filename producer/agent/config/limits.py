@@ -21,13 +21,12 @@ from ...runtime.clock import Clock
 PROCESS_BYTES = 40 << 20
 #: Bytes assumed for a component that declares no limit: a few blocks in flight.
 COMPONENT_BYTES = 8 << 20
-#: Unused share that may be used at once, and the longest pause, both in seconds.
+#: Seconds of unused CPU time that may be used at once, and the longest pause in seconds.
 _BURST, _LONGEST_PAUSE = 0.2, 1.0
-#: The largest debt, in seconds. Other code of the process may use the whole share; one batch a minute still passes
-#: then.
+#: The largest debt, in seconds. So one batch a minute still passes if other code of the process uses the whole share.
 _MOST_DEBT = 60.0
-#: Share of the limit that is reserved for data in flight, and its least bytes. A delivery of short lines consists of
-#: objects that need many times its bytes.
+#: Share of the limit that is reserved for data in flight, and the minimum reserve in bytes. A delivery of short lines
+#: consists of objects that need many times its bytes.
 _IN_FLIGHT, _LEAST_IN_FLIGHT = 0.1, 16 << 20
 #: Seconds between two calls of ``malloc_trim``, each of which takes some milliseconds.
 _TRIM_SECONDS = 1.0

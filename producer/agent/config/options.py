@@ -145,7 +145,7 @@ def read_options(
         if each.default is ... and name not in values:
             problems.append(Problem(where, name, f"is missing: {each.doc}"))
     if problems:
-        raise AgentConfigError([*problems, *_also_wrong(cls, chosen, where, lines)])
+        raise AgentConfigError([*problems, *_problems_of_class(cls, chosen, where, lines)])
     return _made(cls, chosen, where, lines)
 
 
@@ -161,7 +161,9 @@ def _checked(each: Option, value: Any, *, flume: bool) -> Any:
 def _problem(
     error: ConfigError, where: str, lines: Mapping[str, int], value: Any = None, each: Option | None = None
 ) -> Problem:
-    """Build the problem of an option. For a number with a unit behind it, it says what the option means."""
+    """Build the problem of an option. If the value is a number followed by a unit, the message adds the option's
+    meaning.
+    """
     message = f"{error.rule}{_got(error)}"
     if each is not None and each.unit is None and isinstance(value, str) and value[:1].isdigit() and not each.choices:
         message += f"; write it without a unit: {each.doc}"
@@ -178,8 +180,8 @@ def _made(cls: type[_T], chosen: Mapping[str, Any], where: str, lines: Mapping[s
         raise AgentConfigError([_problem(error, where, lines)]) from error
 
 
-def _also_wrong(cls: type, chosen: Mapping[str, Any], where: str, lines: Mapping[str, int]) -> list[Problem]:
-    """Return the class's own problems with the valid options, with placeholders for missing texts."""
+def _problems_of_class(cls: type, chosen: Mapping[str, Any], where: str, lines: Mapping[str, int]) -> list[Problem]:
+    """Return the problems that the class itself finds in the valid options. Placeholders stand for missing texts."""
     texts = [name for name, each in options_of(cls).items() if each.kind is str and each.default is ...]
     found: list[Problem] = []
     for word in ("word", "http://word") if texts else ("",):

@@ -206,7 +206,7 @@ class _Reader:
             return {}
 
     def _check_scaled(self, cls: type, where: str, texts: Mapping[str, str]) -> None:
-        """Note each unresolved reference whose unit differs, since it cannot be converted here."""
+        """Add a note for each unresolved reference whose value the user has to convert to our unit."""
         for field in options_of(cls).values():
             key = flume_name(field)
             if not self._references and field.scale != 1 and "${" in texts.get(key, ""):
@@ -250,7 +250,7 @@ class _Reader:
     # -- values
 
     def _meant(self, where: str, right: str, wrong: str) -> str:
-        """Return the key to read: the wrong one if only it is given, after its problem is reported."""
+        """Return the key to read: the misspelt one if only that is given. Its problem has been reported."""
         reported = not self._ignore_unknown and f"{where}.{right}" not in self._values
         return wrong if reported and f"{where}.{wrong}" in self._values else right
 

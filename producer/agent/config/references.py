@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 _REFERENCE = re.compile(r"(\$?)\$\{(?:(env|file|sys):([^}]*)|(\w+)\[[^}]*)\}")
-#: Most bytes of a file that is a value.
+#: Maximum bytes of a file that is a value.
 _MOST = 1 << 20
-#: Least characters of a hidden value: shorter ones are no secrets, and occur in messages for other reasons.
+#: Minimum characters of a hidden value: shorter ones are not secrets, and occur in messages for other reasons.
 _LEAST_HIDDEN = 4
 
 

@@ -208,7 +208,7 @@ class _Reader:
         return name
 
     def _check_tables(self) -> None:
-        """Report unknown tables. One with a nearly right name is read as the table meant, to check its content."""
+        """Report unknown tables. A misspelt table is read under the right name, so that its content is checked, too."""
         for name in [name for name in self._document if name not in _TABLES]:
             if name in options_of(AgentOptions):
                 self._report((name,), "is outside of a table: write it under [agent]")

@@ -10,7 +10,8 @@ Path = tuple[str | int, ...]
 
 _BLANK = re.compile(r"(?:[ \t\r\n]+|#[^\n]*)*")
 _PART = re.compile(r"""[ \t]*(?:([A-Za-z0-9_-]+)|("(?:[^"\\\n]|\\.)*"|'[^'\n]*'))[ \t]*(\.?)""")
-#: A key of 64 parts, which no configuration has. Reading a key of thousands of parts takes minutes.
+#: A key of 64 parts or more, which callers refuse: no configuration has one, and reading thousands of parts takes
+#: minutes.
 DEEP_KEY = re.compile(r"""^[ \t]*\[{0,2}(?:[ \t]*(?:[A-Za-z0-9_-]+|"[^"\n]*"|'[^'\n]*')[ \t]*\.){64}""", re.MULTILINE)
 _TOKEN = re.compile(
     r'''"""(?:[^\\]|\\.)*?"""(?!")|\'\'\'.*?\'\'\'(?!\')|"(?:[^"\\\n]|\\.)*"|'[^'\n]*'|#[^\n]*|[\[{\]}]|\n|[^"'#\[\]{}\n]+''',
@@ -19,7 +20,7 @@ _TOKEN = re.compile(
 
 
 def lines_of(text: str) -> dict[Path, int]:
-    """Return the line of each table and key, from 1 on. The path of a table in an array has its index.
+    """Return the line of each table and key, from 1 on. In a path, an array is followed by the index of its table.
 
     :param text: a text that ``tomllib`` can read.
     """

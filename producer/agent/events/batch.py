@@ -30,8 +30,8 @@ Headers = Mapping[str, str]
 Column = Sequence[str | None]
 
 _NO_HEADERS: Mapping[str, Any] = {}
-#: Limits of empty places in columns: so many for each value, and so many more. They bound a batch's memory by the bytes
-#: received, however many header names these have.
+#: Limit of empty places in columns: the first number for each value, plus the second. It bounds a batch's memory by the
+#: received bytes, whatever their number of header names.
 _SPARSE, _SPARE = 8, 1 << 16
 #: The same, for events that cannot be split into several batches.
 _SPARE_AT_ONCE = 1 << 21
@@ -65,7 +65,7 @@ class EventBatch:
     :ivar columns: the other headers, each with ``count`` values.
     :ivar position: the source's read offset; None from a source that cannot read again.
     :ivar sequence: the number of the batch in its channel; None before it was taken from one.
-    :ivar origin: identifies this batch for all time, together with ``sequence`` (:mod:`..ledger.number_epochs`); None
+    :ivar origin: identifies this batch permanently, together with ``sequence`` (:mod:`..ledger.number_epochs`); None
         where batches may be taken out of order.
     """
 

@@ -6,7 +6,7 @@ gets another ``~`` in front:
 * ``~count``: the number of events in the batch;
 * ``~position``: the read offset of its source, if it has a :class:`~.batch.Position`: the end, a space, the name;
 * ``~from``: the end of the previous batch: a number, a space, and the path, if it is a file;
-* ``~form``: ``lines`` if the body is the block as it lies, or ``ends`` if the body is::
+* ``~form``: ``lines`` if the body is the unchanged block, or ``ends`` if the body is::
 
       4 bytes   the number of columns, little-endian, as all numbers
       count * 8 the end of each body in the block
@@ -38,7 +38,8 @@ from .batch import Column, EventBatch, Position
 _COUNT, _FORM, _POSITION, _FROM = "~count", "~form", "~position", "~from"
 _LINES, _ENDS = "lines", "ends"
 _DIGITS = 20
-#: Characters of a header's name that always fits, and most bytes of a name: a file channel stores its size in 16 bits.
+#: Characters of a header name that always fits, and the maximum bytes of a name: a file channel stores its size in 16
+#: bits.
 _SHORT, _MOST_NAME = 16_000, 65_000
 
 

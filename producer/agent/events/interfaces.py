@@ -215,8 +215,8 @@ class Source(Protocol):
 class Interceptor(Protocol):
     """Changes batches. Several threads may call it at once if the source has several.
 
-    An interceptor with a method ``committed`` gets each batch that it returned again, once all required channels have
-    it.
+    An interceptor may have a method ``committed``. It is called with each batch that :meth:`intercept` returned, once
+    all required channels have committed the batch.
     """
 
     def intercept(self, batch: EventBatch) -> EventBatch:
@@ -274,8 +274,8 @@ class Sink(Protocol):
     A sink whose :meth:`write` may take long has a method ``give_up(deadline)``, which another thread calls when the
     sink is to end. A ``write`` in progress then makes no new attempt, and returns or raises by the deadline.
 
-    :ivar most_events: the most events in one call of :meth:`write`.
-    :ivar most_bytes: the most bytes in one call; a single batch may be larger.
+    :ivar most_events: the maximum number of events in one call of :meth:`write`.
+    :ivar most_bytes: the maximum bytes in one call; a single batch may be larger.
     """
 
     most_events: int

@@ -28,7 +28,7 @@ from .delivery import MOST_BATCHES, Delivery
 
 _log = get_logger("loghub.agent.channel")
 
-#: Seconds between two checks, by waiting takes, for events that the channel itself returned.
+#: Seconds between two checks of a waiting take for events that the channel itself has put back.
 _POLL_SECONDS = 0.5
 
 
@@ -42,8 +42,8 @@ class BatchChannel:
 
     :param channel: the channel that stores them.
     :param keeps: True if its events survive the process.
-    :param capacity: the most events, those of all batches together; None for the channel's own limit only. An empty
-        channel takes a batch of any size.
+    :param capacity: the maximum number of events in all batches together; None for the channel's own limit only. An
+        empty channel takes a batch of any size.
     :param keep_alive: the default wait of a put for room, in seconds.
     :param held: the number of events already in the channel.
     :param found: the positions of the batches already in the channel.
@@ -89,7 +89,7 @@ class BatchChannel:
         self.losses = Losses(self, self.counters)
 
     def attach(self, ledgers: Ledgers) -> None:
-        """Count what enters and leaves, and what is in the channel already, in the ledgers of the sources."""
+        """Attach the sources' ledgers. They count the events that are in the channel, and all that enter and leave."""
         self._ledgers, found, self._found = ledgers, self._found, ()
         for position in found:
             ledgers.of_name(position.name).find(self, position)
@@ -181,8 +181,8 @@ class BatchChannel:
     def take(self, most_events: int, most_bytes: int, timeout: float, stop: Stop | None = None) -> Delivery | None:
         """Return batches for one delivery; None if none came in time.
 
-        :param most_events: the most events of all batches together; at least one batch is taken.
-        :param most_bytes: the most bytes, likewise.
+        :param most_events: the maximum number of events of all batches together; at least one batch is taken.
+        :param most_bytes: maximum bytes of all batches together; at least one batch is taken.
         :param timeout: seconds to wait.
         :param stop: ends the wait.
         """
@@ -279,7 +279,9 @@ class BatchChannel:
             self._ledgers.flush()
 
     def discard(self) -> int:
-        """Drop the events of a channel that ends without keeping them. Return how many no source can read again."""
+        """Drop the events of a channel that does not keep them, when it ends. Return the number that no source can read
+        again.
+        """
         lost = 0
         with ExitStack() as ends:  # rolled back together at the end, so that no event is taken twice
             while True:
@@ -379,8 +381,8 @@ class BatchChannel:
         )
 
     def _finish(self, transaction: Transaction, deadline: Deadline) -> None:
-        """Commit once the channel itself has room. It cannot wait for a stop, so it is tried again whenever a batch
-        leaves.
+        """Commit once the channel itself has room. The channel's own wait does not end at a stop, so the commit is
+        retried whenever a batch leaves.
         """
         if deadline.stop is None:
             transaction.commit(deadline.remaining(self._clock))
@@ -399,7 +401,7 @@ class BatchChannel:
             raise full[0]
 
     def _sync_before_delivery(self, newest: Event) -> None:
-        """Sync before a delivery: a power cut may not take a delivered batch, or its source would read it again."""
+        """Sync before a delivery: if a power cut undid a delivered batch, its source would read it again."""
         if self.origins is not None:
             self.make_synced(newest.sequence or 0)
 

@@ -28,7 +28,7 @@ _log = get_logger("loghub.agent.channel")
 
 #: The directory of a channel's events, below its state.
 EVENTS = "events"
-#: The least seconds between two syncs.
+#: The minimum seconds between two syncs.
 LEAST_INTERVAL = 0.001
 #: Our directory below one of Flume's.
 _BELOW = "loghub-agent"
@@ -54,12 +54,12 @@ _OF_HALVES = frozenset(
         "overflowTimeout",
     }
 )
-_BYTES = "the most bytes of events with their headers"
+_BYTES = "the maximum bytes of events with their headers"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class _Common:
-    capacity: int | None = option(None, least=1, doc="the most events; empty to limit bytes only")
+    capacity: int | None = option(None, least=1, doc="the maximum number of events; empty to limit bytes only")
     transaction_capacity: int | None = option(
         None, least=1, doc="accepted for Flume's files, without effect: a batch is one transaction"
     )
@@ -79,7 +79,7 @@ class MemoryChannelBuilder:
         )
 
         def holds(self) -> int:
-            """Return the most bytes that it holds."""
+            """Return the maximum bytes that it holds."""
             return self.byte_capacity
 
     def __init__(self, options: Options, context: Context) -> None:
@@ -207,14 +207,14 @@ class SpillableChannelBuilder:
         """Options of Flume's spillable memory channel."""
 
         byte_capacity: int | None = option(
-            None, flume="overflowByteCapacity", least=1, unit="bytes", doc="the most bytes on the disk"
+            None, flume="overflowByteCapacity", least=1, unit="bytes", doc="the maximum bytes on the disk"
         )
         memory_bytes: int = option(
-            64 << 20, flume="byteCapacity", least=1, unit="bytes", doc="the most bytes in memory"
+            64 << 20, flume="byteCapacity", least=1, unit="bytes", doc="the maximum bytes in memory"
         )
 
         def holds(self) -> int:
-            """Return the most bytes in memory."""
+            """Return the maximum bytes in memory."""
             return self.memory_bytes
 
         @staticmethod

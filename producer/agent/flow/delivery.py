@@ -26,7 +26,7 @@ from ..events.batch import EventBatch
 from ..events.event_format import count_of
 from .letters import Letter
 
-#: The most batches in one take.
+#: The maximum number of batches in one take.
 MOST_BATCHES = 1000
 
 
@@ -160,7 +160,7 @@ class Delivery:
 
         :param later: batches that become RETURNED.
         :param held: batches that become HELD; they are the result.
-        :param numbered: True if ``held`` stay known by their numbers though others are delivered before them.
+        :param numbered: True if ``held`` keep their numbers although later batches are delivered before them.
         :raises ChannelError: if the disk failed; all may be delivered again.
         """
         states = {id(batch): State.RETURNED for batch in later} | {id(batch): State.HELD for batch in held}

@@ -8,7 +8,7 @@ from ...runtime.clock import Clock
 from ..config.options import words_of
 from ..events.counters import Counters
 
-#: Seconds of failures only, after which a component is in trouble. A restart of its destination takes less.
+#: Seconds without a success after which a failing component is in trouble. A restart of its destination takes less.
 FAILING = 10.0
 #: Seconds after which a failed put no longer counts: its sender may never return.
 FORGOTTEN = 60.0
@@ -20,7 +20,7 @@ class Health:
     """The health of one sink, group or source during the agent's life; used by any thread.
 
     :param counters: the component's counters, which get its last error.
-    :param nothing: the words for a component that only fails.
+    :param nothing: the description of a component that only fails.
     :param forgotten: seconds after which a failure no longer counts.
     :ivar clock: the time.
     """

@@ -19,7 +19,7 @@ from ..events.interfaces import left_of
 from .delivery import Outgoing
 from .letters import Letter
 
-#: The most bytes of refused events, unless of a single batch; and the most batches that they belong to.
+#: Maximum bytes of refused events, which a single batch may exceed; and the maximum number of their batches.
 HELD_BYTES, _HELD_BATCHES = 8 << 20, 1000
 #: Seconds between two attempts, at first and at most.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
@@ -54,7 +54,7 @@ class HeldBack:
         if not self._waiting:
             self._pause, self._next = _FIRST_PAUSE, self._clock.monotonic() + _FIRST_PAUSE
         of_batches = {one.batch.sequence: one for one in held}
-        for part, marks in letters:  # without the numbers, which stand for whole batches, since the rest was delivered
+        for part, marks in letters:  # without numbers: these stand for whole batches, but the rest was delivered
             of_batches[part.sequence].letters.append(Letter(part.numbered(None), marks))
         self._waiting += held
         self._size += sum(one.size for one in held)

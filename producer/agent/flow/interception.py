@@ -1,6 +1,6 @@
 """Run a source's interceptors, and drop the events for which one of them fails.
 
-An interceptor may call a service that is away. Then it fails for every event, and the batch is retried. An event is to
+An interceptor may call a service that is down. Then it fails for every event, and the batch is retried. An event is to
 blame only if the interceptor fails for it alone and passes another event after that: one of the same batch, or the
 first that it ever passed. Such an event is dropped, counted and logged.
 """

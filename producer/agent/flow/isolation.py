@@ -1,6 +1,6 @@
 """Find the events that alone make a sink fail, so that the others of a delivery are written.
 
-A sink whose destination is away fails for every event. An event that the sink cannot write fails alone. After an error
+A sink whose destination is down fails for every event. An event that the sink cannot write fails alone. After an error
 that a value may cause (:func:`is_of_event`), a delivery is therefore written in halves, down to single events. An event
 is to blame only if the sink has written another event of the delivery, and then fails for this one again.
 

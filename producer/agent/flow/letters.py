@@ -16,7 +16,7 @@ from ..events.interfaces import Refusal
 
 _PREFIX = "dead_letter_"
 REASON, _SINK = f"{_PREFIX}reason", f"{_PREFIX}sink"
-#: Most characters of a reason.
+#: Maximum number of characters of a reason.
 _MOST_REASON = 2000
 
 

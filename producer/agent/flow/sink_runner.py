@@ -49,8 +49,8 @@ class SinkRunner:
     :param name: the name of the sink or group, for messages.
     :param channel: the channel to take from.
     :param dead_letters: the channel for refused events; None to retry them.
-    :param most_events: the most events in one delivery.
-    :param most_bytes: the most bytes in one delivery.
+    :param most_events: the maximum number of events in one delivery.
+    :param most_bytes: the maximum bytes in one delivery.
     :param patience: how long to wait for a full delivery; None not to wait.
     :param hurried: returns True if no more events will come.
     :param health: records the outcome of each delivery.
@@ -107,7 +107,7 @@ class SinkRunner:
         self._held_back.give_back()
 
     def deliver(self, timeout: float, stop: Stop | None = None) -> bool:
-        """Take, deliver and commit once. Return False if it failed; an empty channel is no failure.
+        """Take, deliver and commit once. Return False if it failed; an empty channel is not a failure.
 
         :param timeout: seconds to wait for batches.
         :param stop: ends all waits.

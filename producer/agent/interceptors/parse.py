@@ -24,7 +24,7 @@ from ...wire.splitters import split_access, split_syslog
 from ...wire.syslog import facility_and_severity, parse_syslog
 from ..events.batch import Column, EventBatch, usual_names
 from ..events.interfaces import Context
-from .texts import over_former, texts
+from .texts import texts, with_kept_values
 from .times import milliseconds_parser
 
 _log = get_logger("loghub.agent.source")
@@ -77,7 +77,7 @@ class ParseInterceptor:
         named = {self._options.prefix + name: column for name, column in columns.items()}
         if self._time is not None and "time" in columns:
             named["timestamp"] = [None if text is None else self._time(text) for text in columns["time"]]
-        return batch.with_columns({name: over_former(batch, name, column) for name, column in named.items()})
+        return batch.with_columns({name: with_kept_values(batch, name, column) for name, column in named.items()})
 
     def _found_in_block(self, batch: EventBatch) -> _Found | None:
         """Parse all lines at once with compiled code; None if that is not possible."""

@@ -52,13 +52,13 @@ def with_values(batch: EventBatch, name: str, values: Column, *, preserve: bool)
     :param preserve: True to keep all old values.
     """
     if not preserve:
-        return batch.with_column(name, over_former(batch, name, values))
+        return batch.with_column(name, with_kept_values(batch, name, values))
     if name in batch.shared or name in batch.columns:
         values = [one if one is not None else other for one, other in zip(batch.values(name), values, strict=True)]
     return batch.with_column(name, values)
 
 
-def over_former(batch: EventBatch, name: str, values: Column) -> Column:
+def with_kept_values(batch: EventBatch, name: str, values: Column) -> Column:
     """Return new values of a header; None keeps the old value."""
     if name not in batch.shared and name not in batch.columns:
         return values

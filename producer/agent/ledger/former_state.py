@@ -69,7 +69,7 @@ def _closed(directory: Path, source: str) -> _Rows:
 
 
 def _shared(keeping: Collection[_Rows], forgetting: Collection[_Rows]) -> Lane:
-    """Return the common lane of channels of which each batch went to one."""
+    """Return the common lane of channels that shared a source's batches, each batch in one of them."""
     lane = dict[str, bytes]()
     for name in {name for rows in (*keeping, *forgetting) for name in rows}:
         kept = [rows[name].partition(b" ") for rows in keeping if name in rows]

@@ -12,7 +12,7 @@ from .ranges import Ranges, intersection, parse_ranges
 
 #: The prefix of the names of notes that hold ranges.
 PREFIX = "position:"
-#: The most ranges noted for one name; events of other ranges may be duplicated.
+#: The maximum number of ranges noted for one name; events of other ranges may be duplicated.
 MOST_NOTED = 1000
 NOTHING = Ranges()
 #: The name of the single lane for all channels of an exclusive selector.

@@ -18,7 +18,7 @@ lane and name::
 
 * A channel that keeps its events commits the range together with the batch. The range is noted before the batch leaves.
   A channel reports its ranges when it is opened. So after any crash a range is in the channel or in the notes.
-* Another channel has delivered a batch before the range is noted, within a second.
+* Any other channel delivers a batch first. The range is noted within a second.
 * Before the first batch, the directories of the channels are noted. So a channel with a new name in the same directory
   is recognized. Events in a directory that no channel uses are known after a crash, too.
 
@@ -83,7 +83,7 @@ class Ledger:
         #: The noted names of channels that were renamed.
         self._former_names: Mapping[str, str] = {}
         self._has_begun = False
-        #: True if rules and setup are to be noted; True if the next flush must do so, since others are noted.
+        #: True if the noted rules and setup are outdated; and True if the next flush must replace them.
         self._rules_due = self._must_note = False
         self._next_note = clock.monotonic()
 

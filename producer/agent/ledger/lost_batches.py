@@ -26,7 +26,7 @@ from .ledgers import Ledgers
 
 _log = get_logger("loghub.agent.channel")
 
-#: The most ranges that are logged one by one.
+#: The maximum number of ranges that are logged one by one.
 _MOST_LOGGED = 20
 
 

@@ -1,10 +1,11 @@
-"""Sets of ranges of offsets, as pairs: after the first number, up to the second.
+"""Sets of ranges of offsets. A range is a pair of offsets: the data between a start and an end.
 
-*Example.* Up to 4, and from 6 to 9::
+*Example.* From offset 0 to 4, and from 6 to 9::
 
     [(0, 4), (6, 9)]
 
-In a note that is ``4 6-9``. A set without a range at 0, such as ``[(6, 9)]``, is ``0 6-9``.
+The ledger stores this set on the disk as the text ``4 6-9``, and a set that does not begin at 0, ``[(6, 9)]``, as ``0
+6-9``.
 """
 
 from __future__ import annotations
@@ -28,12 +29,12 @@ class Ranges:
 
     @property
     def first(self) -> int:
-        """The offset up to which the set has everything from 0 on."""
+        """The end of the range that begins at 0; 0 if there is none."""
         return self._ends[0] if self._starts and self._starts[0] <= 0 else 0
 
     @property
     def borders(self) -> list[int]:
-        """The bounds of ranges after :attr:`first`, in order."""
+        """The starts and ends of all later ranges, sorted."""
         return sorted({number for pair in self for number in pair if number > self.first})
 
     @property
@@ -72,9 +73,9 @@ class Ranges:
         self._ends[low:high] = [pair[1] for pair in (*left, *right)]
 
     def dump(self, most: int) -> bytes:
-        """Encode the set for a note.
+        """Encode the set as the ledger stores it.
 
-        :param most: the most ranges to encode, besides the first.
+        :param most: maximum number of encoded ranges, besides the one that begins at 0.
         """
         others = [pair for pair in self if pair[1] > self.first][:most]
         return " ".join([str(self.first), *(f"{start}-{end}" for start, end in others)]).encode()
@@ -97,9 +98,9 @@ def _common(one: Ranges, other: Ranges) -> Ranges:
 
 
 def parse_ranges(raw: bytes) -> Ranges:
-    """Decode a note.
+    """Decode a stored set.
 
-    :raises ValueError: if it is not a note of ranges.
+    :raises ValueError: if the text has another form.
     """
     first, *others = raw.decode().split()
     ranges = Ranges()

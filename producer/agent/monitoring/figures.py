@@ -60,7 +60,7 @@ SINK_COUNTERS = (
     "ChannelReadFail",
     "DeliveryMicroseconds",
 )
-#: Values that may also fall.
+#: Gauges: values that may also decrease.
 GAUGES = frozenset({"CertificateExpiryTimestampSeconds", "OpenConnectionCount", "UnreadableCount"})
 
 _WORKING = (State.RUNNING, State.FINISHED)

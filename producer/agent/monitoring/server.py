@@ -45,14 +45,14 @@ _log = get_logger("loghub.agent.monitoring")
 
 DEFAULT_PORT = 9180
 _LOOPBACK = "127.0.0.1"
-#: Most connections at once.
+#: Maximum number of connections at once.
 _MOST_CONNECTIONS = 32
-#: Most bytes of a request with its headers.
+#: Maximum bytes of a request with its headers.
 _MOST_BYTES = 16 << 10
 #: Seconds for a request, for an answer, and for the client to read the rest of it.
 _PATIENCE = 5.0
 _READ = 1 << 14
-#: Most characters of a fault or a site in an answer.
+#: Maximum number of characters of a fault or a site in an answer.
 _MOST_SHOWN = 200
 
 

@@ -20,7 +20,7 @@ from .reckoning import Reckoning
 #: Maximum numbers of events and headers in a call: as objects they are many times as large.
 _MOST_EVENTS, _MOST_HEADERS = 1 << 17, 1 << 20
 _MOST_BITS = 63
-#: Bytes of an event's objects besides its body, or of its headers' dict; and of a header.
+#: Bytes of an event's objects besides its body, which also covers a dict of headers; and bytes of one header.
 _OF_EVENT, _OF_HEADER = 120, 200
 #: Maximum number of encoded texts that are cached while headers are written.
 _MOST_KEPT = 1 << 14

@@ -128,7 +128,7 @@ def _size_of(data: memoryview) -> int:
 
 
 def _cost_of(value: memoryview) -> int:
-    """Return the most bytes of a value's objects; in a large one texts are counted separately."""
+    """Return the maximum bytes of a value's objects; in a large one texts are counted separately."""
     if value[0] not in _ARRAYS and value[0] not in _MAPS:
         return _OF_BYTE + (len(value) if value[0] in _BYTES else of_text(bytes(value)))
     if len(value) <= SMALL:

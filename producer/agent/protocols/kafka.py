@@ -18,9 +18,9 @@ from .tls_files import WatchedFiles, report_expiry
 
 _log = get_logger("loghub.agent.kafka")
 
-#: Suffixes of settings that name a file; a missing file may be created later.
+#: Suffixes of settings that name a file. They are not checked: a missing file may be created later.
 _FILES = (".location", ".path")
-#: The value in an error, which may be a misplaced secret.
+#: The value in an error, removed from messages since it may be a misplaced secret.
 _VALUE = re.compile(r'(?<=Invalid value )".*" (?=for)', re.DOTALL)
 
 
@@ -34,12 +34,12 @@ def check_settings(client: str, settings: Mapping[str, Any]) -> None:
         import confluent_kafka
     except ImportError:
         return
-    asked = {name: value for name, value in settings.items() if not name.endswith(_FILES) or "truststore" in name}
-    asked.pop("bootstrap.servers", None)  # do not connect
+    checked = {name: value for name, value in settings.items() if not name.endswith(_FILES) or "truststore" in name}
+    checked.pop("bootstrap.servers", None)  # do not connect
     try:
-        made = getattr(confluent_kafka, client)(asked, logger=_Silent())
+        made = getattr(confluent_kafka, client)(checked, logger=_Silent())
     except (confluent_kafka.KafkaException, TypeError, ValueError) as error:
-        raise ConfigError("config", f"is not taken by the client: {_words_of(error)}", None) from error
+        raise ConfigError("config", f"is refused by librdkafka: {_words_of(error)}", None) from error
     if client == "Consumer":
         made.close()
 
@@ -67,7 +67,7 @@ class _RepeatedLineError(Exception):
 
 
 class _Silent:
-    """Logger that drops all lines: the error contains them, too."""
+    """Logger that drops all lines, since the client's error repeats them."""
 
     def log(self, *_: object) -> None:
         """Drop a line."""
@@ -80,15 +80,16 @@ def missing_files(settings: Mapping[str, str]) -> Iterator[ConfigError]:
 
 
 class RenewedClient:
-    """Maker of a client, and of another one when the TLS files change: librdkafka reads them only at its start.
+    """Maker of a component's client, and of a new client when the TLS files change: a client reads them only at its
+    start.
 
     :param make: makes a client; raises librdkafka's errors.
     :param settings: the settings that name the files.
-    :param who: the component's name, for messages.
+    :param component: the component's name, for messages.
     """
 
-    def __init__(self, make: Callable[[], Any], settings: Mapping[str, str], who: str, context: Context) -> None:
-        self._make, self._who, self._context = make, who, context
+    def __init__(self, make: Callable[[], Any], settings: Mapping[str, str], component: str, context: Context) -> None:
+        self._make, self._component, self._context = make, component, context
         files = {name: Path(path) for name, path in _files_of(settings).items()}
         self._own = files.get("ssl.certificate.location"), files.get("ssl.key.location")
         self._files = WatchedFiles(files.values(), context.clock)
@@ -96,7 +97,7 @@ class RenewedClient:
     def first(self) -> Any:
         """Return the first client."""
         client = self._make()
-        report_expiry(self._context, self._who, *self._own)
+        report_expiry(self._context, self._component, *self._own)
         return client
 
     def renewed(self) -> Any | None:
@@ -108,11 +109,11 @@ class RenewedClient:
         try:
             client = self._make()
         except KafkaException as error:
-            if self._files.is_news:
-                _log.error("%s keeps its current certificate: %s", self._who, _words_of(error))
+            if self._files.has_changed_again:
+                _log.error("%s keeps its current certificate: %s", self._component, _words_of(error))
             return None
-        self._files.mark_used(self._who)
-        report_expiry(self._context, self._who, *self._own)
+        self._files.mark_used(self._component)
+        report_expiry(self._context, self._component, *self._own)
         return client
 
 
@@ -121,6 +122,6 @@ def _files_of(settings: Mapping[str, str]) -> dict[str, str]:
 
 
 def _words_of(error: Exception) -> str:
-    told = error.args[0] if error.args else error
-    text = told.str() if hasattr(told, "str") else str(told)
+    cause = error.args[0] if error.args else error
+    text = cause.str() if hasattr(cause, "str") else str(cause)
     return _VALUE.sub("", text)

@@ -21,7 +21,7 @@ _OF_BYTE = _OF_MESSAGE // 2
 #: Maximum bytes of memory for one byte of text: in the library, and decoded.
 _OF_TEXT = 5
 #: Fields counted at once, and bytes of a message counted at once.
-_COUNTED, _TOLD = 1 << 10, 1 << 18
+_COUNTED, _REPORT_BYTES = 1 << 10, 1 << 18
 
 
 class MessageError(ValueError):
@@ -47,7 +47,7 @@ class Parts:
                 yield message[start:end]
 
     def reckon(self, data: bytes, schema: Schema) -> None:
-        """Count the most memory of a message as objects of the library and of Python.
+        """Count the maximum memory of a message as objects of the library and of Python.
 
         :raises MessageError: the message is invalid.
         """
@@ -55,14 +55,14 @@ class Parts:
             self._reckoning.element(_OF_BYTE * len(data))
             return
         size, left = _OF_TEXT * len(data), [(memoryview(data), schema)]
-        told = size + _TOLD
+        next_report = size + _REPORT_BYTES
         while left:  # a stack instead of recursion: messages may be nested very deeply
             message, known = left.pop()
             for number, start, end in self._fields(message):
                 size += _OF_MESSAGE
-                if size > told:
+                if size > next_report:
                     self._reckoning.element(size)
-                    told += _TOLD
+                    next_report += _REPORT_BYTES
                 if end > start and number in known:
                     left.append((message[start:end], known[number]))
         self._reckoning.element(size)

@@ -2,9 +2,10 @@
 
 The body of a log record is the event's body (as JSON if it is not text). Its attributes are headers, those of its
 resource with the prefix ``resource.``, those of its scope with ``scope.``. The headers ``timestamp`` (milliseconds),
-``severity``, ``severity_number``, ``trace_id``, ``span_id``, ``event_name`` and ``scope`` have the record's fields. So
-have the less usual ones (``observed_timestamp``, ``flags``, ``dropped_attributes_count``, ``scope_version``,
-``schema_url``). An attribute with such a name becomes ``field_NAME``. Events are converted to records in the same way.
+``severity``, ``severity_number``, ``trace_id``, ``span_id``, ``event_name`` and ``scope`` have the record's fields.
+There are headers for the less usual fields, too (``observed_timestamp``, ``flags``, ``dropped_attributes_count``,
+``scope_version``, ``schema_url``). An attribute with such a name becomes ``field_NAME``. Events are converted to
+records in the same way.
 
 A request of a peer is parsed one record at a time (:mod:`.reckoning`), since a message may have only two bytes.
 """

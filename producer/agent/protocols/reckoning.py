@@ -34,7 +34,7 @@ _OF_JSON = {"{": 72, "[": 88, ":": 110, ",": 32, '"': 28}
 #: Maximum bytes of memory for one byte of text, decoded.
 OF_TEXT = 4
 #: Bytes reserved from the budget at once.
-_TOLD = 1 << 16
+_RESERVED_AT_ONCE = 1 << 16
 _ASTRAL = re.compile(rb"[\xf0-\xff]")
 
 
@@ -88,7 +88,7 @@ class Reckoning:
     def need(self, size: int) -> None:
         """Count bytes that are kept."""
         self._needed += size
-        if self._needed >= _TOLD:
+        if self._needed >= _RESERVED_AT_ONCE:
             self.settle()
 
     def settle(self) -> None:
@@ -98,12 +98,12 @@ class Reckoning:
 
 
 def of_text(data: bytes) -> int:
-    """Return the most bytes of a text decoded from UTF-8: Python has one size for all of its characters."""
+    """Return the maximum bytes of a text decoded from UTF-8: Python has one size for all of its characters."""
     return len(data) if data.isascii() else (OF_TEXT if _ASTRAL.search(data) else 2) * len(data)
 
 
 def of_json(text: str) -> int:
-    """Return the most bytes of JSON text and its objects; brackets within texts count, too."""
+    """Return the maximum bytes of JSON text and its objects; brackets within texts count, too."""
     return 2 * getsizeof(text) + sum(size * text.count(mark) for mark, size in _OF_JSON.items())
 
 

@@ -24,7 +24,7 @@ from ..recoveries import recoveries
 _log = get_logger("loghub.agent")
 
 #: Seconds between two checks.
-_LOOK = 1.0
+_CHECK_SECONDS = 1.0
 #: X509_V_ERR_CERT_NOT_YET_VALID and X509_V_ERR_CERT_HAS_EXPIRED.
 _OUT_OF_TIME = (9, 10)
 #: X509_V_ERR_INVALID_PURPOSE: a client's certificate in the role of a server.
@@ -72,8 +72,8 @@ def load_authorities(context: ssl.SSLContext, name: str, path: Path) -> None:
         raise ConfigError(name, f"cannot be used: {failure}", str(path)) from failure
 
 
-def out_of_time(certificate: Path | None, key: Path | None) -> Iterator[ConfigError]:
-    """Yield an error for a certificate that peers refuse because it has expired or is not valid yet."""
+def validity_errors(certificate: Path | None, key: Path | None) -> Iterator[ConfigError]:
+    """Yield an error if peers refuse a certificate because it has expired or is not valid yet."""
     if certificate is None:
         return
     try:
@@ -133,47 +133,47 @@ class WatchedFiles:
     """Files that may be replaced; checked at most once a second.
 
     :param paths: paths of the files, which may be missing.
-    :ivar is_news: True if the last check found a change since the one before.
+    :ivar has_changed_again: True if the last check found a change since the one before.
     """
 
     def __init__(self, paths: Iterable[Path | None], clock: Clock) -> None:
         self.paths, self._clock = list(dict.fromkeys(path for path in paths if path is not None)), clock
         self._used = self._found = self._look()
-        self._next_look = clock.monotonic() + _LOOK
-        self.is_news = False
+        self._next_check = clock.monotonic() + _CHECK_SECONDS
+        self.has_changed_again = False
 
     def changed(self) -> bool:
         """Return True if the files differ from those in use; False also if the last check is too recent."""
         now = self._clock.monotonic()
-        if not self.paths or now < self._next_look:
+        if not self.paths or now < self._next_check:
             return False
-        self._next_look = now + _LOOK
+        self._next_check = now + _CHECK_SECONDS
         before, self._found = self._found, self._look()
-        self.is_news = self._found != before
+        self.has_changed_again = self._found != before
         return self._found != self._used
 
-    def mark_used(self, who: str) -> None:
+    def mark_used(self, component: str) -> None:
         """Mark the files of the last check as used, and log it.
 
-        :param who: the component's name, for the message.
+        :param component: the component's name, for the message.
         """
         self._used = self._found
-        recoveries.info("%s uses the new %s", who, ", ".join(map(str, self.paths)))
+        recoveries.info("%s uses the new %s", component, ", ".join(map(str, self.paths)))
 
     def _look(self) -> _Seen:
         return tuple(map(_signature, self.paths))
 
 
-def report_expiry(context: Context, who: str, certificate: Path | None, key: Path | None) -> None:
+def report_expiry(context: Context, component: str, certificate: Path | None, key: Path | None) -> None:
     """Report the certificate's time of expiry in the monitoring, and log if it has expired.
 
-    :param who: the component's name, for messages.
+    :param component: the component's name, for messages.
     """
     end = end_of(certificate, key)
     if end is not None:
         context.counters.set(**{_EXPIRES: end})
-    for error in out_of_time(certificate, key):
-        _log.warning("%s: %s", who, error)
+    for error in validity_errors(certificate, key):
+        _log.warning("%s: %s", component, error)
 
 
 class RenewedTls:
@@ -182,7 +182,7 @@ class RenewedTls:
     :param make: makes the context; may raise :class:`ConfigError`.
     :param own: the own certificate and key.
     :param authorities: the file of trusted authorities.
-    :param who: the component's name, for messages.
+    :param component: the component's name, for messages.
     :param context: the component's context; its counters get the time of expiry.
     :raises ConfigError: the files cannot be used.
     """
@@ -192,14 +192,14 @@ class RenewedTls:
         make: Callable[[], ssl.SSLContext | None],
         own: tuple[Path | None, Path | None],
         authorities: Path | None,
-        who: str,
+        component: str,
         context: Context,
     ) -> None:
-        self._make, self._own, self._who, self._of = make, own, who, context
+        self._make, self._own, self._component, self._of = make, own, component, context
         self._lock = threading.Lock()  # guards the fields below; held while the files are read
         self._files = WatchedFiles((*own, authorities), context.clock)
         self._context = make()
-        report_expiry(context, who, *own)
+        report_expiry(context, component, *own)
 
     def context(self) -> ssl.SSLContext | None:
         """Return the context of the current files, or of the last usable ones; None without TLS."""
@@ -212,11 +212,11 @@ class RenewedTls:
         try:
             self._context = self._make()
         except ConfigError as error:
-            if self._files.is_news:
-                _log.error("%s keeps its current certificate: %s", self._who, error)
+            if self._files.has_changed_again:
+                _log.error("%s keeps its current certificate: %s", self._component, error)
             return
-        self._files.mark_used(self._who)
-        report_expiry(self._of, self._who, *self._own)
+        self._files.mark_used(self._component)
+        report_expiry(self._of, self._component, *self._own)
 
 
 def _signature(path: Path) -> tuple[int, int, int] | None:

@@ -258,7 +258,7 @@ class Agent:
         if letter_sinks:
             self._empty(changes.channels_ended, deadline)
         for sink in late_ones + self._end_sinks(changes.sinks_ended - letter_sinks, deadline):
-            # It still has events, and returns or delivers them when it ends, out of order.
+            # A changed sink still has events. It returns or delivers them, out of order, when it ends.
             self.channels[self.blueprint.sinks[sink].channel].origins = None
         state, used = self.config.state, [place[0] for place in places_of(new.channels, self.config.state).values()]
         former = places_of(self.blueprint.channels, state)
@@ -554,9 +554,9 @@ def _discard_undelivered(channel: BatchChannel) -> bool:
 
 
 def _delivers(channel: BatchChannel, count: int) -> Callable[[], bool]:
-    """Return a test whether the channel is empty, or as many events have left it since.
+    """Return a function that tests if the channel is empty, or if as many events have left as it holds at this moment.
 
-    With running sources a channel is hardly ever seen empty.
+    While sources run, a channel is hardly ever empty.
     """
     then = channel.counters.get("EventTakeSuccessCount")
     return lambda: not channel.held or channel.counters.get("EventTakeSuccessCount") - then >= count

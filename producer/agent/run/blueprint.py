@@ -215,7 +215,7 @@ class _Drawer:
         served = {sink.channel for sink in config.sinks.values()}
         letters = {sink.dead_letters for sink in config.sinks.values()}
         fed = {channel for source in config.sources.values() for channel in source.channels}
-        # A component with a wrong channel may mean this one.
+        # A component with a misspelt channel name may mean this channel.
         sinks = self._have_problems("sinks", config.sinks, "channel")
         sources = self._have_problems("sources", config.sources, "channels")
         for name, channel in config.channels.items():
@@ -312,7 +312,7 @@ class _Drawer:
             self._report(component, where, key, f"{shown} is already used by {owner}")
 
     def _have_problems(self, kind: str, components: Mapping[str, ComponentConfig], key: str) -> bool:
-        """Return True if a problem was found with the channels of one of them."""
+        """Return True if a problem was found with the channels of one of these parts."""
         wrong = {_name(problem) for problem in self.problems}
         return any(
             _name(placed(Problem(f"{kind}.{each.name}", key, ""), each)) in wrong for each in components.values()
@@ -369,7 +369,7 @@ class _Drawer:
 
 
 def _most_held(part: Part) -> int:
-    """Return the most bytes that a component holds, by its options."""
+    """Return the maximum bytes that a component holds, by its options."""
     holds: Callable[[], int] | None = getattr(part.options, "holds", None)
     return COMPONENT_BYTES if holds is None else holds()
 

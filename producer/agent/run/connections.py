@@ -70,7 +70,7 @@ def _connect(host: str, port: int, timeout: float) -> str:
 
 
 def _addresses(where: str, options: Any) -> Iterator[tuple[str, int]]:
-    """Yield a peer's hosts and ports. Of a source only brokers, since its other hosts are those it listens on."""
+    """Yield a peer's hosts and ports. For a source only brokers: its other hosts are its own listening addresses."""
     servers = getattr(options, "bootstrap_servers", None)
     if servers is not None:
         for server in servers.split(","):

@@ -26,7 +26,7 @@ from ..ledger.ledger import Setup, copy_ledgers
 from ..ledger.ledgers import Ledgers
 from .blueprint import Blueprint, SourcePart, places_of, selection_of
 
-#: Most batches counted at a start, since counting takes time.
+#: Maximum number of batches counted at a start, since counting takes time.
 _MOST_COUNTED = 1000
 _WAITS = (
     "no channel uses {1}, and {0} in it are not delivered: to deliver them, configure a channel with"

@@ -57,7 +57,7 @@ class Supervised:
         self._run, self._counters, self._clock, self._changed = run, counters, clock, changed
         self._stop = Stop(clock)
         self._run_stop = Stop(clock)  # of the present run
-        self._again: Stop | None = None  # of a run that another one follows at once
+        self._again: Stop | None = None  # of a run that is restarted at once
         self._room = WaitingRoom(clock, look_again=1.0)
         self.state = State.NEW
         self._repeated = RateLimitedLog(clock)

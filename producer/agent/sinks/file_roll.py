@@ -1,8 +1,8 @@
 r"""Write events into files of a directory, one file after another. Modelled on Flume's ``RollingFileSink``.
 
-A file is written under a hidden name, ``.SINK~NAME``. It gets its own name when it ends: after a time, at a size, or
-with the sink. So a reader of the directory sees only complete files, none empty. With ``fsync`` events are on the
-disk before their take is committed.
+A file is written under a hidden name, ``.SINK~NAME``. It gets its own name when it is complete: after a time, at a
+size, or when the sink ends. So a reader of the directory sees only complete files, none empty. With ``fsync`` events
+are on the disk before their take is committed.
 
 A failed write is truncated to the last acknowledged byte. A hidden file left by a crash is completed at the next start.
 With ``fsync`` and a single sink on a file channel, each event is written exactly once, even after a crash
@@ -116,7 +116,7 @@ class FileRollSink:
             raise SinkError(f"{self._options.directory}: {error}") from error
 
     def tick(self) -> None:
-        """End the file after its time."""
+        """Complete the file if its time is over."""
         interval = self._options.roll_interval
         if self._file is not None and interval and self._clock.monotonic() - self._file.opened >= interval:
             self._roll()

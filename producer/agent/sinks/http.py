@@ -40,7 +40,7 @@ from ..events.interfaces import Context, RefusedError, SinkError
 from ..flow.held_back import HELD_BYTES
 from ..protocols.batches import CONTENT_TYPE
 from ..protocols.proxies import PROXY, proxies_of
-from ..protocols.tls_files import RenewedTls, load_authorities, load_own, out_of_time
+from ..protocols.tls_files import RenewedTls, load_authorities, load_own, validity_errors
 from .http_parts import BatchesForm, Encoded, Form, Part, Progress, TextForm, halves, requests_of
 
 _log = get_logger("loghub.agent.sink")
@@ -115,7 +115,7 @@ class HttpSink:
             return missing_certificates(self)
 
         def holds(self) -> int:
-            """Return the most bytes held: a delivery, its encoded events, one request, and refused events."""
+            """Return the maximum bytes held: a delivery, its encoded events, one request, and refused events."""
             return 4 * self.most_bytes + HELD_BYTES
 
         @staticmethod
@@ -310,7 +310,7 @@ def check_certificate(certificate: Path | None, key: Path | None) -> None:
 def missing_certificates(options: Any) -> Iterator[ConfigError]:
     """Yield an error for each certificate file that cannot be used, or has expired."""
     yield from unusable_certificates(options)
-    yield from out_of_time(options.certificate, options.key)
+    yield from validity_errors(options.certificate, options.key)
 
 
 def unusable_certificates(options: Any) -> Iterator[ConfigError]:

@@ -54,10 +54,10 @@ from .loghub_pieces import MOST_PIECES, PIECE_BYTES, Pieces
 
 _CLOSE_SECONDS = 10.0
 #: Seconds between two checks whether to stop while waiting for an answer.
-_LOOK = 0.2
+_CHECK_SECONDS = 0.2
 #: Error code of an attempt without an answer.
 _NO_ANSWER = "RequestError"
-#: Events of a batch refused one by one while no row of it is stored; after that, groups are not divided any more.
+#: Maximum number of refused single events of a batch from which no row is stored. Beyond it, groups are refused whole.
 _MOST_ALONE = 100
 #: Milliseconds for which retries continue once the sink has to stop.
 _LAST_RETRIES = 1000
@@ -98,7 +98,7 @@ class LogHubSink:
             return max(64 << 20, 6 * self.batch_bytes)
 
         def holds(self) -> int:
-            """Return the most bytes that the sink holds."""
+            """Return the maximum bytes that the sink holds."""
             return self._sending() + self.batch_bytes + HELD_BYTES
 
         def config(self, name: str) -> ProducerConfig:
@@ -218,19 +218,19 @@ class LogHubSink:
         :raises SinkError: a request failed temporarily.
         """
         first, *others = sent.parts_from(place)
-        asked: Result | None = result
+        refusal: Result | None = result
         waiting, found, stored = [*reversed(others), first], list[Refusal](), False
         while waiting:
             start, part = waiting.pop()
-            asked = asked or self._store_alone(part, f"{sent.name}/{start}+{part.count}")
-            if asked is None:
+            refusal = refusal or self._store_alone(part, f"{sent.name}/{start}+{part.count}")
+            if refusal is None:
                 stored = True
             elif part.count > 1 and (stored or len(found) < _MOST_ALONE):
                 left, right = part.halves()
                 waiting += [(start + left.count, right), (start, left)]
             else:
-                found.append(Refusal(part, str(reason_of(asked)), False, asked.attempt_count, asked.request_id))
-            asked = None
+                found.append(Refusal(part, str(reason_of(refusal)), False, refusal.attempt_count, refusal.request_id))
+            refusal = None
         return found
 
     def _store_alone(self, part: EventBatch, name: str) -> Result | None:
@@ -326,7 +326,7 @@ class LogHubSink:
             if self._end is not None:
                 self.close()
             with contextlib.suppress(TimeoutError):
-                future.result(min(_LOOK, deadline.remaining(self._clock) or 0.0))
+                future.result(min(_CHECK_SECONDS, deadline.remaining(self._clock) or 0.0))
         future.result(0)
 
 

@@ -15,11 +15,11 @@ from ...runtime.clock import NO_DEADLINE, Clock, Deadline
 from ...runtime.tls import closed_if_it_fails
 from ...sinks.http.raw_exchange import looks_quiet
 from ..events.interfaces import Context
-from ..protocols.tls_files import RenewedTls, load_own, out_of_time
+from ..protocols.tls_files import RenewedTls, load_own, validity_errors
 
 _READ = 1 << 16
 #: Seconds between two checks of the deadline, which may become earlier while waiting.
-_LOOK = 0.2
+_CHECK_SECONDS = 0.2
 
 
 #: Maximum bytes of an event that receivers accept: Flume's frames, and ``max_frame`` of this agent's sources.
@@ -55,7 +55,7 @@ class PeerOptions:
             self.context()
         except ConfigError as error:
             yield error
-        yield from out_of_time(self.certificate, self.key)
+        yield from validity_errors(self.certificate, self.key)
 
     def context(self) -> ssl.SSLContext | None:
         """Return the client's TLS context; None without TLS.
@@ -75,12 +75,12 @@ class PeerOptions:
             context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         return context
 
-    def renewed_tls(self, who: str, context: Context) -> RenewedTls:
+    def renewed_tls(self, component: str, context: Context) -> RenewedTls:
         """Return the client's TLS context, renewed when the files change.
 
         :raises ConfigError: the files cannot be used.
         """
-        return RenewedTls(self.context, (self.certificate, self.key), self.authorities, who, context)
+        return RenewedTls(self.context, (self.certificate, self.key), self.authorities, component, context)
 
 
 class Peer:
@@ -148,4 +148,4 @@ class Peer:
     def _limit(self, deadline: Deadline) -> None:
         if deadline.expired(self._clock) or self._end.expired(self._clock):
             raise ConnectionError("not acknowledged in time (timeout)")
-        self._socket.settimeout(_LOOK)
+        self._socket.settimeout(_CHECK_SECONDS)

@@ -35,7 +35,7 @@ class CallOptions(TcpOptions):
     )
 
     def holds(self) -> int:
-        """Return the most bytes that the source holds."""
+        """Return the maximum bytes that the source holds."""
         return self.max_memory
 
 
@@ -182,7 +182,7 @@ class CallSource(TcpSource):
 
 
 def _read(conversation: Conversation, incoming: Incoming) -> tuple[list[EventBatch], Mapping[bool, bytes]]:
-    """Read a call; return its batches, and its two answers by whether they are put.
+    """Read a call; return its batches, and its answers for a failed and a successful put.
 
     The call itself is not kept while a channel is full: as objects its events are many times as large.
     """

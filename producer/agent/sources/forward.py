@@ -45,11 +45,11 @@ _MOST_EVENTS = 10_000
 _COPIES = 2
 #: Maximum bytes of a small message; larger and packed ones are parsed one at a time.
 _SMALL = 1 << 14
-#: Shares of ``max_memory``: for an element's objects, and for the events put at once, which exist twice, in each of
-#: two turns; and the least bytes of a share.
+#: Divisors of ``max_memory``: for an element's objects, and for the events of one put. Events exist twice, in each of
+#: two turns, so their divisor is large. The last number is the minimum of a share, bytes.
 _OF_ELEMENT, _OF_EVENTS, _LEAST_SHARE = 4, 24, 4 << 20
 #: Seconds between two checks of a thread that waits for its turn or for memory.
-_LOOK = 0.5
+_CHECK_SECONDS = 0.5
 
 
 class _BadMessageError(Exception):
@@ -79,7 +79,7 @@ class ForwardSource(TcpSource):
         frame_timeout: float = option(60.0, least=0.001, doc="seconds for a message to arrive")
 
         def holds(self) -> int:
-            """Return the most bytes that the source holds."""
+            """Return the maximum bytes that the source holds."""
             return self.max_memory
 
     def __init__(self, options: Options, context: Context) -> None:
@@ -137,7 +137,7 @@ class ForwardSource(TcpSource):
         return True
 
     def _take_alike(self, incoming: _Incoming, pending: _Pending, *, large: bool) -> bool:
-        """Put the messages up to the next one of the other size, in one turn; return False if the source stops.
+        """Put messages of one size class, small or large, in one turn; return False if the source stops.
 
         The thread releases the turn before it waits for a channel, if there is memory for the events.
         """
@@ -172,7 +172,7 @@ class ForwardSource(TcpSource):
     def _turn(self, *, large: bool) -> Iterator[None]:
         """Parse messages in turn, since they grow in memory; small ones do not wait for large ones."""
         turn = self._turns[large]
-        while not turn.acquire(timeout=_LOOK):
+        while not turn.acquire(timeout=_CHECK_SECONDS):
             if self._stop.is_set():
                 raise OSError("the source is stopping")
         try:
@@ -220,7 +220,7 @@ class ForwardSource(TcpSource):
 
 
 class _Pending:
-    """Events to put, and acknowledgements to send then."""
+    """Events to put, and the acknowledgements to send afterwards."""
 
     def __init__(self) -> None:
         self.events: list[tuple[dict[str, str], bytes]] = []
@@ -277,7 +277,7 @@ class _Incoming:
         return self._ahead
 
     def frames(self, *, large: bool) -> Iterator[bytes]:
-        """Yield complete messages, up to the next one of the other size."""
+        """Yield complete messages, up to the first one of the other size class."""
         while (frame := self.ahead()) is not None and self.large == large:
             self._ahead = None
             yield frame
@@ -334,7 +334,7 @@ class _Incoming:
             left = until - time.monotonic()
             if left <= 0:
                 raise self._too_much()
-            self._held.wait(_COPIES * size, min(_LOOK, left))
+            self._held.wait(_COPIES * size, min(_CHECK_SECONDS, left))
             if self._stop.is_set():
                 raise OSError("the source is stopping")
 

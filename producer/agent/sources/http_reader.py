@@ -20,7 +20,7 @@ _PIECE = 1 << 16
 #: Headers that are kept; others are dropped.
 _WANTED = frozenset((b"authorization", b"content-encoding", b"content-length", b"content-type", b"transfer-encoding"))
 #: Maximum characters of an error in an answer.
-_MOST_TOLD = 200
+_MOST_SHOWN = 200
 
 
 class RequestReader:
@@ -126,7 +126,7 @@ class RequestReader:
                 self._until = self._until or self._deadline()
                 self._http.receive_data(data)
         except h11.RemoteProtocolError as error:
-            raise RequestError(error.error_status_hint, str(error)[:_MOST_TOLD]) from error
+            raise RequestError(error.error_status_hint, str(error)[:_MOST_SHOWN]) from error
         return event
 
     def _deadline(self) -> float:

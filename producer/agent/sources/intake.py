@@ -19,7 +19,7 @@ from ..recoveries import recoveries
 _log = get_logger("loghub.agent.source")
 
 #: Seconds between two checks for memory.
-_LOOK = 0.02
+_CHECK_SECONDS = 0.02
 #: Seconds between two attempts, at first and at most.
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 
@@ -75,7 +75,7 @@ class Intake:
         :returns: False if ``stop`` was set before.
         """
         while short_of_memory(outlet):
-            if stop.wait(_LOOK):
+            if stop.wait(_CHECK_SECONDS):
                 return False
         return True
 

@@ -149,11 +149,11 @@ class _Reading:
     def _begun_at(self, ends: Sequence[int]) -> int | None:
         """Return the batch number to continue after; None if no note is usable.
 
-        If the lowest noted number is higher than a channel's, the batches before it were safe: a channel in memory may
-        not have stored that.
+        The lowest noted number may be higher than a channel's. Then the batches below it are safe, and only a channel
+        in memory has not recorded that.
         """
         known, noted = [end for end in ends if end], sorted(self._cursors)
-        first = known[0] if len(known) == 1 else ends[0]  # where one channel is new, and the others agree
+        first = known[0] if len(known) == 1 else ends[0]  # 0 in known: one channel is new, and the others agree
         if not noted or noted[-1] < first:
             return None
         return max((number for number in noted if number <= first), default=noted[0])

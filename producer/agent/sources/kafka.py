@@ -90,7 +90,7 @@ class KafkaSource:
             return missing_files(self.config)
 
         def holds(self) -> int:
-            """Return the most bytes held: fetched messages, a batch twice, and the objects of its last message."""
+            """Return the maximum bytes held: fetched messages, a batch twice, and the objects of its last message."""
             given = self.settings("check")
             message = int(given.get("fetch.message.max.bytes", _MESSAGE))
             return (int(given["queued.max.messages.kbytes"]) << 10) + 2 * _BATCH_BYTES + _OF_BYTE * message

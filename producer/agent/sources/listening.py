@@ -1,7 +1,7 @@
 """TcpServer: the common part of sources that listen: addresses, limits, TLS, and a thread for each connection.
 
-Peers are not trusted. So connections are limited, in total and for each address. A handshake and a silent connection
-end in time. A connection that waits, for example for its channel, does not delay the others.
+Peers are not trusted. So connections are limited, in total and for each address. A slow handshake, and a connection
+without data, time out. A connection that waits, for example for its channel, does not delay the others.
 """
 
 from __future__ import annotations
@@ -28,16 +28,17 @@ from ...runtime.tls import closed_if_it_fails
 from ...text.addresses import is_address
 from ...text.plural import counted
 from ..events.interfaces import Context
-from ..protocols.tls_files import RenewedTls, load_authorities, load_own, out_of_time
+from ..protocols.tls_files import RenewedTls, load_authorities, load_own, validity_errors
 
 _log = get_logger("loghub.agent.source")
 
 #: Seconds to wait after a failed accept, and for connections to end when the source stops.
-_LOOK, _END = 0.5, 10.0
-#: Seconds and bytes for which a peer may go on sending after an answer that ends its connection.
+_PAUSE_SECONDS, _END_SECONDS = 0.5, 10.0
+#: Limits, in seconds and bytes, of what a peer may still send after an answer that ends its connection.
 _FINISH, _MOST_PASSED_OVER = 2.0, 32 << 20
 _BACKLOG = 512
-#: File descriptors left for channels, logs, monitoring and sinks; of few descriptors, their share.
+#: File descriptors left for channels, logs, monitoring and sinks: a number, or a share of the process's limit if that
+#: is less.
 _SPARE, _SPARE_SHARE = 64, 0.25
 _READ = 1 << 18
 _WAKE = "wake"
@@ -76,7 +77,7 @@ class TcpOptions:
             self.tls()
         except ConfigError as error:
             yield error
-        yield from out_of_time(self.certificate, self.key)
+        yield from validity_errors(self.certificate, self.key)
 
     def tls(self) -> ssl.SSLContext | None:
         """Build the server's TLS context; None without a certificate.
@@ -93,12 +94,12 @@ class TcpOptions:
             load_authorities(context, "client_authorities", self.client_authorities)
         return context
 
-    def renewed_tls(self, who: str, context: Context) -> RenewedTls:
+    def renewed_tls(self, component: str, context: Context) -> RenewedTls:
         """Return the server's TLS context, renewed when the files change.
 
         :raises ConfigError: the files cannot be used.
         """
-        return RenewedTls(self.tls, (self.certificate, self.key), self.client_authorities, who, context)
+        return RenewedTls(self.tls, (self.certificate, self.key), self.client_authorities, component, context)
 
 
 class Connection:
@@ -125,7 +126,7 @@ class Connection:
     def read(self, size: int = _READ, until: float | None = None) -> bytes:
         """Return the bytes that arrive next; empty at the end.
 
-        :param until: deadline in monotonic seconds; None for only the limit of silence.
+        :param until: deadline in monotonic seconds; None to apply only the option ``silence``.
         :raises OSError: the connection failed, or the time is over.
         """
         timeout = self._silence if until is None else min(self._silence, until - time.monotonic())
@@ -183,7 +184,7 @@ class TcpServer:
         self._name, self._counters = context.name, context.counters
         self._tls = options.renewed_tls(f"source {context.name}", context)
         self._repeated, self._refused = RateLimitedLog(context.clock), RateLimitedLog(context.clock)
-        self._wrong = RateLimitedLog(context.clock)
+        self._faults = RateLimitedLog(context.clock)
         self._lock = threading.Lock()  # guards the fields below
         self._connections: dict[Connection, threading.Thread] = {}
         self._peers: Counter[str] = Counter()
@@ -216,17 +217,20 @@ class TcpServer:
         except OSError as error:  # for example too many open files: accept again when others have closed
             if (more := self._repeated.due_error(error)) is not None:
                 _log.warning("source %s: cannot accept a connection: %s%s", self._name, error, more)
-            stop.wait(_LOOK)
+            stop.wait(_PAUSE_SECONDS)
             return
-        if not self._leaves_files(accepted.fileno()):
+        if not self._has_spare_descriptors(accepted.fileno()):
             self._counters.add(ConnectionRefusedCount=1)
             accepted.close()
             return
         connection = Connection(accepted, address[0], listener.getsockname()[1], self._options.silence)
         thread = threading.Thread(
-            target=self._live, args=(connection,), name=f"producer-agent-{self._name}-{address[0]}", daemon=True
+            target=self._serve_until_end,
+            args=(connection,),
+            name=f"producer-agent-{self._name}-{address[0]}",
+            daemon=True,
         )
-        if refusal := self._enter(connection, thread):
+        if refusal := self._register(connection, thread):
             self._counters.add(ConnectionRefusedCount=1)
             connection.close()
             self._log_refusal(refusal)
@@ -239,10 +243,10 @@ class TcpServer:
             _log.warning("source %s: cannot serve %s: %s", self._name, connection.peer, error)
             self._counters.add(ConnectionRefusedCount=1)
             connection.close()
-            self._leave(connection)
-            stop.wait(_LOOK)
+            self._unregister(connection)
+            stop.wait(_PAUSE_SECONDS)
 
-    def _leaves_files(self, descriptor: int) -> bool:
+    def _has_spare_descriptors(self, descriptor: int) -> bool:
         """Return True if enough file descriptors are left for other components.
 
         A new descriptor is the lowest free number, so it shows how many are used. A source takes at most two thirds of
@@ -254,7 +258,7 @@ class TcpServer:
             own = len(self._connections)
         if most == resource.RLIM_INFINITY or 2 * left > own:
             return True
-        self._log_refusal(f"it has {own} open, and few of the process's {most} files are left (ulimit -n)")
+        self._log_refusal(f"it has {own} open, and the process is near its limit of {most} open files (ulimit -n)")
         return False
 
     def _log_refusal(self, why: str) -> None:
@@ -262,7 +266,7 @@ class TcpServer:
         if (more := self._repeated.due_error(OSError(why))) is not None:
             _log.warning("source %s: refuses connections: %s%s", self._name, why, more)
 
-    def _enter(self, connection: Connection, thread: threading.Thread) -> str:
+    def _register(self, connection: Connection, thread: threading.Thread) -> str:
         """Register a connection; return the reason if a limit is reached, else an empty text."""
         most, peer = self._options.max_connections, connection.peer
         of_peer = self._options.max_connections_per_peer or max(1, most // 2)
@@ -276,7 +280,7 @@ class TcpServer:
         self._counters.add(OpenConnectionCount=1)
         return ""
 
-    def _live(self, connection: Connection) -> None:
+    def _serve_until_end(self, connection: Connection) -> None:
         try:
             if (tls := self._tls.context()) is not None:
                 connection.secure(tls, self._options.handshake_timeout)
@@ -284,21 +288,22 @@ class TcpServer:
         except OSError as error:  # a failure of the peer or the network
             self._counters.add(ConnectionFailedCount=1)
             self._log_failure(connection.peer, error)
-        except Exception as error:  # noqa: BLE001  # a bug, here or in an interceptor: other connections are served on
+        except Exception as error:  # noqa: BLE001  # a bug, here or in an interceptor; other connections continue
             self._counters.add(GenericProcessingFail=1)
             if (more := self._repeated.due_error(error)) is not None:
                 _log.exception("source %s: the connection of %s failed%s", self._name, connection.peer, more)
         finally:
             connection.close()
-            self._leave(connection)
+            self._unregister(connection)
 
     def log_fault(self, peer: str, fault: object) -> None:
         """Log a fault of a peer, at most once in ten seconds for each address and fault.
 
-        :param fault: the fault; text of the peer may follow only after a colon.
+        :param fault: the fault. Text that came from the peer must follow a colon: the text before the colon
+            distinguishes kinds of faults.
         """
         kind = _NUMBERS.sub("", str(fault).partition(":")[0])
-        silent = self._wrong.due((peer, kind), 1)
+        silent = self._faults.due((peer, kind), 1)
         if silent is not None:
             more = f" ({counted(silent, 'time')} more since the last message)" if silent else ""
             _log.warning("source %s: closing the connection of %s: %s%s", self._name, peer, fault, more)
@@ -319,7 +324,7 @@ class TcpServer:
         else:
             _log.debug("source %s: %s: %s", self._name, peer, error)
 
-    def _leave(self, connection: Connection) -> None:
+    def _unregister(self, connection: Connection) -> None:
         with self._lock:
             del self._connections[connection]
             self._peers[connection.peer] -= 1
@@ -332,14 +337,14 @@ class TcpServer:
             left = dict(self._connections)
         for connection in left:
             connection.interrupt()
-        until = time.monotonic() + _END
+        until = time.monotonic() + _END_SECONDS
         for thread in left.values():
             thread.join(max(0.0, until - time.monotonic()))
 
 
 @contextlib.contextmanager
 def woken_by(stop: Stop, selector: selectors.BaseSelector) -> Iterator[None]:
-    """Make ``stop`` wake the selector during the block; the woken key has data other than None."""
+    """Make ``stop`` wake the selector during the block. The key that it selects then has the data ``_WAKE``."""
     here, there = socket.socketpair()
 
     def wake() -> None:

@@ -110,7 +110,7 @@ class LogHubSource:
                 raise ConfigError("shards", "must not be given with group, which assigns the shards", self.shards)
 
         def holds(self) -> int:
-            """Return the most bytes that the source holds."""
+            """Return the maximum bytes that the source holds."""
             return self.max_memory
 
         def config(self) -> ProducerConfig:
@@ -467,7 +467,7 @@ def _batch(events: list[Event], position: Position) -> EventBatch:
 
 
 def _cost_of(log: bytes) -> int:
-    """Return the most bytes of a log's objects; 0 for a small log, which is not counted."""
+    """Return the maximum bytes of a log's objects; 0 for a small log, which is not counted."""
     if len(log) <= SMALL:
         return 0
     return sum(

@@ -53,7 +53,7 @@ class RequestOptions(TcpOptions):
             raise ConfigError("user", "must be given together with password", self.user)
 
     def holds(self) -> int:
-        """Return the most bytes that the source holds."""
+        """Return the maximum bytes that the source holds."""
         return self.max_memory
 
 

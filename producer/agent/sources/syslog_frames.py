@@ -43,7 +43,8 @@ class Frames:
     def feed(self, data: bytes) -> list[bytes]:
         """Return the messages completed by these bytes.
 
-        :raises FramingError: as described there; earlier messages have been returned.
+        :raises FramingError: a size is missing, or the stream is compressed; earlier calls have returned the messages
+            before it.
         """
         self.cut = []
         if self._counted is None:

@@ -47,10 +47,10 @@ MAX_IDLE_STREAMS = 4096
 IDLE_STREAM_SECONDS = 60.0
 #: Contexts that are drawn at once.
 CONTEXTS_DRAWN = 64
-#: If no batch was opened for this time, lingered batches are searched for no more often than that, seconds.
+#: If no batch was opened for so many seconds, the mover searches for lingered batches only at this interval.
 QUIET_SECONDS = 2.0
-#: A batch that lingered long enough takes along those that will within this share of the time, and within these
-#: seconds. Many small batches then do not wake a thread each.
+#: When a batch has lingered long enough, other batches are sealed with it, up to this share of the linger time and
+#: these seconds too early. So many small batches do not wake a thread each.
 ALONG_SHARE, ALONG_SECONDS = 0.1, 0.01
 #: The longest linger of a producer's first batch, seconds: a wrong endpoint or key shows soon.
 FIRST_LINGER_SECONDS = 0.5
@@ -180,8 +180,8 @@ class LogAccumulator:
         :param number: the sequence number of a piece whose sender chose it; None to take the next one.
         :param before: the key and number that the record was sent under before a restart. Its batch does not fill or
             linger; it is sealed by :meth:`seal_formed`.
-        :returns: the future. Otherwise nothing was done, and the result says what is missing: so many bytes to be
-            reserved, or, if 0, a draft that is up to date.
+        :returns: the future; or, if nothing was done, a number. It is the bytes that the caller has to reserve first,
+            or 0 if the draft is outdated and the caller has to make another one.
         :raises ProducerClosedError: :meth:`close` was called.
         :raises StreamStoppedError: a batch of the ordered stream failed permanently.
         """

@@ -53,7 +53,7 @@ def overhead_of_batch(key: StreamKey) -> int:
 
 
 class Parts(Protocol):
-    """The places of the sends of a batch that was split.
+    """Where each send of a split batch is now.
 
     :ivar halves: the batches that it was split into.
     """
@@ -103,7 +103,7 @@ class ProducerBatch:
 
     :param serial: a number that increases with the time of creation; the halves of a split batch keep it.
     :param tail_size: bytes of the LogGroup that are not records.
-    :param origins: the places where the records are kept besides; None for records that exist only in memory.
+    :param origins: the places of the records in a channel; None for records that exist only in memory.
     """
 
     __slots__ = (
@@ -155,7 +155,7 @@ class ProducerBatch:
         self.created_at = created_at
         self.tail_size = tail_size
         self.origins = origins
-        #: The records of an open batch; None once it is sealed: the attributes below then have them.
+        #: The records of an open batch. Sealing moves them to the attributes below, and sets this to None.
         self.open: OpenRecords | None = None
         self.records: Sequence[Record] = ()
         #: By position of the send; shorter than the sends if the last ones have no callback.
@@ -166,14 +166,14 @@ class ProducerBatch:
         self._lock = threading.Lock()  # guards state, result, parts and the watched futures
         self.state = BatchState.OPEN
         self.result: Result | None = None
-        #: The places of the sends of a split batch.
+        #: Where each send of a split batch is now; None for other batches.
         self.parts: Parts | None = None
         self._watched: dict[int, SendFuture] | None = None
         self._settled: Latch | None = None  # made for the first thread that waits
         # Used by the owner only.
-        self.history = history  # its own history from the seal on: each of many streams has an open batch
-        #: Of an idempotent batch: its key and number, whether the channel has them, and requests that may have been
-        #: stored.
+        self.history = history  # shared until the seal, to save memory: each of many streams has an open batch
+        #: For an idempotent batch: its hash key and sequence number; True if the channel has stored these; and the
+        #: requests that may have been stored.
         self.sequence: SequenceId | None = None
         self.noted = False
         self.unconfirmed: Unconfirmed[Self] | None = None
@@ -223,7 +223,7 @@ class ProducerBatch:
         if origins is None:
             return records.append(record, logs, recipient, charge)  # type: ignore[arg-type]  # no origin
         if recipient is None or callable(recipient):
-            raise TypeError("a record that is kept elsewhere came without its origin")  # a bug
+            raise TypeError("a record of a channel was added without its origin")  # a bug
         del origins.all[records.sends :]  # left by a record that was not added
         origins.all.append(recipient)
         added = records.append(record, logs, None, charge)
@@ -254,7 +254,8 @@ class ProducerBatch:
 
     def fill(self, sealed: Sealed) -> None:
         """Take the contents of a sealed batch."""
-        # Keep the counts apart: a kept future keeps its batch, long after the batch has dropped its bytes.
+        # Copy the counts without the records: a future that the user keeps refers to this batch long after its bytes
+        # are dropped.
         counts = Sealed((), sealed.size, sealed.logs, sealed.sends, sealed.spent, (), sealed.logs_of_send)
         self.records, self.callbacks = sealed.records, sealed.callbacks
         self._sealed, self._held = counts, sealed.spent
@@ -330,7 +331,7 @@ class ProducerBatch:
             settled.wait(timeout)
 
     def wake(self) -> None:
-        """Wake the threads that wait for the result: it is there, or another batch will have it."""
+        """Wake the threads that wait for the result. It is set, or the halves of the batch will have it."""
         if self._settled is not None:
             self._settled.set()
 
@@ -380,13 +381,13 @@ class ProducerBatch:
         )
 
     def encode(self, payload: Payload) -> None:
-        """Take the body, and drop the records unless they have origins."""
+        """Store the encoded body, and drop the records unless they have origins."""
         self.payload = payload
         if self.origins is None:
             self.records = ()
 
     def rest(self) -> None:
-        """Prepare to wait for another attempt; called by the owner."""
+        """Drop the body before waiting for another attempt, if the channel has the records. Called by the owner."""
         if self.origins is not None:
             self.payload = None
 
@@ -394,15 +395,15 @@ class ProducerBatch:
     def indivisible(self) -> bool:
         """True if the batch must never be split.
 
-        Either its sender gave its piece a number. Or it is one event of an idempotent stream, which has a single
-        position in its channel: that cannot say which half was sent.
+        Either the sender chose the sequence number of this piece. Or the batch is one event of an idempotent stream,
+        which has one position in its channel. That position could not tell which half was sent.
         """
         order = self.key.order
         kept = self.origins is not None and self.sends == 1 and order.startswith(IDEMPOTENT)
         return kept or order.startswith(SEQUENCED)
 
     def shares_send(self, other: ProducerBatch) -> bool:
-        """Return True if both carry parts of the same record that is kept elsewhere."""
+        """Return True if both have parts of the same event of a channel."""
         mine, others = self.origins, other.origins
         return mine is not None and others is not None and mine.all[0] is others.all[-1]
 

@@ -17,7 +17,7 @@ class CutRule:
     :ivar threshold_bytes: the size of a full batch.
     :ivar threshold_count: the number of logs in a full batch.
     :ivar piece_bytes: the approximate size of one piece, when many logs are sent at once.
-    :ivar piece_count: the most logs in one piece.
+    :ivar piece_count: the maximum number of logs in one piece.
     """
 
     threshold_bytes: int

@@ -7,10 +7,10 @@ attempts that were in flight together.
 Latency shows a queue on the other side before any refusal does. Responses are grouped into windows. The median of a
 window is compared with the fastest recent one, the base; noise moves neither by much. By Little's law, a server that
 answers ``limit`` requests in ``median`` each, and a single one in ``base``, works on ``limit * base / median`` of them.
-The rest wait. From twice the base on, twice in a row, the limit falls to that number and a few more, so that the server
-never runs idle. Up to one and a half times the base it may grow; in between it stays. With a base of 100 ms, a limit of
-16 and responses after 400 ms, the server works on four. The limit becomes eight (it is at most halved at a time), then
-six.
+The rest wait. If the median is at least twice the base in two windows in a row, the limit falls to that number and a
+few more, so that the server never runs idle. If the median is at most one and a half times the base, the limit may
+grow. In between, it stays. With a base of 100 ms, a limit of 16 and responses after 400 ms, the server works on four.
+The limit becomes eight (it is at most halved at a time), then six.
 
 The base must not include our own queue. At the beginning, and whenever the base was not seen for a while, the limit is
 lowered for one window to half of what the server seems to work on. The latency of that window is the new base, also if
@@ -24,15 +24,16 @@ from statistics import median
 
 #: Responses in a window, and in the window with a lowered limit.
 _WINDOW, _LOOK_WINDOW = 16, 8
-#: The fewest responses in a round; otherwise as many as the limit.
+#: The minimum number of responses in a round. A round has as many as the limit, if that is more.
 _LEAST_IN_ROUND = 4
 # A longer latency exceeds the base by this factor and by these seconds: a few milliseconds may be this process's own.
 _SEEN_AGAIN = 1.25, 0.025
 _CROWDED = 1.5, 0.05
 _OVERLOADED = 2.0, 0.1
 #: The age of the base at which the limit is lowered to measure it again, seconds.
-_LOOK_EVERY = 10.0
-#: Latency alone lowers the limit no further: single attempts would each wait for the round trip of the one before.
+_MEASURE_AGAIN_SECONDS = 10.0
+#: The lowest limit that latency alone causes. With a limit of 1, each attempt would wait for the round trip of the one
+#: before.
 _LEAST_BY_LATENCY = 2
 
 
@@ -57,8 +58,8 @@ class AdaptiveLimit:
         "_changed",
         "_late",
         "_limit",
-        "_look",
         "_most",
+        "_probe_limit",
         "_reached",
         "_round",
         "_window",
@@ -68,7 +69,7 @@ class AdaptiveLimit:
     def __init__(self, most: int, *, adaptive: bool = True) -> None:
         self._most = self._limit = self.value = most
         self._adaptive = adaptive
-        self._look: int | None = None  # replaces the limit while the base is measured
+        self._probe_limit: int | None = None  # replaces the limit while the base is measured
         self._changed = -math.inf  # attempts that began before say nothing of this limit
         self._window: list[float] = []
         self._base = math.inf
@@ -86,15 +87,15 @@ class AdaptiveLimit:
     def accepted(self, began: float, now: float, seconds: float | None = None) -> None:
         """Note that an attempt that began at ``began`` succeeded.
 
-        :param seconds: the duration of the request; None if it is no measure of the server.
+        :param seconds: the duration of the request; None if it does not measure the server.
         """
         if not self._adaptive or began <= self._changed:
             return
-        if self._limit < self._most and self._look is None:
+        if self._limit < self._most and self._probe_limit is None:
             self._note_in_round(seconds)
         if seconds is not None:
             self._window.append(seconds)
-            if len(self._window) >= (_WINDOW if self._look is None else _LOOK_WINDOW):
+            if len(self._window) >= (_WINDOW if self._probe_limit is None else _LOOK_WINDOW):
                 self._evaluate(median(self._window), now)
 
     def refused(self, began: float, now: float, keep: float) -> None:
@@ -123,7 +124,7 @@ class AdaptiveLimit:
     def _evaluate(self, latency: float, now: float) -> None:
         """Evaluate a full window."""
         self._window = []
-        if self._look is not None:
+        if self._probe_limit is not None:
             # While the base still falls, even the lowered limit was too high: measure again soon.
             self._base_seen = -math.inf if latency < 0.9 * self._base else now
             self._base = latency
@@ -148,16 +149,16 @@ class AdaptiveLimit:
         return True
 
     def _measure_base(self, latency: float, now: float) -> None:
-        if now - self._base_seen < _LOOK_EVERY or self._limit == self._most <= _LEAST_BY_LATENCY:
+        if now - self._base_seen < _MEASURE_AGAIN_SECONDS or self._limit == self._most <= _LEAST_BY_LATENCY:
             return
         less = max(1, int(0.5 * self._limit * self._base / latency))
         if less < self._limit:
             self._set(self._limit, now)
-            self._look = self.value = less
+            self._probe_limit = self.value = less
 
     def _set(self, limit: int, now: float) -> None:
         self._limit = self.value = limit
-        self._look = None
+        self._probe_limit = None
         self._changed = now
         self._window = []
         self._late = False

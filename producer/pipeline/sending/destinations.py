@@ -45,7 +45,7 @@ class StreamQueue:
 
 
 class ThreadShare:
-    """Destinations of one kind that share a part of the threads, and those that have something to send."""
+    """A group of destinations that share a part of the threads, and those of them with batches to send."""
 
     __slots__ = ("flying", "ready")
 
@@ -64,13 +64,13 @@ class Destination:
         self.key = key
         self.gate = gate
         self.share = share
-        #: Counts bytes, as the turns of streams do.
+        #: Virtual time of the fair queue, in bytes; the turn of a stream is a point of it.
         self.clock = clock
         #: The size of the largest batch so far, bytes.
         self.credit = 0
         self.logstores: dict[tuple[str, str], Logstore] = {}
         self.sendable: Turns[Logstore] = Turns()
-        #: Batches at their last chance, and when their wait began.
+        #: Batches whose next attempt is the last, each with the start of its wait.
         self.urgent: deque[tuple[Logstore, ProducerBatch, float]] = deque()
         self.queued = 0
         self.latency = 0.0
@@ -82,7 +82,9 @@ class Destination:
         return " ".join(str(part) for part in parts if part is not None)
 
     def turn_of(self, stream: StreamState) -> float:
-        """Return the turn of a stream that has a batch again: its own, but at most the credit behind the clock."""
+        """Return the turn of a stream that has a batch again: its former turn, but no further behind the clock than the
+        credit.
+        """
         stream.turn = max(stream.turn, self.clock - self.credit)
         return stream.turn
 
@@ -93,7 +95,7 @@ class Destination:
         stream.turn = self.turn_of(stream) + size
 
     def oldest(self) -> ProducerBatch | None:
-        """Return about the oldest batch that waits; None if there is none."""
+        """Return the oldest waiting batch, approximately; None if there is none."""
         found = [batch for logstore in self.logstores.values() if (batch := logstore.oldest()) is not None]
         return min(found, key=lambda batch: batch.serial, default=None)
 

@@ -41,7 +41,8 @@ from .turns import Turns, member_of, sooner
 _IDLE_SECONDS, _MOST_IDLE = 60.0, 1024
 #: Destinations in the statistics, and logstores of each.
 _MOST_SHOWN = 100
-#: A destination whose responses take longer is slow; a brisk destination counts as in use for so long. Seconds.
+#: Seconds. A destination whose responses take longer is slow. A brisk destination counts as in use until so long after
+#: its last attempt.
 _SLOW, _IN_USE = 1.0, 10.0
 
 
@@ -53,7 +54,7 @@ class Turn(NamedTuple):
 
     :ivar batch: the batch.
     :ivar began: when it was taken, monotonic seconds.
-    :ivar last_since: for a last chance, when the wait before the gate began; else None.
+    :ivar last_since: for a last chance, the start of the wait at the closed gate; else None.
     :ivar logstore: for the queue only, as is ``probes``.
     :ivar probes: True if it is the probe of its destination's gate, and of its logstore's.
     """
@@ -101,7 +102,7 @@ class LastChances(Protocol):
     def last_chance(self, batch: ProducerBatch, since: float, *, over_quota: bool) -> float:
         """Return until when ``batch`` may wait behind a closed gate, monotonic seconds.
 
-        :param since: when the wait before the gate began, monotonic seconds.
+        :param since: the start of the wait at the closed gate, monotonic seconds.
         :param over_quota: True if the gate is closed for a quota.
         """
 

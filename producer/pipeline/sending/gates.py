@@ -50,7 +50,7 @@ class Reason(enum.Enum):
 class Effect:
     """The effect of a verdict on a gate.
 
-    :ivar hold: the reason to close it; None to leave it.
+    :ivar hold: the reason to close it; None to leave it as it is.
     :ivar free: True to open it, if the attempt began after the refusal that closed it.
     :ivar keep: the share of its limit that remains; None for an acceptance, which lets it grow; 1.0 for no effect.
     """
@@ -132,7 +132,7 @@ class Gate:
     :param longest: the longest time that it is closed, seconds.
     :ivar in_flight: the number of admitted attempts in flight.
     :ivar until: the end of the time for which it is closed, monotonic seconds.
-    :ivar since: when batches began to wait before it, monotonic seconds.
+    :ivar since: when batches began to wait at it, monotonic seconds.
     :ivar reason: why it is closed; None if it is open.
     """
 
@@ -174,7 +174,7 @@ class Gate:
         """Note the end of an attempt.
 
         :param began: when it was admitted, monotonic seconds.
-        :param seconds: the duration of a successful request; None if it is no measure of the server.
+        :param seconds: the duration of a successful request; None if it does not measure the server.
         """
         self.in_flight -= 1
         if probe:

@@ -64,7 +64,7 @@ class IOThreadPool:
         self._reports: deque[tuple[Turn, Report, float]] = deque()
         # Guards everything below. A thread that finds the lock taken does not wait for it: a thread that waited for a
         # lock owns it before it may run, and each step of each thread would then be a thread switch. It waits in the
-        # waiting room instead. A thread that releases the lock checks whether there is work for those.
+        # waiting room instead. A thread that releases the lock checks whether there is work for the waiting ones.
         self._lock = threading.Lock()
         self._queue = queue
         self._stopped = False
@@ -108,10 +108,10 @@ class IOThreadPool:
 
     def wake(self) -> None:
         """Release the batches whose time has come; called by the mover."""
-        asked = self._asked()
+        submitted = self._take_submitted()
         with self._lock:
             now = self._clock.monotonic()
-            self._catch_up(asked, now)
+            self._catch_up(submitted, now)
             self._queue.wake(now)
             alarm, ready = self._queue.alarm, self._queue.ready
         self._set_alarm(alarm)
@@ -149,13 +149,13 @@ class IOThreadPool:
         """
         if not (self._inbox or self._reports or len(self._queue)):
             return None
-        asked = self._asked()
+        submitted = self._take_submitted()
         if wait:
             with self._lock:
-                turn, alarm = self._next_turn(asked)
+                turn, alarm = self._next_turn(submitted)
         elif self._lock.acquire(blocking=False):
             try:
-                turn, alarm = self._next_turn(asked)
+                turn, alarm = self._next_turn(submitted)
             finally:
                 self._lock.release()
         else:
@@ -164,10 +164,10 @@ class IOThreadPool:
         self._wake_next()
         return turn
 
-    def _next_turn(self, asked: Iterable[tuple[ProducerBatch, Hashable]]) -> tuple[Turn | None, float]:
+    def _next_turn(self, submitted: Iterable[tuple[ProducerBatch, Hashable]]) -> tuple[Turn | None, float]:
         """Return the next batch, and the alarm. The caller holds the lock."""
         now = self._clock.monotonic()
-        self._catch_up(asked, now)
+        self._catch_up(submitted, now)
         return self._queue.take(now), self._queue.alarm
 
     def _wake_next(self) -> None:
@@ -184,24 +184,24 @@ class IOThreadPool:
         with self._lock:
             return self._queue.ready
 
-    def _asked(self) -> Sequence[tuple[ProducerBatch, Hashable]]:
+    def _take_submitted(self) -> Sequence[tuple[ProducerBatch, Hashable]]:
         """Return the submitted batches with their destinations. The sink is called without the lock."""
         if not self._inbox:
             return ()
-        asked: list[tuple[ProducerBatch, Hashable]] = []
+        submitted: list[tuple[ProducerBatch, Hashable]] = []
         try:
             for place in range(len(self._inbox)):
                 batch = self._inbox[place]
-                asked.append((batch, self._destination_of(batch.key)))
+                submitted.append((batch, self._destination_of(batch.key)))
         except IndexError:  # another thread has taken it
             pass
-        return asked
+        return submitted
 
-    def _catch_up(self, asked: Iterable[tuple[ProducerBatch, Hashable]], now: float) -> None:
+    def _catch_up(self, submitted: Iterable[tuple[ProducerBatch, Hashable]], now: float) -> None:
         """Pass finished attempts and submitted batches to the queue. The caller holds the lock."""
         while self._reports:
             self._queue.done(*self._reports.popleft())
-        for batch, destination in asked:
+        for batch, destination in submitted:
             if not self._inbox or self._inbox[0] is not batch:  # another thread has taken it
                 return
             self._queue.put(batch, destination, now)

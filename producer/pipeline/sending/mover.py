@@ -15,13 +15,14 @@ class Mover:
     """The batch scheduler, which waits on the retry queue until the next batch has lingered.
 
     A batch opened during a wait cannot expire before the wait is over, since no wait is longer than ``linger_ms``. So
-    senders need not wake the mover. Only if no batch was opened for two seconds, waits last that long even if
-    ``linger_ms`` is shorter. The thread that opens the next batch then calls :meth:`watch`.
+    senders need not wake the mover. There is one exception. If no batch was opened for two seconds, a wait lasts two
+    seconds even if ``linger_ms`` is shorter. The thread that opens the next batch then calls :meth:`watch`.
 
     :param accumulator: holds the batches to seal.
     :param retry_queue: holds the batches to retry.
-    :param io_pool: takes the batches that are due; its gates are opened in time.
-    :param owner: the producer: asked each time whether it is gone, and then notified; logs the statistics.
+    :param io_pool: receives the batches that are due; each round also lets it reopen gates whose time has come.
+    :param owner: the producer. Each round checks if it was garbage-collected, and then abandons its batches. It also
+        logs the statistics.
     :param report_every: the interval of the statistics, seconds.
     """
 

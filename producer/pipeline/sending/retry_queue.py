@@ -55,7 +55,7 @@ class RetryQueue:
         """Return True if the current wait must end early. The caller holds the lock."""
         if at >= self._end:
             return False
-        self._end = at  # a still earlier time wakes the thread again: it may not have run yet
+        self._end = at  # an even earlier time wakes the thread again: perhaps it has not run yet
         self._earlier = True
         return True
 

@@ -98,7 +98,7 @@ class RetryRules:
         forever, and a batch that waits without attempts uses up no retries. With the user's own strategies, and with a
         channel, only ``delivery_timeout_ms`` counts.
 
-        :param since: when its wait, or the wait before it, began (monotonic seconds).
+        :param since: the start of the wait at the closed gate, monotonic seconds.
         :param over_quota: True if the gate is closed for a quota.
         """
         tried = self._tried_since(batch, since)
@@ -109,7 +109,7 @@ class RetryRules:
         return min(tried + self._delivery_timeout, max(tried, batch.history.excused_at) + self._patience)
 
     def take_last_chance(self, batch: ProducerBatch, since: float) -> None:
-        """Note that ``batch``, which waited since then, gets its last attempt."""
+        """Note that ``batch``, which has waited since ``since``, gets its last attempt."""
         if not batch.history.attempt_count:
             batch.history.first_attempt_at = self._tried_since(batch, since)
         if self._patience is not None:

@@ -71,7 +71,7 @@ class SendTask:
         self.accepted_at = -math.inf
 
     def run(self, turn: Turn) -> Report:
-        """Make one attempt for a batch, which the caller passes on.
+        """Make one attempt for a batch. This call takes over its ownership.
 
         :returns: the finding about the destination.
         """
@@ -105,17 +105,17 @@ class SendTask:
         if batch.state is not BatchState.SENDING:  # completed by another thread meanwhile, maybe before it was encoded
             batch.drop_bytes()
             return _NOT_TRIED
-        asked = started
+        requested_at = started
         already_written = False
         try:
             if batch.key.order:
                 self._sequencer.number(batch)
-            asked = self._clock.monotonic()
+            requested_at = self._clock.monotonic()
             with untraced():
                 receipt = self._sink.write(Delivery(batch.key, batch.pack_id, payload, batch.sequence))
             self._sequencer.accepted(batch)
         except AttemptError as refusal:
-            seconds = self._clock.monotonic() - asked
+            seconds = self._clock.monotonic() - requested_at
             error = self._sequencer.error_of(batch, refusal)
             if error is not None:
                 self._note(batch, timestamp_ms, started, error=error)
@@ -124,8 +124,8 @@ class SendTask:
                 return Report(verdict, seconds)
             receipt, already_written = Receipt(refusal.request_id, refusal.http_status), True
         else:
-            seconds = self._clock.monotonic() - asked
-        self.accepted_at = asked + seconds
+            seconds = self._clock.monotonic() - requested_at
+        self.accepted_at = requested_at + seconds
         self._note(batch, timestamp_ms, started, receipt=receipt, already_written=already_written)
         if self._outages.any:
             for place in (there.destination, there):

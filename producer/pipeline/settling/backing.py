@@ -54,7 +54,7 @@ class Backing:
     def delivered(self, batch: ProducerBatch) -> None:
         """Note that the server has the records of ``batch``."""
 
-    def failed(self, batch: ProducerBatch, result: Result, refund: Refund) -> None:  # noqa: ARG002  # for those that keep
+    def failed(self, batch: ProducerBatch, result: Result, refund: Refund) -> None:  # noqa: ARG002  # for subclasses
         """Note that the records of ``batch`` failed permanently; they are dropped when this returns.
 
         :param refund: the memory of the records, to be paid when it is no longer needed.

@@ -134,8 +134,8 @@ async def tail(service: Service, request: PlainRequest) -> Answer:
     if "after" not in request.query:
         return json_answer({"after": until, "logs": [], "skipped": False})
     # A client that was away for long gets only the last rows.
-    asked = parse_number("after", request.query["after"])
-    after: int | None = max(asked, until - _TAIL_ROWS)
+    requested = parse_number("after", request.query["after"])
+    after: int | None = max(requested, until - _TAIL_ROWS)
     wanted = parse_wanted({**request.query, "from": "0", "to": str(EVERYTHING.end)}, service.limits)
     logs: list[dict[str, Any]] = []
     async with searching(service):
@@ -144,7 +144,7 @@ async def tail(service: Service, request: PlainRequest) -> Answer:
             for group in page.groups:
                 logs += await service.search(_matching, wanted, group.unpack)
             after = page.after
-    return json_answer({"after": until, "logs": logs[-_TAIL_LOGS:], "skipped": asked < until - _TAIL_ROWS})
+    return json_answer({"after": until, "logs": logs[-_TAIL_LOGS:], "skipped": requested < until - _TAIL_ROWS})
 
 
 async def neighbourhood(service: Service, request: PlainRequest) -> Answer:

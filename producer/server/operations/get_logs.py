@@ -115,9 +115,9 @@ async def _search(
 
 
 async def _search_by_sql(
-    service: Service, call: Call, asked: tuple[Mapping[str, Any], str, str], answer: Callable[[_Found], Answer]
+    service: Service, call: Call, parsed: tuple[Mapping[str, Any], str, str], answer: Callable[[_Found], Answer]
 ) -> Answer:
-    params, keywords, text = asked
+    params, keywords, text = parsed
     # The statement itself selects and orders its rows.
     unpaged = {name: value for name, value in params.items() if name not in ("line", "offset", "reverse")}
     done = await run_sql(service, call, parse_wanted(unpaged, service.limits, keywords), text)
@@ -125,9 +125,9 @@ async def _search_by_sql(
 
 
 async def _scan(
-    service: Service, call: Call, asked: tuple[Mapping[str, Any], str, str], answer: Callable[[_Found], Answer]
+    service: Service, call: Call, parsed: tuple[Mapping[str, Any], str, str], answer: Callable[[_Found], Answer]
 ) -> Answer:
-    params, keywords, text = asked
+    params, keywords, text = parsed
     pipeline, wanted = read_spl(f"* | {text}"), parse_wanted(params, service.limits, keywords)
     is_forward = str(params.get("forward", True)).lower() != "false"
     scanned = await scan(service, call, wanted, pipeline, forward=is_forward)

@@ -54,7 +54,7 @@ _OTHER_DELIMITERS = [sign for sign in _DELIMITERS if not sign.isascii()]
 _MAX_DEPTH = 50
 _MAX_GAP = 100
 _MAX_PARTS = 21
-# Most characters of a word with wildcards: matching takes time for each of them.
+# Maximum number of characters of a word with wildcards: matching takes time for each of them.
 _MAX_WILDCARD = 256
 
 
@@ -357,9 +357,9 @@ def _needles(word: str, *, quoted: bool) -> list[_Needle]:
 def _in_range(sign: str) -> _Word:
     match = _RANGE.fullmatch(sign)
     if match is None:
-        raise unreadable(f"{sign!r} is no range: write 'key in [1 100]', with ( or ) for an exclusive bound")
+        raise unreadable(f"{sign!r} is not a range: write 'key in [1 100]', with ( or ) for an exclusive bound")
     if "," in match[2] or set(match[0]) & {"'", '"'}:
-        raise unreadable(f"{sign!r} is no range of two numbers: write 'key: a or key: b' for several words")
+        raise unreadable(f"{sign!r} is not a range of two numbers: write 'key: a or key: b' for several words")
     low, high = _parse_bound(match[2]), _parse_bound(match[3])
     above = operator.ge if match[1] == "[" else operator.gt
     below = operator.le if match[4] == "]" else operator.lt

@@ -55,7 +55,7 @@ def _between(_before: Token | None, window: list[Token]) -> str | None:
     if kinds[0] != "word" or window[0][1].lower() != "between" or kinds[2] != "and":
         return None
     values = all(kind == "quoted" or (kind == "word" and _NUMBER.fullmatch(text)) for kind, text in (low, high))
-    return f"'between' is no operator: {_RANGE}" if values else None
+    return f"'between' is not an operator: {_RANGE}" if values else None
 
 
 def _in_list(_before: Token | None, window: list[Token]) -> str | None:
@@ -82,7 +82,7 @@ def _field_of_wildcards(before: Token | None, window: list[Token]) -> str | None
     if kind != "word" or after[0] != ":" or not set(name) & {"*", "?"} or (before and before[0] == ":"):
         return None
     if (name, value) == ("*", ("word", "*")):
-        return "'*:*' is no query: write '*' for all logs"
+        return "'*:*' is not a query: write '*' for all logs"
     return f"{name!r} is not a field: write a field's whole name, or only the word to search in all fields"
 
 
@@ -99,9 +99,9 @@ def _no_comparison(_before: Token | None, window: list[Token]) -> str | None:
     (kind, text), (following, sign) = window[:2]
     if kind == "compare" and following == "compare":
         both = text + sign
-        return f"{both!r} is no comparison: {_COMPARISONS.get(both, 'there are < <= > >= =')}"
+        return f"{both!r} is not a comparison: {_COMPARISONS.get(both, 'there are < <= > >= =')}"
     if kind == "word" and text.endswith("!") and sign == "=" and following == "compare":
-        return "'!=' is no comparison: write 'not key = 3', or 'not key: word' for text"
+        return "'!=' is not a comparison: write 'not key = 3', or 'not key: word' for text"
     return None
 
 
@@ -120,13 +120,13 @@ def _text_operator(before: Token | None, window: list[Token]) -> str | None:
         return None
     if following != "quoted" and not (following == "word" and (value.startswith("'") or "%" in value)):
         return None
-    return f"{text!r} is no operator: write 'key: word', or 'key: begin*'"
+    return f"{text!r} is not an operator: write 'key: word', or 'key: begin*'"
 
 
 def _exists(_before: Token | None, window: list[Token]) -> str | None:
     (kind, text), (following, _) = window[:2]
     is_meant = kind == "word" and text.lower() == "_exists_" and following == ":"
-    return "'_exists_' is no operator: write 'key: *'" if is_meant else None
+    return "'_exists_' is not an operator: write 'key: *'" if is_meant else None
 
 
 def _modified(_before: Token | None, window: list[Token]) -> str | None:

@@ -23,7 +23,7 @@ from ..messages import ApiRequest, too_large
 _NAME = "__name__"
 _NANOS_PER_MS = 1_000_000
 _MAX_MS = (1 << 32) * 1000 - 1
-#: Most bytes of a sample's log beside its name and labels: keys, two numbers, and their frames.
+#: Maximum bytes of a sample's log beside its name and labels: keys, two numbers, and their frames.
 _SAMPLE_BYTES = 128
 
 

@@ -19,7 +19,7 @@ from .spl import sifted
 from .spl_text import Pipeline
 
 #: Logs scanned first. While none is kept, the number doubles up to the second value.
-_LOOK, _MOST = 1000, 16_000
+_FIRST_LOGS, _MOST = 1000, 16_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,13 +55,13 @@ async def scan(service: Service, call: Call, wanted: Wanted, pipeline: Pipeline,
     """
     clock = asyncio.get_running_loop().time
     enough = clock() + service.limits.search_seconds / 2
-    found, count = Scanned([], wanted.offset, wanted.offset, is_all=False, size=0), _LOOK
+    found, count = Scanned([], wanted.offset, wanted.offset, is_all=False, size=0), _FIRST_LOGS
     while not (found.kept or found.is_all or clock() >= enough):
         page = _page_after(found, count) if forward else _page_before(found, count)
-        looked = await _look(service, call, replace(wanted, offset=page.start, line=len(page)), back=not forward)
-        groups = sorted(looked.groups, key=lambda group: group.position)
+        part = await _load_part(service, call, replace(wanted, offset=page.start, line=len(page)), back=not forward)
+        groups = sorted(part.groups, key=lambda group: group.position)
         kept = await sifted(service, call, pipeline, groups) if groups else []
-        found = _joined(found, page, looked, kept, forward=forward)
+        found = _joined(found, page, part, kept, forward=forward)
         count = min(2 * count, _MOST)
     return _cut(found, max(1, wanted.line), forward=forward)
 
@@ -75,7 +75,7 @@ def _page_before(found: Scanned, count: int) -> range:
 
 
 @dataclass(frozen=True, slots=True)
-class _Looked:
+class _ScannedPart:
     """The scanned part of a page.
 
     :ivar groups: LogGroups of one log each, whose position is the log's offset.
@@ -88,12 +88,12 @@ class _Looked:
     reached: int
 
 
-def _joined(found: Scanned, page: range, looked: _Looked, kept: list[StoredLogGroup], *, forward: bool) -> Scanned:
-    size = found.size + sum(len(group.raw) for group in looked.groups)
+def _joined(found: Scanned, page: range, part: _ScannedPart, kept: list[StoredLogGroup], *, forward: bool) -> Scanned:
+    size = found.size + sum(len(group.raw) for group in part.groups)
     if forward:
-        is_all = looked.reached == looked.there < len(page)
-        return Scanned(kept, found.begin, page.start + looked.reached, is_all, size)
-    begin = page.start + looked.there - looked.reached
+        is_all = part.reached == part.there < len(page)
+        return Scanned(kept, found.begin, page.start + part.reached, is_all, size)
+    begin = page.start + part.there - part.reached
     return Scanned(kept, begin, found.end, begin == 0, size)
 
 
@@ -107,7 +107,7 @@ def _cut(found: Scanned, line: int, *, forward: bool) -> Scanned:
     return replace(found, kept=kept[-line:], begin=kept[-line - 1].position + 1, is_all=False)
 
 
-async def _look(service: Service, call: Call, page: Wanted, *, back: bool) -> _Looked:
+async def _load_part(service: Service, call: Call, page: Wanted, *, back: bool) -> _ScannedPart:
     """Load the logs of a page one by one, up to the limit of bytes; the last ones first if ``back``."""
     async with searching(service):
         places = list(enumerate(await find_page(service, call, page), page.offset))
@@ -129,7 +129,7 @@ async def _look(service: Service, call: Call, page: Wanted, *, back: bool) -> _L
             left -= sum(len(group.raw) for group in alone)
     reached = next((count for count, (number, _) in enumerate(places) if number not in seen), len(places))
     within = {number for number, _ in places[:reached]}
-    return _Looked([group for group in groups if group.position in within], len(places), reached)
+    return _ScannedPart([group for group in groups if group.position in within], len(places), reached)
 
 
 def _one_by_one(unpack: Callable[[], StoredLogGroup], numbers: dict[int, int], most: int) -> list[StoredLogGroup]:

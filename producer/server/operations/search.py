@@ -32,7 +32,7 @@ from .query import Query
 
 T = TypeVar("T")
 
-#: Most keys held; and the number of buckets for more keys.
+#: Maximum number of keys held; and the number of buckets for more keys.
 _KEPT = 1 << 16
 _BUCKETS = 1 << 12
 

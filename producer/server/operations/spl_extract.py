@@ -27,7 +27,7 @@ _LETTERS = {"t": "\t", "n": "\n", "r": "\r", "s": " "}
 _STEP = re.compile(r"""\.([\w-]+)|\[([0-9]{1,9})\]|\[(?:'([^']*)'|"([^"]*)")\]""")
 _SPACES = re.compile(r"[ \t\r\n]*")
 _DECODER = json.JSONDecoder()
-#: Most steps of a path: each of them reads the text again.
+#: Maximum number of steps of a path: each of them reads the text again.
 _MAX_PATH = 32
 
 #: Returns the names and texts extracted from a text; gets the deadline, ``time.monotonic()`` seconds.

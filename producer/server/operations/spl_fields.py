@@ -50,7 +50,7 @@ def name_of(text: str) -> str:
     """
     match = _NAME.fullmatch(text)
     if match is None:
-        raise unreadable(f'{text.strip()[:64]!r} is no name of a field: put other names into "quotation marks"')
+        raise unreadable(f'{text.strip()[:64]!r} is not a field name: put other names into "quotation marks"')
     name = match[1].strip('"')
     if folded(name).startswith(OWN):
         raise unreadable(f"field {name[:64]!r} cannot be used: names that begin with {OWN!r} are reserved")

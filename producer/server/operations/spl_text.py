@@ -100,7 +100,7 @@ def _operator(part: str) -> tuple[str, str]:
     operator, rest = (match[1].lower(), match[2]) if match else ("", "")
     if operator not in _Builder.OPERATORS and operator not in _EXTRACTIONS:
         known = ", ".join([*_Builder.OPERATORS, *_EXTRACTIONS])
-        raise unreadable(f"{operator[:64] or part.strip()[:64]!r} is no operator of this server: use {known}")
+        raise unreadable(f"{operator[:64] or part.strip()[:64]!r} is not an operator of this server: use {known}")
     if not rest:
         raise unreadable(f"{operator} has no arguments: write them after it")
     return operator, rest
@@ -145,7 +145,7 @@ class _Builder:
 
     def _where(self, rest: str) -> None:
         # A log for which the condition cannot be calculated does not match, and the others still may. An expression
-        # that is no condition, such as a field alone, is an error: it would match nothing, or depend on the field's
+        # that is not a condition, such as a field alone, is an error: it would match nothing, or depend on the field's
         # content.
         no_condition = "no condition follows where: write one that is true or false, such as field = ''text''"
         tried = f"TRY({self._stand_in(rest)})"

@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 #: Seconds between checks that the client of a running statement is still connected.
 _LOOK_SECONDS = 0.1
-#: Most seconds for a process to start on a busy machine; an idle one needs a tenth of a second.
+#: Maximum seconds for a process to start on a busy machine; an idle one needs a tenth of a second.
 _START_SECONDS = 60
 _TYPES = {"long": "BIGINT", "double": "DOUBLE"}
 

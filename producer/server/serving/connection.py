@@ -33,9 +33,9 @@ from ..messages import Answer, error_answer, new_request_id
 
 CONNECTION = "loghub.connection"
 
-#: Most bytes read from a socket at once.
+#: Maximum bytes read from a socket at once.
 _READ_BYTES = 64 * 1024
-#: Most bytes of a request before its body.
+#: Maximum bytes of a request before its body.
 _MOST_HEAD_BYTES = 16 * 1024
 #: Seconds for a refused client to end its sending and to read the refusal.
 _LINGER_SECONDS = 2.0

@@ -46,7 +46,7 @@ from .tree import RefusalError, check_spl, check_sql
 
 try:
     import resource
-except ImportError:  # no Unix: only the owner's deadline and the database's own bound apply
+except ImportError:  # not Unix: only the owner's deadline and the database's own bound apply
     resource = None  # type: ignore[assignment]  # not on Windows
 
 #: Confirms that a statement was taken: if the process dies before, the statement is not the cause.
@@ -386,7 +386,8 @@ def main() -> None:
 
 
 def _warm_up(connection: Any) -> None:
-    """Run statements, so that memory which the database takes once (up to 250 MiB of address space) is no statement's.
+    """Run statements, so that the database takes its permanent memory (up to 250 MiB of address space) before the first
+    client's statement.
 
     Each type of a result is made once: some need a module, which cannot be opened later.
     """
@@ -415,7 +416,7 @@ class Door:
         """Set the limit; open files stay open."""
         try:
             self._statm = os.open("/proc/self/statm", os.O_RDONLY)
-        except OSError:  # no Linux
+        except OSError:  # not Linux
             self._statm = -1
         if resource is not None:
             resource.setrlimit(resource.RLIMIT_NOFILE, (0, 0))

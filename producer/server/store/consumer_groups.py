@@ -24,7 +24,7 @@ from .rows import Place
 from .shards import Shard, find_shard, shards_of
 
 MAX_GROUPS = 30
-#: Most live consumers of one group: several times the number of a logstore's shards.
+#: Maximum number of live consumers of one group: several times the number of a logstore's shards.
 MAX_CONSUMERS = 1000
 
 

@@ -35,7 +35,7 @@ T = TypeVar("T")
 
 _logger = logging.getLogger("loghub.server")
 
-#: Most jobs in one transaction, so that the first of them is answered soon.
+#: Maximum number of jobs in one transaction, so that the first of them is answered soon.
 _MAX_JOBS_PER_COMMIT = 64
 
 #: Seconds between two log lines about requests refused because the disk is full.
@@ -98,7 +98,7 @@ class Database:
         if self._is_copy:
             raise ForkedServerError
         future: Future[T] = Future()
-        # Cancelling the future has no effect from here on: the commit goes on without the caller.
+        # Cancelling the future has no effect from here on: the commit happens without the caller.
         future.set_running_or_notify_cancel()
         with self._lock:
             if self._closed:

@@ -31,8 +31,8 @@ from .schema import prepare
 from .shards import Shard, merge_shard, shard_in_turn, shard_of_key, shards_of, split_shard
 from .sizes import count_in, count_of, sizes_of
 
-#: Most rows that one step of a search scans, of all logstores, and most raw bytes that it returns (but at least one
-#: row). The database serves other requests between steps, and the searcher holds the rows.
+#: Maximum number of rows that one step of a search scans, of all logstores; and maximum raw bytes that it returns (but
+#: at least one row). The database serves other requests between steps, and the searcher holds the rows.
 _ROWS_PER_STEP = 20_000
 _BYTES_PER_STEP = 4 * 1024 * 1024
 _GROUPS_PER_STEP = 10
@@ -298,7 +298,7 @@ class Store:
     ) -> Future[dict[int, int]]:
         """Return the number of logs in each part of ``step`` seconds, by the part's number.
 
-        Counted are LogGroups after the first of ``rows`` up to the second, if all their logs are in one part and in the
+        This counts the LogGroups after the first of ``rows`` up to the second whose logs are all in one part and in the
         search.
         """
 

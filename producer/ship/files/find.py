@@ -51,7 +51,7 @@ LINK_TO_DIRECTORY = "a link to a directory, which is not entered: name it as wel
 # A NUL within this many bytes means that the file is not text: the rule of grep and git.
 _SNIFF_BYTES = 8192
 # The number of walked files after which the limits of a search are checked.
-_LOOK = 64
+_FILES_PER_CHECK = 64
 
 
 #: (path, reason) of paths that are left out.
@@ -240,7 +240,7 @@ class Search:
         """Search until ``files`` files wait to be taken, ``seconds`` have passed, or the end is reached."""
         until = time.monotonic() + seconds
         while not self.ended and len(self._files) < files and time.monotonic() < until:
-            some = list(itertools.islice(self._walk, _LOOK))
+            some = list(itertools.islice(self._walk, _FILES_PER_CHECK))
             for path in some:
                 if path not in self._named:
                     _collect_walked(path, self._exclusion, self._files, self._left, self._links_to)

@@ -28,7 +28,7 @@ class Split:
     :ivar file: the file, as it was when the plan was made.
     :ivar start: the first byte of the range.
     :ivar end: the byte after the range.
-    :ivar begins_line: True if a line begins at ``start`` even if the byte before is no line end.
+    :ivar begins_line: True if a line begins at ``start`` even if the byte before is not a line end.
     """
 
     file: LogFile

@@ -20,7 +20,7 @@ class FollowOptions:
     :ivar paths: directories, files or globs.
     :ivar exclude: glob patterns of files to leave out.
     :ivar allow_links_to: directories below which links may lead, in addition to the named ones.
-    :ivar allow_unread: True if unreadable paths are no failure.
+    :ivar allow_unread: True if unreadable paths do not fail the run.
     :ivar checkpoint: the directory that stores the offset of each file; it is never followed itself.
     :ivar exactly_once: the name of the checkpoint for exactly-once delivery; empty for at-least-once, where the last
         batch may be sent twice.

@@ -16,11 +16,11 @@ was shipped. The name consists of the device and the inode at the first scan, an
 * A file starts again at byte 0 if it is shorter than its offset (copytruncate), or has other content. Such a file was
   rewritten, or is new and got the inode of a deleted file.
 * A file is read up to its last line end, as a program may still be writing the line after it. This line is shipped when
-  the file was not written to for ``settle`` seconds.
-* With multi-line logs, a file is read up to its last start line, as the log that begins there may go on. If that log is
-  longer than the limit, the file is read up to its last line end.
-* A compressed file is shipped as a whole, when it was not written to for ``settle`` seconds. Members that are added
-  later are shipped likewise.
+  the file has not been written for ``settle`` seconds.
+* With multi-line logs, a file is read up to its last start line, as the log that begins there may continue. If that log
+  is longer than the limit, the file is read up to its last line end.
+* A compressed file is shipped as a whole, when it has not been written for ``settle`` seconds. Members that are added
+  later are shipped in the same way.
 
 All functions depend only on the file system and their arguments, so a batch that is planned again after a restart is
 the same.

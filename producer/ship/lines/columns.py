@@ -209,7 +209,7 @@ def _access(lines: pa.StringArray, others: bytes) -> Found:
 
 
 def _any_format(lines: pa.StringArray) -> Found:
-    """Parse each line as ``parse_auto`` does; its first character selects the parser if it is no access log."""
+    """Parse each line as ``parse_auto`` does; its first character selects the parser if it is not an access log."""
     found = _access(lines, b"{[<")
     rest = np.flatnonzero(~found.parsed)
     if not len(rest):

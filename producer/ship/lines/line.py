@@ -157,7 +157,7 @@ def blocks_of(
     :param limit: the offset at which the file ends for this job, as bytes may be appended after the plan; None for no
         limit.
     :param max_line_bytes: maximum size of a line or piece, bytes.
-    :param begins_line: True if a line begins at ``start`` even if the byte before is no line end.
+    :param begins_line: True if a line begins at ``start`` even if the byte before is not a line end.
     """
     position = file.seek(start) if begins_line and start else seek_to_line(file, start, limit)
     if position is not None:

@@ -16,13 +16,13 @@ from typing import Any, NamedTuple
 
 from ...text.plural import counted
 
-#: The most bytes of a line, headers of a head, and digits of a length.
+#: The maximum bytes of a line, headers of a head, and digits of a length.
 _LONGEST_LINE, _MOST_HEADERS, _LONGEST_LENGTH = 65536, 100, 18
-#: The most interim responses: a flood of them would keep the interpreter busy until the attempt's limit.
+#: The maximum number of interim responses: a flood of them would keep the interpreter busy until the attempt's limit.
 _MOST_INTERIM = 1000
 #: Bytes of one read: more than an acknowledgement has.
 FIRST = 16 * 1024
-#: The most bytes of a body: a server's error has a few hundred.
+#: The maximum bytes of a body: a server's error has a few hundred.
 MOST_OF_AN_ANSWER = 64 * 1024
 #: After status 101 the other side uses another protocol: no further response follows.
 _INTERIM = frozenset(range(100, 200)) - {HTTPStatus.SWITCHING_PROTOCOLS}
@@ -50,7 +50,7 @@ class Headers(Mapping[str, str]):
                 continue
             name, colon, value = line.partition(":")
             if not colon:
-                break  # not a header: the following lines are none, either
+                break  # not a header: neither are the following lines
             last = self._values.setdefault(name.lower(), [])
             last.append(value.strip())
 
@@ -101,7 +101,7 @@ def receive(sock: Any, data: bytes, most: int = MOST_OF_AN_ANSWER) -> Received:
     """Read the response to a request from its socket.
 
     :param data: bytes that were read before; empty if the connection has ended.
-    :param most: the most bytes of its body, compressed or not.
+    :param most: the maximum bytes of its body, compressed or not.
     :raises HTTPException: not a response, an incomplete one, or one without a valid length.
     :raises OSError: the connection failed.
     """

@@ -105,7 +105,9 @@ class Attempt:
             sock.close()
 
     def guard(self) -> None:
-        """Have a thread shut the socket down at the end, for code that gives each wait of a call the whole timeout."""
+        """Have a thread shut the socket down at the end of the attempt. For code whose calls wait several times, each
+        time for up to the whole timeout.
+        """
         attempts = self._attempts
         attempts.at(Deadline(self.end), lambda: not attempts.is_running(self), attempts.cut_overdue)
 

@@ -15,14 +15,14 @@ from .answers import FIRST, Received, receive
 from .attempts import Attempt, Sent
 from .raw_exchange import TimedSocket, exchange_at_once, looks_quiet
 
-# would be another request line
+# Characters that would end the request line or begin another one.
 _NOT_IN_TARGETS = re.compile("[\x00-\x20\x7f]")
 
 
 class Idle:
     """The idle sockets of one way; the last used is the first to be used again. Each step is one operation of a list.
 
-    :param most: the most sockets that are kept.
+    :param most: the maximum number of sockets that are kept.
     """
 
     def __init__(self, most: int) -> None:
@@ -85,7 +85,7 @@ def exchange(sock: Any, attempt: Attempt, silence: float, begin: bytes, body: by
 
     :param silence: how long the other side may be silent, seconds.
     :param begin: the result of :func:`begin_of`.
-    :param most: the most bytes of the response's body to read.
+    :param most: the maximum bytes of the response's body to read.
     :raises OSError: the connection failed, or the time is over.
     :raises http.client.HTTPException: an invalid response.
     """

@@ -1,8 +1,8 @@
 """Name resolution with a time limit.
 
-``getaddrinfo`` has no limit: a silent resolver holds its caller for half a minute, and a directory service before it
-forever. So it runs on a thread of its own. All callers that need the same name wait for the same thread: a hanging
-resolver holds one thread for each name.
+``getaddrinfo`` has no limit: a silent resolver holds its caller for half a minute, and a directory service that is
+asked first may hold it forever. So it runs on a thread of its own. All callers that need the same name wait for the
+same thread: a hanging resolver holds one thread for each name.
 """
 
 from __future__ import annotations
@@ -17,8 +17,8 @@ from ...runtime.forks import Stage, call_in_child
 
 #: How often a caller checks whether its time is over, seconds: the end may be moved nearer.
 _LOOK_AGAIN = 0.1
-#: How long addresses stay valid that arrived when no caller waited any more, seconds. Without this, a resolver that is
-#: slower than the limit would be asked in vain again and again.
+#: Seconds for which addresses that arrived too late for their callers are used by later callers. Without this, a
+#: resolver that is slower than the limit would never help.
 _KEPT = 60.0
 
 _Place = tuple[str, int]

@@ -32,23 +32,23 @@ _CERTIFICATES = {
     (62, 64): "is for other hosts: the endpoint must name one of them",
 }
 
-#: How the message about a proxy begins that opens no way.
+#: The beginning of the message about a proxy that cannot be used.
 PROXY = "proxy"
 
 #: The error code for a proxy that asks for a password.
 PROXY_AUTHENTICATION = "ProxyAuthenticationRequired"
 
-# The most characters of a URL.
+# The maximum number of characters of a URL.
 _SHOWN = 200
 #: Credentials in a page that shows the request, as a header, in JSON, or in a table: signatures and proxy passwords.
 _CREDENTIALS = re.compile(
     r"""((?:authorization|x-acs-security-token)(?:["']?\s*[:=]\s*["']?|["']?\s*(?:<[^<>]*>\s*)+))[^\r\n"'<>]+""",
     re.IGNORECASE,
 )
-# The most characters of an exception's text, which may be a whole line of a response: results live as long as their
-# batches.
+# The maximum number of characters of an exception's text, which may be a whole line of a response: results live as long
+# as their batches.
 _MOST_WORDS = 1024
-# The most characters of a server's request id: it is kept with each attempt.
+# The maximum number of characters of a server's request id: it is kept with each attempt.
 _LONGEST_ID = 128
 
 

@@ -26,7 +26,7 @@ from .raw_exchange import TimedSocket
 from .tls_within_tls import TlsWithinTls
 
 _PORTS = {"http": 80, "https": 443, "socks4": 1080, "socks4a": 1080, "socks5": 1080, "socks5h": 1080}
-# The least time for each of several addresses, seconds.
+# The minimum time to connect to each of several addresses, seconds.
 _LEAST_TO_CONNECT = 0.1
 
 
@@ -82,7 +82,7 @@ class Place:
 
     @property
     def authorization(self) -> bytes:
-        """The header that gives a proxy its user, with its end of line; empty without one."""
+        """The header with the user and password for a proxy, including the line end; empty without a user."""
         if self.user is None:
             return b""
         pair = f"{self.user}:{self.password}".encode("latin-1")
@@ -93,9 +93,9 @@ class Opening:
     """A connection that is being opened.
 
     :param proxy: the proxy on the way; None without one.
-    :param seconds: how long the opening may take.
-    :param context: makes the TLS context for the server.
-    :param context_of_proxy: makes the TLS context for the proxy.
+    :param seconds: the time limit of the whole opening.
+    :param context: returns the TLS context for the server.
+    :param context_of_proxy: returns the TLS context for the proxy.
     """
 
     def __init__(
@@ -114,11 +114,11 @@ class Opening:
     def open(self) -> Any:
         """Open the connection, and return its socket, which the attempt holds.
 
-        :raises ProxyError: the proxy opens no way.
+        :raises ProxyError: the proxy refused, or the connection to it failed.
         :raises OSError: the connection failed.
         :raises ValueError: the host name is invalid, or the certificates cannot be used.
         """
-        sock = self._way()
+        sock = self._connect()
         return self._secured(sock, self._context, self._target) if self._target.scheme == "https" else sock
 
     def _left(self) -> float:
@@ -130,7 +130,7 @@ class Opening:
     def _rest(self) -> float:
         return min(self._end, self._attempt.end) - self._attempt.now()
 
-    def _way(self) -> Any:
+    def _connect(self) -> Any:
         """Connect to the server, or to the proxy that forwards to it."""
         proxy, target = self._proxy, self._target
         if proxy is None:
@@ -200,14 +200,14 @@ class Opening:
             raise TunnelError(status, reason)
 
     def _through_socks(self, proxy: Place) -> Any:
-        socks: Any = importlib.import_module("socks")  # PySocks, without which no such proxy is accepted
+        socks: Any = importlib.import_module("socks")  # PySocks; without it, the configuration refuses such a proxy
         kind = socks.SOCKS4 if proxy.scheme.startswith("socks4") else socks.SOCKS5
         resolves, target = proxy.scheme in ("socks4a", "socks5h"), self._target
-        host, near = target.host if resolves else self._addresses(target)[0], self._addresses(proxy)[0]
-        sock = socks.socksocket(socket.AF_INET6 if ":" in near else socket.AF_INET)
+        host, proxy_address = target.host if resolves else self._addresses(target)[0], self._addresses(proxy)[0]
+        sock = socks.socksocket(socket.AF_INET6 if ":" in proxy_address else socket.AF_INET)
         self._attempt.hold(sock)
         self._attempt.guard()  # PySocks gives each call the whole timeout
-        sock.set_proxy(kind, near, proxy.port, rdns=resolves, username=proxy.user, password=proxy.password)
+        sock.set_proxy(kind, proxy_address, proxy.port, rdns=resolves, username=proxy.user, password=proxy.password)
         sock.settimeout(self._left())
         sock.connect((host, target.port))
         return sock

@@ -1,7 +1,7 @@
 """The proxy of requests: the configured one, else the one of the environment unless ``NO_PROXY`` exempts the host.
 
 Every program reads ``NO_PROXY`` differently. Here an entry exempts what any usual reading (curl, requests, Go) exempts:
-a request rather bypasses a proxy than goes to one that does not know its host.
+it is safer to bypass a proxy than to use one that does not know the host.
 """
 
 from __future__ import annotations
@@ -111,8 +111,8 @@ def _is_excepted(target: SplitResult, exceptions: str) -> bool:
 def _excepts(entry: str, host: str, port: int) -> bool:
     if entry == "*":
         return True
-    name, asked = _divided(entry)
-    if asked not in ("", str(port)):
+    name, wanted_port = _divided(entry)
+    if wanted_port not in ("", str(port)):
         return False
     own = _address(host)
     if own is None:

@@ -1,5 +1,5 @@
 """The socket calls of one request, in as few steps as possible: at each system call, another thread may take the
-interpreter.
+interpreter lock.
 
 In the native implementation, a request and the first bytes of its response are one such step.
 """
@@ -41,7 +41,7 @@ class TimedSocket:
         return int(self.sock.send(data))
 
     def sendall(self, data: bytes) -> None:
-        """Send all bytes, as long as some are accepted in time."""
+        """Send all bytes. The limit of silence applies to each part that the system accepts."""
         rest = memoryview(data)
         while rest:
             rest = rest[self.send(rest) :]
@@ -55,7 +55,7 @@ def exchange(line: TimedSocket, head: bytes, body: bytes, most: int) -> tuple[bo
 
     A server may respond and close before it has read everything: its response can then still be read.
 
-    :param most: the most bytes of the response to read.
+    :param most: the maximum bytes of the response to read.
     :returns: whether all of the request was sent, the error, and the first bytes of the response. The bytes are empty
         after an error, or at the end of the connection.
     """

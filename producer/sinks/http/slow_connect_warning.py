@@ -2,7 +2,7 @@
 
 A failure is logged only once an attempt has failed. A server, proxy or firewall that accepts everything and stays
 silent fails after its timeout: by default ten seconds for a connection, and sixty for a response. A wrong port or host
-is often of this kind. A destination that has responded before may take its time.
+is often of this kind. There is no warning about a destination that has responded before.
 """
 
 from __future__ import annotations

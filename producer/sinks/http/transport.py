@@ -101,8 +101,8 @@ class Transport:
     :param name: the prefix of its threads' names.
     :param tls: makes the context of each new connection to a server; None for the configured one. TLS with a proxy
         always uses the configured one.
-    :param most: the most bytes of a response to read.
-    :param tells: True to warn about a silent destination that has never responded.
+    :param most: the maximum bytes of a response to read.
+    :param warns: True to warn about a silent destination that has never responded.
     """
 
     def __init__(
@@ -114,14 +114,14 @@ class Transport:
         *,
         tls: Callable[[], ssl.SSLContext | None] | None = None,
         most: int = MOST_OF_AN_ANSWER,
-        tells: bool = True,
+        warns: bool = True,
     ) -> None:
-        self._config, self._pool_size, self._clock, self._most_bytes, self._tells = (
+        self._config, self._pool_size, self._clock, self._most_bytes, self._warns = (
             config,
             pool_size,
             clock,
             most,
-            tells,
+            warns,
         )
         self._tls, self._trust = tls, Trust(config)
         self._connect_timeout, self._read_timeout = config.connect_timeout_ms / 1000, config.read_timeout_ms / 1000
@@ -176,7 +176,7 @@ class Transport:
                 attempt.guard()
             try:
                 route = self._route(base_url, proxies)
-                if self._tells and not route.silence.answered:
+                if self._warns and not route.silence.answered:
                     route.silence.listen(self._attempts, attempt, self._clock)
                 sock, received = self._exchange(route, attempt, method, target, head, body)
             except BaseException as error:

@@ -67,9 +67,9 @@ _BY_STATUS: dict[int, type[AttemptError]] = {
     429: QuotaExceededError,
 }
 
-# The most characters of a message kept with each attempt: results live as long as their batches.
+# The maximum number of characters of a message kept with each attempt: results live as long as their batches.
 _MAX_CODE, _MAX_MESSAGE = 128, 1024
-# The most characters of an answer that is not from LogHub.
+# The maximum number of characters of an answer that is not from LogHub.
 _SHOWN = 200
 
 #: The code of an answer that is not a LogHub error: no JSON, or other JSON.
@@ -99,7 +99,7 @@ def error_of_answer(answer: Answer, headers: Mapping[str, str], way: str = "") -
         message,
         http_status=answer.status,
         request_id=answer.request_id[:_MAX_CODE],
-        # A failing server, or a gateway before it, may have stored the batch before.
+        # A failing server, or one behind a failing gateway, may have stored the batch before it failed.
         may_have_been_stored=answer.status >= 500 or kind is ServerError,
     )
 

@@ -13,8 +13,8 @@ from ...wire.log_group import encode_tag, encode_tail, split_records, tail_size
 from ...wire.packing import pack_joined
 
 PACK_ID_TAG = "__pack_id__"
-# A tag with a short value, bytes, and one with an empty value: as long as one byte has each length, the size grows with
-# the value alone.
+# The longest pack id whose tag has lengths of one byte, characters, and the bytes of a tag without a value. So the size
+# of a tag with a short value is known without encoding it.
 _SHORT, _EMPTY_TAG = 96, len(encode_tag(PACK_ID_TAG, ""))
 
 
@@ -61,7 +61,7 @@ def _tags(key: StreamKey, pack_id: str | None) -> tuple[tuple[str, str], ...]:
 
 # The tail of a stream is needed for each of its batches.
 _kept_tail = lru_cache(maxsize=1024)(encode_tail)
-_kept_size = lru_cache(maxsize=1024)(tail_size)  # of very many streams none is kept, and a tail costs more to make
+_kept_size = lru_cache(maxsize=1024)(tail_size)  # not from a tail: with very many streams neither stays cached
 
 
 def _tail(key: StreamKey, pack_id: str | None) -> bytes:

@@ -27,7 +27,7 @@ from ...wire.signing import UnsignedRequest
 from ..http.failures import CERTIFICATE, PLAIN_HTTP, PROXY, PROXY_AUTHENTICATION
 from .classify import BAD_RESPONSE
 
-# The most characters of a name from a server.
+# The maximum number of characters of a name from a server.
 _SHOWN = 64
 #: The region in the host name of an endpoint of the service, also of its internal networks.
 _REGION = re.compile(r"([a-z0-9-]+?)(-intranet|-internal|-share)?\.log\.aliyuncs\.com")

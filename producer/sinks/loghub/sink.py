@@ -42,8 +42,8 @@ from .probe import question, sentence
 
 _log = get_logger("loghub.loghub")
 
-_SHOWN = 10  # the most projects in a message
-_MOST_PREPARED = 1024  # the most kept requests of a project
+_SHOWN = 10  # the maximum number of projects in a message
+_MOST_PREPARED = 1024  # the maximum number of kept requests of a project
 
 
 @dataclass(slots=True, repr=False)  # proxies may hold a password

@@ -45,7 +45,7 @@ from .rows import Rows
 _KEY_BITS = 128
 # The sequence numbers for each row, and so the limit of how often a chunk can be halved.
 _NUMBERS_A_ROW = 32
-# The approximate memory of all chunks that are not sent yet, and the least of one chunk, bytes.
+# The approximate memory of all chunks that are not sent yet, and the minimum of one chunk, bytes.
 _OPEN_CHUNKS_BYTES, _SMALLEST = 32 << 20, 4096
 # The limit of a chunk's pieces, which are then joined, because each takes some memory.
 _MOST_PIECES = 16

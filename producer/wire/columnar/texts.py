@@ -42,7 +42,7 @@ def _is_nested(kind: pa.DataType) -> bool:
 
 
 def _is_plain_extension(kind: pa.DataType) -> bool:
-    """Return True if the Python values are those of the storage, or the type is no extension."""
+    """Return True if the Python values are those of the storage, or the type is not an extension."""
     if not isinstance(kind, pa.BaseExtensionType):
         return True
     if not isinstance(kind, pa.ExtensionType):  # An extension type of Arrow.

@@ -118,7 +118,7 @@ _TOLD = {
         ("hdfs.fileType = SequenceFile", "must be DataStream or CompressedStream"),
     ],
     "sinks avro": [("truststore = /t\nssl = true", "authorities")],
-    "sinks org.apache.flume.sink.kafka.KafkaSink": [("kafka.producer.acks = some", "not taken by the client")],
+    "sinks org.apache.flume.sink.kafka.KafkaSink": [("kafka.producer.acks = some", "refused by librdkafka")],
 }
 
 

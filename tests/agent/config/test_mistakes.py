@@ -113,7 +113,7 @@ def told(text: str, *, flume: bool = False) -> list[str]:
             'capacity = "10k"',
             (
                 "line 13: channels.q.capacity: must be a whole number, at least 1, got '10k'; write it without a"
-                " unit: the most events; empty to limit bytes only"
+                " unit: the maximum number of events; empty to limit bytes only"
             ),
         ),
         (
@@ -188,7 +188,7 @@ def test_a_port_alone_and_a_byte_order_mark_are_understood() -> None:
             "/var/log/.*",
             "/var/log/*.log",
             (
-                "line 7: a1.sources.r1.filegroups.f1: '*.log' is no regular expression: nothing to repeat at"
+                "line 7: a1.sources.r1.filegroups.f1: '*.log' is not a regular expression: nothing to repeat at"
                 " position 0; a"
                 " glob such as *.log is .*\\.log here"
             ),
@@ -206,7 +206,7 @@ def test_a_port_alone_and_a_byte_order_mark_are_understood() -> None:
             "c1.type = file\na1.channels.c1.capacity = 10k",
             (
                 "line 9: a1.channels.c1.capacity: must be a whole number, at least 1, got '10k'; write it without a"
-                " unit: the most events; empty to limit bytes only"
+                " unit: the maximum number of events; empty to limit bytes only"
             ),
         ),
         (

@@ -19,7 +19,7 @@ from producer.agent.config.options import read_options
 from producer.agent.config.registry import class_of
 from producer.agent.events.interfaces import SinkError
 from producer.agent.protocols import tls_files
-from producer.agent.protocols.tls_files import RenewedTls, WatchedFiles, end_of, load_own, out_of_time
+from producer.agent.protocols.tls_files import RenewedTls, WatchedFiles, end_of, load_own, validity_errors
 from producer.model.errors import ConfigError
 from producer.runtime.clock import SystemClock
 from tests.agent.components import lines, made
@@ -90,9 +90,9 @@ def test_a_key_that_nobody_may_read_is_named(files: Path, monkeypatch: pytest.Mo
 
 def test_a_certificate_in_its_time_is_well(files: Path) -> None:
     """A certificate within its time has no fault; other faults are reported where it is used."""
-    assert list(out_of_time(files / "own.pem", files / "own.key")) == []
-    assert list(out_of_time(files / "own.pem", files / "other.key")) == []
-    assert list(out_of_time(None, None)) == []
+    assert list(validity_errors(files / "own.pem", files / "own.key")) == []
+    assert list(validity_errors(files / "own.pem", files / "other.key")) == []
+    assert list(validity_errors(None, None)) == []
 
 
 _END = datetime.datetime(2031, 5, 6, 7, 8, 9, tzinfo=datetime.UTC)
@@ -125,7 +125,7 @@ def test_a_certificate_of_one_purpose_alone_is_looked_at_likewise(
     path = tmp_path / "both.pem"
     path.write_bytes(certificate.public_bytes(form[0]) + key.private_bytes(*form))
     assert end_of(path, None) == end.timestamp()
-    assert bool(list(out_of_time(path, None))) is (end is not _END)
+    assert bool(list(validity_errors(path, None))) is (end is not _END)
 
 
 def test_a_machine_without_tls_1_3_knows_as_much(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -139,12 +139,12 @@ def test_a_machine_without_tls_1_3_knows_as_much(files: Path, monkeypatch: pytes
     monkeypatch.setattr(tls_files, "ssl", SimpleNamespace(**vars(ssl) | {"SSLContext": older}))
     end = datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC).timestamp()
     assert end_of(files / "old.pem", files / "old.key") == end
-    assert [error.name for error in out_of_time(files / "old.pem", files / "old.key")] == ["certificate"]
+    assert [error.name for error in validity_errors(files / "old.pem", files / "old.key")] == ["certificate"]
 
 
 @pytest.fixture
 def _looks_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tls_files, "_LOOK", 0.0)
+    monkeypatch.setattr(tls_files, "_CHECK_SECONDS", 0.0)
 
 
 def _place(files: Path, name: str, *suffixes: str) -> None:

@@ -94,7 +94,10 @@ def test_connections_leave_descriptors_for_others(monkeypatch, caplog):
             again.sendall(b"b\n")
             assert again.recv(3) == b"OK\n"
     assert [line for line in caplog.messages if "refuses" in line] == [
-        "source netcat: refuses connections: it has 1 open, and few of the process's 4 files are left (ulimit -n)"
+        (
+            "source netcat: refuses connections: it has 1 open, "
+            "and the process is near its limit of 4 open files (ulimit -n)"
+        )
     ]
 
 
@@ -105,7 +108,7 @@ def test_a_source_takes_no_more_than_two_thirds_of_the_descriptors(monkeypatch):
         monkeypatch.setattr(resource, "getrlimit", lambda _kind: (1000, 1000))
         served.source.server._connections |= dict.fromkeys(range(600))
         try:
-            assert [served.source.server._leaves_files(number) for number in (630, 640)] == [True, False]
+            assert [served.source.server._has_spare_descriptors(number) for number in (630, 640)] == [True, False]
         finally:
             for number in range(600):
                 del served.source.server._connections[number]
@@ -200,7 +203,7 @@ def test_hostile_peers_harm_nobody_and_need_little_memory():
 
 def test_a_connection_for_which_there_is_no_thread_is_closed_and_others_are_served(monkeypatch, caplog):
     """If no thread can be started the connection is closed, and the source and its connections continue."""
-    monkeypatch.setattr(listening, "_LOOK", 0.01)
+    monkeypatch.setattr(listening, "_PAUSE_SECONDS", 0.01)
     with serving("netcat") as served, served.connect() as first:
         eventually(lambda: _open(served) == 1)
         with monkeypatch.context() as full:

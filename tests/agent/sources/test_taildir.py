@@ -160,7 +160,7 @@ def test_headers_of_groups_and_paths_and_offsets(tmp_path: Path) -> None:
     [
         ({}, "paths: is missing: globs of the files to follow, or file_groups"),
         ({"file_groups": {"g": "no directory"}}, "must be a directory, a slash, and an expression"),
-        ({"file_groups": {"g": "/x/("}}, "is no regular expression"),
+        ({"file_groups": {"g": "/x/("}}, "is not a regular expression"),
         ({"paths": ["/var/log/"]}, "must be globs of files, not of directories"),
         ({"paths": ["/x/*"], "headers": {"q": {}}}, "must name a file group"),
         ({"paths": ["/x/*"], "multiline_start": ".*"}, "matches an empty line"),

@@ -31,7 +31,7 @@ class Server:
     :ivar capacity: requests that it works on at a time.
     :ivar service: seconds of work for each.
     :ivar noise: the sigma of a log-normal factor with a median of 1.
-    :ivar most: the most requests, with waiting ones, before it answers 503; None for no limit.
+    :ivar most: the maximum number of requests, with waiting ones, before it answers 503; None for no limit.
     :ivar reachable: True if it accepts connections.
     :ivar quotas: requests a second by logstore, counted in whole seconds; other logstores have none.
     """

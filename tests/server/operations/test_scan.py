@@ -88,7 +88,7 @@ def test_pages_follow_one_another_forward_and_back(
     logs: Client, monkeypatch: pytest.MonkeyPatch, line: int, look: int
 ) -> None:
     """Each kept log is returned once and in order, whatever the page size, forward and back."""
-    monkeypatch.setattr(scan, "_LOOK", look)
+    monkeypatch.setattr(scan, "_FIRST_LOGS", look)
     expected = list(range(3, COUNT, 6))
     pages = walk(logs, "level: ERROR | where host = 'web'", forward=True, line=line)
     assert [number for page in pages for number in page] == expected
@@ -124,7 +124,7 @@ def test_what_each_log_has_of_its_group_counts() -> None:
 
 def test_a_page_without_any_log_ends_only_at_the_end(logs: Client, monkeypatch: pytest.MonkeyPatch) -> None:
     """An answer without logs is given at the end only: the Python SDK stops at the first one."""
-    monkeypatch.setattr(scan, "_LOOK", 2)
+    monkeypatch.setattr(scan, "_FIRST_LOGS", 2)
     found, meta = ask(logs, "* | where n = '59'")
     assert (numbers(found), meta["phraseQueryInfo"]["endOffset"]) == ([59], COUNT)
     found, meta = ask(logs, "* | where n = 'none'")
@@ -168,4 +168,4 @@ def test_without_scan_mode_it_is_refused_with_what_to_say(logs: Client) -> None:
         assert rows.json() == [{"n": str(COUNT)}]
     wrong = logs.get(f"/logstores/{LOGSTORE}", type="log", query="* | stats count(*)", **scanning)
     assert error_of(wrong) == (400, "ParameterInvalid")
-    assert "'stats' is no operator" in wrong.json()["errorMessage"]
+    assert "'stats' is not an operator" in wrong.json()["errorMessage"]

@@ -79,7 +79,7 @@ class ObjectsOptions:
     storage: Mapping[str, str] = option({}, secret=True, doc="arguments for fsspec: key, secret, endpoint_url, …")
 
     def holds(self) -> int:
-        """Return the most bytes that the sink holds: a delivery, and the objects made of it."""
+        """Return the maximum bytes that the sink holds: a delivery, and the objects made of it."""
         return 3 * (self.roll_size or _MOST_BYTES)
 
     def __post_init__(self) -> None:
@@ -105,12 +105,12 @@ class ObjectsOptions:
 
     @property
     def most_events(self) -> int:
-        """The most events in an object."""
+        """The maximum number of events in an object."""
         return self.roll_count or _MOST_EVENTS
 
     @property
     def most_bytes(self) -> int:
-        """The most bytes in an object."""
+        """The maximum bytes in an object."""
         return self.roll_size or _MOST_BYTES
 
     def places(self) -> Places:

@@ -26,7 +26,7 @@ from ....text.extras import how_to_install
 _WHOLE = ("s3", "s3a", "oss", "gs", "gcs", "abfs", "abfss", "az", "adl")
 #: Maximum bytes of a name on a disk or in HDFS, and of a key in an object store.
 _MOST_NAME, _MOST_KEY = 255, 1024
-#: Errors of one path while others can be written; an operator can fix those of the second kind.
+#: Errors of a single path, while other paths can be written. An operator can fix only those of the second set.
 _OF_PATHS = frozenset({errno.ENAMETOOLONG, errno.EILSEQ, errno.EINVAL})
 _OF_PLACES = frozenset({errno.ENOTDIR, errno.EISDIR, errno.EEXIST, errno.ELOOP, errno.EACCES, errno.EPERM})
 #: Seconds and attempts of a request to S3; the agent retries a failed delivery.

@@ -45,7 +45,7 @@ def whole_end(data: bytes) -> int:
 
 
 def _end_of_parts(data: bytes, start: int) -> int | None:
-    """Return a byte in the line that completes the open events of both streams; None if there is none.
+    """Return an offset in the line that completes the open events of both streams; None if there is none.
 
     :param start: the start of a partial line.
     """

@@ -25,7 +25,7 @@ from typing import NamedTuple
 from ....runtime.file_identity import Mark, head_of, holds_marks, mark_at
 from ....wire.compressed_heads import compression_of
 
-#: Most first bytes of a file that its name has the checksum of.
+#: Maximum number of first bytes whose checksum is in a file's name.
 HEAD_BYTES = 1024
 
 
@@ -59,9 +59,10 @@ class Note:
     :ivar path: the path where it was found first.
     :ivar place: the path where it was found last.
     :ivar group: the file's group.
-    :ivar device: device of the file that holds the bytes; as ``inode``, not the name's own if that file is a copy.
+    :ivar device: device of the file that holds the bytes. If that file is a copy, device and inode are not those in the
+        name.
     :ivar size: bytes.
-    :ivar end: the least position up to which it was read.
+    :ivar end: the lowest position up to which it was read.
     :ivar tail_size: number of bytes before ``end`` in ``tail``.
     :ivar tail: CRC-32 of these bytes.
     :ivar gone: time at which it was found missing, seconds since the epoch; None if it exists.

@@ -9,7 +9,7 @@ from ....wire.encodings import is_utf8, looks_like
 from ...events.counters import Counters
 from .reader import Block
 
-#: Most remembered files; beyond it all are forgotten, and warnings may repeat.
+#: Maximum number of remembered files; beyond it all are forgotten, and warnings may repeat.
 _MOST = 10_000
 
 

@@ -17,9 +17,9 @@ from ....wire.log_start import Logs, last_start, last_start_in
 from .cri import whole_end
 from .identity import HEAD_BYTES, FileName, Note, held_part, holds, open_quickly
 
-#: Most bytes of one batch, except for a single longer line.
+#: Maximum bytes of one batch, except for a single longer line.
 BLOCK_BYTES = 1 << 20
-#: Most lines of one batch, roughly: an empty line's event takes a hundred times its bytes.
+#: Maximum number of lines of one batch, roughly: an empty line's event takes a hundred times its bytes.
 _MOST_LINES = 1 << 16
 #: Last bytes of a possible copy that are compared.
 _COMPARED = 4096
@@ -207,7 +207,8 @@ class FileReader:
         return not self.is_same() or begins_alike(descriptor, self.open(), size)
 
     def is_same(self) -> bool:
-        """Return True if the bytes that were read are still there, as far as the head, the tail and the marks say.
+        """Return True if the file still has the bytes that were read. Only the head, the tail and the marks are
+        compared.
 
         :raises OSError: the file cannot be read.
         """
@@ -279,7 +280,7 @@ class FileReader:
             want = min(2 * want, self._rules.max_line, stop or self._rules.max_line)
 
     def _nothing_behind(self, size: int, rested: tuple[bool, bool], now: float) -> Block | None:
-        """Handle NUL bytes up to the end: space allocated for bytes that are still to be written."""
+        """Handle NUL bytes up to the end. They are space that was allocated for bytes to be written later."""
         end = max(self.size, self.position + size)
         self._record_size(end, now)
         self._tried = (end, *rested)
@@ -306,7 +307,7 @@ class FileReader:
         return last_line_end(data, known, line_end_of(self.encoding))
 
     def _record_size(self, size: int, now: float) -> None:
-        """Record the least size of the file, to compute the lag."""
+        """Record a lower bound of the size of the file, to compute the lag."""
         if size > self.position and (not self._behind or size > self._behind[-1][0]):
             newest = self._behind[1][1] if len(self._behind) > 1 else now
             self._behind = (*self._behind[:1], (size, newest))
@@ -343,7 +344,7 @@ class FileReader:
         return Note(self.path, self.place, self.group, *known, marks=self._marks, short=self.short)
 
     def _rested(self, now: float) -> tuple[bool, bool]:
-        """Return whether the last line is complete by its age, and whether the last multi-line event is."""
+        """Return two booleans: the last line, and the last multi-line event, is old enough to be complete."""
         rest, rules = now - self.changed, self._rules
         if self.place != self.path or not self.located:
             return rest >= min(_ROTATED_SETTLE, rules.settle), rest >= min(_ROTATED_SETTLE, rules.log_settle)
@@ -377,7 +378,7 @@ class FileReader:
     def _whole_cut(self, data: bytes, known: int, cut: int, now: float) -> int:
         """Return the end of CRI lines before the first part whose last part is missing.
 
-        After ``log_settle`` seconds the part is taken without it: it delays the container's other stream.
+        After ``log_settle`` seconds the first part is taken alone, since the wait delays the container's other stream.
         """
         end = known + whole_end(data[known:cut])
         at = self.position + end - known

@@ -23,7 +23,7 @@ _log = get_logger("loghub.agent.spooldir")
 
 #: Seconds between two removals of deleted files' positions; a channel may note one when it delivers the last events.
 _SWEEP_INTERVAL = 60.0
-#: Most files that were put and are not safe yet; at this limit reading pauses.
+#: Maximum number of files that were put and are not safe yet; at this limit reading pauses.
 _MOST_UNSAFE = 1000
 
 
@@ -129,7 +129,7 @@ class Spooler:
         return moved
 
     def _has_rested(self, file: Waiting, now: float) -> bool:
-        """Return True if a file was not written for long, by its modification time and what was observed since."""
+        """Return True if a file has rested long enough, by its modification time and the observed changes."""
         status = file.status
         key = status.st_dev, status.st_ino
         seen = self._seen.get(key)
@@ -238,7 +238,7 @@ class Spooler:
         return {name: os.fsencode(value).decode(errors="backslashreplace") for name, value in headers.items()}
 
     def _replaced(self, reader: FileReader) -> None:
-        """Read a file from byte 0 that holds other bytes than those that were put."""
+        """Read a file again from byte 0, since its bytes differ from those that were put."""
         _log.error("%s was changed after it was read in part: it is read again from byte 0", reader.place)
         self._forget(reader.key)
 

@@ -6,10 +6,10 @@
                                                        ▲
              positions, with the channels ─────────────┴── notes, in the source's own directory
 
-A position belongs to a **name** (:mod:`..reading.identity`). A name stays with a file's bytes, not with its path, so a
-renamed file is read on from its position. A file that was truncated, or that holds other bytes than those that were
-read, gets a new name and begins at byte 0. If a copy beside it holds the old bytes, as ``copytruncate`` leaves them,
-the old name continues in the copy. The copy may be compressed (:mod:`.compressed`).
+A position belongs to a **name** (:mod:`..reading.identity`). A name stays with a file's bytes, not with its path, so
+reading of a renamed file continues at its position. A file that was truncated, or that holds other bytes than those
+that were read, gets a new name and begins at byte 0. If a copy beside it holds the old bytes, as ``copytruncate``
+leaves them, the old name continues in the copy. The copy may be compressed (:mod:`.compressed`).
 
 The position of each name is stored with the channels (:class:`~producer.agent.events.batch.Position`). The source's own
 notes only help to recognize a file again; losing them loses no position.

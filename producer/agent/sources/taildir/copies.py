@@ -1,8 +1,8 @@
 """Detection of new files that are copies in progress, made by ``copytruncate`` before it truncates the original.
 
 A copy begins with the same bytes as its original, and its name begins alike. It is detected before any byte of it is
-put. Then it waits. When the original is truncated, the copy is read on from the original's position. When the copy has
-rested long enough, it is read as a file of its own.
+put. Then it waits. When the original is truncated, reading continues in the copy, at the original's position. When the
+copy has rested long enough, it is read as a file of its own.
 """
 
 from __future__ import annotations
@@ -89,7 +89,7 @@ class Copies:
     def _alike(self, path: str, descriptor: int, *, copies: bool) -> list[FileReader]:
         """Return readers of this scan, where one of the two files begins with all of the other.
 
-        The shorter file is the copy; of two with one size it is the one with the longer name.
+        The shorter file is the copy. If both have the same size, the copy is the file with the longer name.
 
         :param copies: True for copies of the file, False for its originals.
         """

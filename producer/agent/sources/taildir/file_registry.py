@@ -155,9 +155,9 @@ class KnownFiles:
                 yield name, note
 
     def forget(self, after: float) -> None:
-        """Forget names whose files have been gone for long.
+        """Forget names whose files have been gone for a long time.
 
-        :param after: the least time, seconds.
+        :param after: the minimum time since then, seconds.
         """
         now = self._clock.time()
         for name in list(self.orphans):
@@ -263,5 +263,5 @@ def copy_at(path: str, name: FileName, note: Note, end: int) -> Copy | None:
 
 
 def stem_of(path: str) -> str:
-    """Return the part of a file's name that its rotated files begin with, too."""
+    """Return the beginning of a file's name that its rotated files share."""
     return path.rpartition("/")[2].partition(".")[0]

@@ -104,7 +104,7 @@ class Finder:
         """Set the time of the next scan.
 
         The time of opening new files does not count, since each is opened once. Otherwise many new files would delay
-        the next scan, and even more of them would arrive until then.
+        the next scan, and even more of them would arrive in the meantime.
         """
         ended = self._clock.monotonic()
         self._next_scan = ended + min(_SCAN_SHARE * (ended - began - self._beginning), _LONGEST_WAIT)
@@ -256,7 +256,7 @@ class Finder:
         return key
 
     def _put_off(self, copy: FileReader, group: Group | None, now: float) -> None:
-        """Make a copy wait that was found before its original."""
+        """Make a copy wait if it was found before its original."""
         self._readers.drop(copy)
         self._met.pop(copy.place, None)
         self._waiting[copy.place] = _Waiting(group, now, None)

@@ -53,8 +53,8 @@ class Follower:
         self._notices = Notices(_log, context.counters, options.encoding, "encoding")
         self._troubled: set[FileReader] = set()
         self._unreadable = -1
-        self._looked = self._clock.monotonic()
-        self._next_forget = self._looked + _FORGET_INTERVAL
+        self._scanned_at = self._clock.monotonic()
+        self._next_forget = self._scanned_at + _FORGET_INTERVAL
 
     def look(self) -> bool:
         """Scan the files once, and put what is new; return True if anything was put."""
@@ -62,13 +62,13 @@ class Follower:
         self._finder.find(now)
         if self._stop.is_set():
             return False
-        moved, due = False, self._readers.due(now - self._looked)
+        moved, due = False, self._readers.due(now - self._scanned_at)
         self._name_new(due, now)
         for reader in due:
             if self._stop.is_set():
                 break
             moved = self._advance(reader, now) or moved
-        self._looked = now
+        self._scanned_at = now
         self._count_unreadable()
         self._known.write(now=now)
         if now >= self._next_forget and self._finder.sees_all:
@@ -151,7 +151,7 @@ class Follower:
         self._readers.keep_open(reader)
 
     def _rest(self, reader: FileReader) -> None:
-        """Close a file that was not written for long."""
+        """Close a file that has not been written for a long time."""
         if reader.located:
             self._readers.rest(reader)
         else:

@@ -58,7 +58,7 @@ def file_group(name: str, text: str, headers: Mapping[str, str]) -> Group:
         names = Pattern(expression, option=f"file_groups.{name}", outcome=_NOT_FOLLOWED)
     except ValueError as error:
         hint = f"; a glob such as {expression} is {_as_expression(expression)} here" if "*" in expression else ""
-        rule = f"{expression!r} is no regular expression: {error.__cause__}{hint}"
+        rule = f"{expression!r} is not a regular expression: {error.__cause__}{hint}"
         raise ConfigError(f"file_groups.{name}", rule, None) from error
     return Group(name, os.path.abspath(directory or "/"), False, names, headers)
 

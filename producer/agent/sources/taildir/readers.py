@@ -15,22 +15,22 @@ from ..reading.reader import FileReader
 from .file_registry import stem_of
 from .watches import Watches
 
-#: Polls a second of quiet readers and of watched readers, and the most seconds for one round of the watched ones. So
-#: very many watched readers get more polls a second.
-_QUIET_LOOKS, _WATCHED_LOOKS, _WATCHED_ROUND = 800, 80, 12
+#: Polls a second of quiet readers, and of watched readers; and the maximum seconds until each watched reader is polled
+#: once. That maximum raises the polls a second if there are very many watched readers.
+_QUIET_POLLS, _WATCHED_POLLS, _WATCHED_ROUND_SECONDS = 800, 80, 12
 
 
 class Readers:
     """All file readers of a source.
 
-    :param most_open: the most files that are open at a time.
+    :param most_open: the maximum number of files that are open at a time.
     :ivar by_key: all readers, by device and inode.
     """
 
     def __init__(self, most_open: int) -> None:
         self._most_open = most_open
         self.by_key: dict[Key, FileReader] = {}
-        # By directory and stem: the part of a file's name that its rotated files begin with, too.
+        # Readers by directory and stem. A stem is the beginning of a file's name that its rotated files share.
         self._by_stem: dict[tuple[str, str], dict[Key, FileReader]] = {}
         self._live: dict[Key, FileReader] = {}
         self._quiet: deque[FileReader] = deque()
@@ -87,10 +87,10 @@ class Readers:
         :param elapsed: seconds since the last call.
         """
         self._wake_notified()
-        watched = max(_WATCHED_LOOKS, len(self._watched) / _WATCHED_ROUND)
+        watched = max(_WATCHED_POLLS, len(self._watched) / _WATCHED_ROUND_SECONDS)
         return [
             *self._live.values(),
-            *_next(self._quiet, 1 + int(elapsed * _QUIET_LOOKS)),
+            *_next(self._quiet, 1 + int(elapsed * _QUIET_POLLS)),
             *_next(self._watched, 1 + int(elapsed * watched)),
         ]
 
@@ -105,12 +105,14 @@ class Readers:
             self._take_out(reader)
 
     def written(self, reader: FileReader) -> None:
-        """Make a reader live whose file was seen to be written; count a watch that did not report it."""
+        """Make a reader live because a poll found its file written. If it has a watch, count that the watch missed
+        this.
+        """
         if reader.key in self._watches:
             self._wake_notified()
             if reader.key in self._watches:
                 self._watches.missed(reader.key)
-                self._forget_blind(reader.key[0])
+                self._distrust_watches(reader.key[0])
         self.wake(reader)
 
     def watch(self, reader: FileReader) -> bool:
@@ -128,7 +130,7 @@ class Readers:
         return True
 
     def rest(self, reader: FileReader) -> None:
-        """Make a reader quiet: its file was not written for long."""
+        """Make a reader quiet: its file has not been written for a long time."""
         self.shut(reader)
         if self._live.pop(reader.key, None) is not None:
             self._quiet.append(reader)
@@ -138,8 +140,8 @@ class Readers:
             if key in self.by_key:
                 self.wake(self.by_key[key])
 
-    def _forget_blind(self, device: int) -> None:
-        """Make the watched readers of a device quiet, if its watches report nothing."""
+    def _distrust_watches(self, device: int) -> None:
+        """Make the watched readers of a device quiet, if its watches have missed too many writes."""
         if not self._watches.trusts(device):
             blind = [reader for reader in self._watched if reader.key[0] == device]
             for reader in blind:
@@ -154,7 +156,7 @@ class Readers:
                 resting.remove(reader)
 
     def keep_open(self, reader: FileReader) -> None:
-        """Mark a reader as used last; close the least recently used files beyond the limit."""
+        """Mark a reader as the most recently used; close the least recently used files beyond the limit."""
         self._opened.pop(reader, None)
         self._opened[reader] = None
         self._close_others()

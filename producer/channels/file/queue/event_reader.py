@@ -1,4 +1,6 @@
-"""EventReader: read the events of queue entries; damaged ones are lost and quarantined, and the rest goes on."""
+"""EventReader: read the events of queue entries. A damaged event is lost and quarantined, and the others are still
+delivered.
+"""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""Recovery: checkpoints, what a channel makes of its files when it opens, and the tools that look and mend."""
+"""Recovery: checkpoints, the reading of a channel's files when it opens, and the tools that inspect and repair them."""

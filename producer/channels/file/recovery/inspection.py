@@ -42,7 +42,7 @@ from .replay import Found, Replay, find_segments
 #: Tries of a scan that a checkpoint, or a commit, of the running channel interferes with.
 _LOOKS = 5
 
-#: Most directories that a message names.
+#: Maximum number of directories that a message names.
 _SHOWN = 5
 
 
@@ -88,7 +88,7 @@ class DirectoryReport:
 
     :ivar owner: the content of the lock file, written by the current or last owner.
     :ivar in_use: True if a channel owns them now; the rest of the report may then be slightly outdated.
-    :ivar events: number of events in the channel; None if a key is missing to tell.
+    :ivar events: number of events in the channel; None if a missing key hides it.
     :ivar event_bytes: their bytes.
     :ivar oldest: put time of the first of them, seconds since the epoch.
     :ivar checkpoint: generation of the checkpoint that an opening would use; None for none.

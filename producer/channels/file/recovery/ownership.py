@@ -182,11 +182,11 @@ def read_owner(disk: Disk, directory: str) -> dict[str, Any]:
 
 
 def _in_use_message(directory: str, owner: dict[str, Any]) -> str:
-    who = "another process"
+    owned_by = "another process"
     if owner:
         here = " (this process)" if (owner.get("host"), owner.get("pid")) == (socket.gethostname(), os.getpid()) else ""
-        who = f"the channel {owner.get('channel')!r} of process {owner.get('pid')}{here} on {owner.get('host')}"
+        owned_by = f"the channel {owner.get('channel')!r} of process {owner.get('pid')}{here} on {owner.get('host')}"
     return (
-        f"{directory} is in use by {who}: close that one, or give each process a directory of its own "
+        f"{directory} is in use by {owned_by}: close that one, or give each process a directory of its own "
         "(ProcessFileChannel)"
     )

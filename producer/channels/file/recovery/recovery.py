@@ -32,7 +32,7 @@ from .replay import SEGMENT_NAME, Cut, Found, Replay, find_segments
 
 _log = get_logger("loghub.channel")
 #: Bytes read to find the first record of a segment, before all are read.
-_FIRST_LOOK = 1 << 14
+_FIRST_READ = 1 << 14
 #: Bytes rewritten at a time.
 _BLOCK = 1 << 20
 
@@ -421,7 +421,7 @@ def _opens(disk: Disk, segment: Segment) -> bool:
     """True if a valid record of the segment can be decrypted, or if it has none."""
     file = disk.open(segment.path)
     try:
-        data = disk.read(file, _FIRST_LOOK, 0)
+        data = disk.read(file, _FIRST_READ, 0)
         if not any(isinstance(item, Record) for item in scan(data, segment.header)):
             data = disk.read(file, disk.size(file), 0)
     finally:

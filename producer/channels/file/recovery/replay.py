@@ -47,8 +47,8 @@ SEGMENT_NAME = re.compile(r"log-(\d{10,})")
 #: Seconds between progress lines in the log.
 PROGRESS_SECONDS = 5.0
 #: Records between two readings of the clock.
-_LOOK = 50_000
-#: Most lost events that are counted for one damaged stretch.
+_RECORDS_PER_CHECK = 50_000
+#: Maximum number of lost events that are counted for one damaged stretch.
 _MOST_LOST = 10**7
 
 
@@ -351,7 +351,7 @@ class Replay:
         for item in scan(data, segment.header, first):
             reading.feed(item)
             self.findings.replayed += 1
-            if self.findings.replayed % _LOOK == 0:
+            if self.findings.replayed % _RECORDS_PER_CHECK == 0:
                 self._log_progress(segment)
         reading.end()
 

@@ -28,7 +28,7 @@ _KINDS = frozenset(Kind)
 #: Suffix of a segment that is being created.
 BEGUN = ".new"
 #: Bytes searched at a time for zeros at the end of a segment.
-_LOOK = 64 << 10
+_BLOCK_BYTES = 64 << 10
 
 
 @dataclass(frozen=True, slots=True)
@@ -202,7 +202,9 @@ class SegmentWriter:
             self._disk.close(self.file)
 
     def forget(self) -> None:
-        """Cut off the unsynced end, so that no later process takes it from the page cache for stored."""
+        """Cut off the unsynced end. Otherwise a later process would read it from the page cache, and take it for
+        stored.
+        """
         if self.synced < self.size or self.broken:
             with contextlib.suppress(OSError):  # the disk has failed already; the rest was never acknowledged
                 self._disk.truncate(self.file, self.synced)
@@ -268,7 +270,7 @@ def content_end(data: bytes) -> int:
     """Return the offset of the zeros at the end; the last record may extend into them."""
     end = len(data)
     while end:
-        start = max(0, end - _LOOK)
+        start = max(0, end - _BLOCK_BYTES)
         if content := len(data[start:end].rstrip(b"\0")):
             return start + content
         end = start

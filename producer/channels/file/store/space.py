@@ -54,16 +54,16 @@ class Space:
         self._path = f"{self._directories[0]}/{RESERVE_NAME}"
         self._free: int | None = None
         self._where = self._directories[0]
-        self._looked = 0.0
+        self._read_at = 0.0
         self._logged = False  # True once the missing reserve was logged
 
     @property
     def free(self) -> int:
         """Return the free bytes of the fullest disk, at most ``FRESH`` seconds old."""
         now = self._clock.monotonic()
-        if self._free is None or not 0 <= now - self._looked < FRESH:
+        if self._free is None or not 0 <= now - self._read_at < FRESH:
             self._free, self._where = min((self._disk.free(path), path) for path in self._directories)
-            self._looked, self._needed = now, max(self._minimum, self._checkpoint())
+            self._read_at, self._needed = now, max(self._minimum, self._checkpoint())
         return self._free
 
     def admit(self, size: int) -> None:
@@ -72,7 +72,7 @@ class Space:
         :raises DiskFullError: too little free space.
         """
         free = self._free
-        if free is not None and free >= self._needed + size and 0 <= self._clock.monotonic() - self._looked < FRESH:
+        if free is not None and free >= self._needed + size and 0 <= self._clock.monotonic() - self._read_at < FRESH:
             return
         if self.free < self._needed + size:
             self._free = None  # do not refuse on an old reading: read again, now and next time

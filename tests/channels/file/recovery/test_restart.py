@@ -458,12 +458,12 @@ def test_progress_is_told_while_a_long_log_is_read(caplog: pytest.LogCaptureFixt
     clock = ManualClock()
     disk.hook = lambda operation, path: clock.advance(6) if operation == "read" else None
     caplog.set_level(logging.INFO)
-    look = replay._LOOK
-    replay._LOOK = 1
+    records = replay._RECORDS_PER_CHECK
+    replay._RECORDS_PER_CHECK = 1
     try:
         open_channel(disk, clock=clock).close()
     finally:
-        replay._LOOK = look
+        replay._RECORDS_PER_CHECK = records
     assert re.search(r"channel channel: \d+ records replayed in \d+ s, at segment 2 of 3", caplog.text)
     assert "channel channel: 40 events recovered from /channel" in caplog.text
 
