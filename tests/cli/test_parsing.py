@@ -1,8 +1,13 @@
 """The parser of all commands: help, examples, suggestions, exit codes and completion."""
 
 import argparse
+import os
+import pty
+import select
+import signal
 import subprocess
 import sys
+import time
 from pathlib import Path
 
 import pytest
@@ -190,65 +195,78 @@ def test_exit_codes_are_documented() -> None:
     assert set(MEANINGS) == set(ExitCode)
 
 
-def test_bash_completes_commands_actions_and_options(capsys: pytest.CaptureFixture[str]) -> None:
-    """bash completes commands, actions and options, also after global options, and paths otherwise."""
-    assert main(["completion", "bash"]) == 0
-    script = capsys.readouterr().out
-    ask = 'COMP_WORDS=(producer "$@"); COMP_CWORD=$#; _producer; echo "${COMPREPLY[@]}"; echo'
-
-    def completed(*words: str) -> str:
-        command = ["bash", "-c", f"{script}\n{ask}", "bash", *words]
-        return subprocess.run(command, capture_output=True, text=True, check=True).stdout.strip()
-
-    assert completed("ser") == "serve"
-    assert completed("channel", "insp") == "inspect"
-    assert completed("--log-level", "INFO", "channel", "inspect", "--data") == "--data-directory"
-    assert completed("agent", "unit", "sys") == "systemd"
-    assert completed("serve", "/tmp/x") == ""
+# The words before the cursor, and what the shell makes of them.
+_COMPLETED = [
+    ("ser", "serve"),
+    ("channel insp", "inspect"),
+    ("--log-level INFO channel inspect --data", "--data-directory"),
+    ("agent unit sys", "systemd"),
+    ("agent check --config ./one-fi", "./one-file.toml"),
+]
 
 
-_ZSH = """
-compdef() { : }; _files() { : }
-compadd() { shift; for word in "$@"; do [[ $word == ${words[-1]}* ]] && print -- $word; done }
-source $1; shift; words=("$@"); CURRENT=$#; _producer
-"""
-_FISH = 'source $argv[1]; complete -C (string join -- " " $argv[2..])'
-
-
-@pytest.mark.parametrize(("shell", "ask"), [("zsh", [_ZSH, "zsh"]), ("fish", [_FISH])])
-def test_zsh_and_fish_complete_commands_actions_and_options(
-    shell: str, ask: list[str], tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """zsh and fish complete the first word, commands, actions and options, also after global options."""
+def completion_script(shell: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> str:
+    """Write the script of a shell, and a file to complete, to a folder; return the script's path."""
     need(shell)
     assert main(["completion", shell]) == 0
-    (tmp_path / "script").write_text(capsys.readouterr().out)
+    (folder / "_producer").write_text(capsys.readouterr().out)
+    (folder / "one-file.toml").touch()
+    return str(folder / "_producer")
 
-    def completed(*words: str) -> str:
-        command = [shell, "-c", *ask, str(tmp_path / "script"), "producer", *words]
-        done = subprocess.run(command, capture_output=True, text=True, check=False)
+
+def typed(command: list[str], prepare: str, line: str, wanted: str, folder: Path) -> None:
+    """Type a line and a tab into an interactive shell, and wait until it shows the wanted word.
+
+    :raises AssertionError: it does not within 20 seconds.
+    """
+    pid, terminal = pty.fork()
+    if pid == 0:
+        os.chdir(folder)
+        os.execvpe(command[0], command, {**os.environ, "TERM": "dumb", "HISTFILE": "/dev/null"})
+    try:
+        os.write(terminal, f"{prepare}; PS1='rea''dy> '\n".encode())
+        until(terminal, b"ready> ")
+        os.write(terminal, f"producer {line}\t".encode())
+        until(terminal, f"{line.rpartition(' ')[0]} {wanted}".lstrip().encode())
+    finally:
+        os.kill(pid, signal.SIGKILL)
+        os.waitpid(pid, 0)
+        os.close(terminal)
+
+
+def until(terminal: int, wanted: bytes) -> bytes:
+    """Read until the wanted bytes came."""
+    shown, end = b"", time.monotonic() + 20
+    while wanted not in shown.replace(b"\a", b""):
+        assert select.select([terminal], [], [], max(0, end - time.monotonic()))[0], shown
+        shown += os.read(terminal, 65_536)
+    return shown
+
+
+@pytest.mark.parametrize(
+    ("shell", "command", "prepare"),
+    [
+        ("bash", ["bash", "--norc", "--noprofile", "-i"], "source {0}/_producer"),
+        ("zsh", ["zsh", "-f", "-i"], "fpath=({0} $fpath); autoload -Uz compinit; compinit -u -D"),
+    ],
+)
+def test_bash_and_zsh_complete_words_and_file_names(
+    shell: str, command: list[str], prepare: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """An interactive bash or zsh completes commands, actions, options after global ones, choices and file names."""
+    completion_script(shell, tmp_path, capsys)
+    for line, wanted in _COMPLETED:
+        typed(command, prepare.format(tmp_path), line, wanted, tmp_path)
+
+
+def test_fish_completes_words_and_file_names(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """fish completes commands, actions, options after global ones, choices and file names."""
+    script = completion_script("fish", tmp_path, capsys)
+    for line, wanted in _COMPLETED:
+        ask = ["fish", "-c", "source $argv[1]; complete -C $argv[2]", script, f"producer {line}"]
+        done = subprocess.run(ask, cwd=tmp_path, capture_output=True, text=True, check=True)
+        assert [row.partition("\t")[0] for row in done.stdout.splitlines()] == [wanted], line
         assert done.stderr == ""
-        return done.stdout.strip()
-
-    assert completed("ser") == "serve"
-    assert completed("channel", "insp") == "inspect"
-    assert completed("--log-level", "INFO", "channel", "inspect", "--data") == "--data-directory"
-    assert completed("agent", "unit", "sys") == "systemd"
-
-
-@pytest.mark.parametrize(("shell", "files"), [("bash", "complete -o default -F _producer"), ("zsh", "  _files\n")])
-def test_file_names_are_completed_beside_the_words(shell: str, files: str, capsys: pytest.CaptureFixture[str]) -> None:
-    """File names are completed where a value is a path."""
-    assert main(["completion", shell]) == 0
-    assert files in capsys.readouterr().out
-
-
-def test_fish_takes_no_word_of_the_line_for_an_option_of_its_own(capsys: pytest.CaptureFixture[str]) -> None:
-    """fish accepts options and an empty path in its script without an error."""
-    assert main(["completion", "fish"]) == 0
-    script = capsys.readouterr().out
-    assert "(string join -- " in script
-    assert 'test "$path" = "$argv"' in script
 
 
 @pytest.mark.parametrize("shell", SHELLS)
