@@ -71,9 +71,7 @@ COMMANDS: dict[str, Command] = {
     "projects": Command("list the projects", "arguments.places:projects", "places:projects"),
     "logstores": Command("list the logstores of a project", "arguments.places:logstores", "places:logstores"),
     "create": Command("create a project or a logstore", "arguments.places:create", "places:create"),
-    "completion": Command(
-        "print a completion script for bash, zsh or fish", "completion", "completion", "completion"
-    ),
+    "completion": Command("print a completion script for bash, zsh or fish", "completion", "completion", "completion"),
 }
 
 _EXAMPLES = (
