@@ -37,7 +37,7 @@ def run(args: argparse.Namespace) -> int:
     return 0
 
 
-def _complete_files(parser: argparse.ArgumentParser, files: dict[str, str]) -> None:
+def _complete_files(parser: argparse.ArgumentParser, files: object) -> None:
     """Complete file names where an option or an argument takes a path."""
     for action in parser._actions:
         if action.metavar in _PATHS:
