@@ -461,6 +461,19 @@ def test_a_closed_handler_of_a_shared_producer_sends_on(
     assert [log.fields["message"] for log in arrived()] == ["after"]
 
 
+def test_handlers_of_dictconfig_share_a_producer(producer: Producer, logstore: str, arrived: Arrived) -> None:
+    """Handlers from ``dictConfig`` share a producer that they are given as an object."""
+    shared = {"()": LogHubHandler, "producer": producer, "project": PROJECT, "logstore": logstore}
+    handlers = {topic: shared | {"topic": topic} for topic in ("app", "audit")}
+    loggers = {"shared": {"handlers": list(handlers)}}
+    config = {"version": 1, "disable_existing_loggers": False, "handlers": handlers, "loggers": loggers}
+    logging.config.dictConfig(config)
+    logging.getLogger("shared").warning("paid")
+    logging.config.dictConfig({"version": 1, "disable_existing_loggers": False})
+    assert sorted(log.topic for log in arrived()) == ["app", "audit"]
+    assert not producer.closed
+
+
 def test_all_that_is_dropped_is_counted_by_reason_and_told_at_the_end(
     logger: logging.Logger, caplog: pytest.LogCaptureFixture
 ) -> None:
