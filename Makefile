@@ -77,7 +77,7 @@ help:
 	@echo 'make soak    many more kills, crashes, random histories and requests than make test (an hour; with a million files up to three)'
 	@echo 'make bench   ours beside its peers, into docs/project/benchmarks.md and its tables (FILE=path sends its lines, too)'
 	@echo 'make docs    the site, into site/index.html'
-	@echo 'make check   ruff, mypy and import-linter'
+	@echo 'make check   ruff, mypy, import-linter, wording, and what reads workflows, container files and manifests'
 	@echo 'make lock    the newest versions of what is developed with, into tests/constraints.txt'
 	@echo 'make wheels  the files that would be published, into dist'
 	@echo 'make clean   remove .venv, .venv-lowest and everything that was generated'
@@ -126,7 +126,7 @@ bench: $(VENV)/.stamp-dev
 	@echo '==> the agent against its goals'
 	@$(BIN)/python -m tests.benchmarks.agent_goals --write
 
-check: $(VENV)/.stamp-dev
+check: $(VENV)/.stamp-dev $(VENV)/.stamp-check
 	@echo '==> ruff check'
 	@$(BIN)/ruff check .
 	@echo '==> ruff format --check'
@@ -137,6 +137,8 @@ check: $(VENV)/.stamp-dev
 	@$(BIN)/lint-imports
 	@echo '==> prose'
 	@$(BIN)/python -m tests.prose
+	@echo '==> workflows, container files, manifests'
+	@.ci/check-files
 
 docs: $(VENV)/.stamp-dev
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict
@@ -145,6 +147,7 @@ docs: $(VENV)/.stamp-dev
 lock: $(BIN)/python
 	@$(PIP) uv
 	@$(BIN)/python -m tests.requirements dev > $(VENV)/requirements.txt
+	@$(BIN)/python -m tests.requirements check >> $(VENV)/requirements.txt
 	@echo "# Exact versions of what is developed and tested with; \`make lock\` writes this file." > tests/constraints.txt
 	@$(BIN)/uv pip compile --quiet --universal --upgrade --python-version 3.11 --no-header --no-annotate --no-emit-index-url \
 		$(VENV)/requirements.txt >> tests/constraints.txt
@@ -191,6 +194,11 @@ $(VENV)/.stamp-dev: pyproject.toml tests/constraints.txt $(COMPILED) $(BIN)/pyth
 		$(PIP) $(LOCK) -r $(VENV)/requirements.txt; dependencies=$$?; \
 		wait $$package && exit $$dependencies
 	@$(BIN)/python -c '$(SAY_TWIN)'
+	@touch $@
+
+$(VENV)/.stamp-check: pyproject.toml tests/constraints.txt $(BIN)/python
+	@echo '==> installing the programs that check workflows, container files and manifests'
+	@$(PIP) $(LOCK) --group check
 	@touch $@
 
 # The bounds are constraints: no tool of the tests can raise them. The package itself is what stands in this folder.
