@@ -363,7 +363,7 @@ def _check(directory: str, data: Sequence[str], letters: str) -> None:
 
 
 def _check_is_ours(directory: str, data: Sequence[str], keys: KeyProvider | None) -> None:
-    """Check the first event, before the channel is opened, which writes into its directory.
+    """Check the first event. The channel is not opened yet: opening writes into its directory.
 
     :raises ChannelError: the channel belongs to an agent, or cannot be read.
     """

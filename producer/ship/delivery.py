@@ -73,7 +73,7 @@ class _Sent:
     :ivar of: the file.
     :ivar lines: the block, or the piece of a line.
     :ivar futures: the futures of all records.
-    :ivar place: the place in the account of the block that holds the lines.
+    :ivar place: the key, in the account, of the block that holds the lines.
     :ivar alone: True if no other lines are in their batches.
     :ivar unparsed: number of lines that the parser did not recognise.
     """

@@ -104,7 +104,7 @@ def summary(shipment: Shipment) -> Table:
     if figures.skipped_nuls:
         rows["NULs skipped (of copytruncate)"] = f"{figures.skipped_nuls:,}"
     if figures.already_stored:
-        rows["of them stored before"] = f"{figures.already_stored:,}"
+        rows["of these, stored by an earlier attempt"] = f"{figures.already_stored:,}"
     if figures.long_lines:
         rows["long lines (shipped in pieces)"] = f"{figures.long_lines:,}"
     table = Table(show_header=False)

@@ -3,10 +3,11 @@
 A search by ``regex`` takes 2 to 3 microseconds for a line of an access log. Most patterns for such lines are a sequence
 of characters, runs of one kind of character, and groups: ``^(\\S+) \\[([^]]+)\\] "(.*?)" (\\d+|-)``.
 
-The steps try what a search would try, in its order. Of a run, they try as much as there is, then less. Of a lazy run,
-they try as little as lets the next character match, then more. Of alternatives and optional parts, they try only the
-first that may begin at the position. So the steps find what a search finds. If they find nothing, take too long, or a
-body is not ASCII, the result is unknown, and :class:`.patterns.Pattern` searches. So each result is that of a search.
+The steps try what a search would try, in the same order. For a run, they try the longest match first, then shorter
+ones. For a lazy run, they try the shortest match that the next character can follow, then longer ones. For alternatives
+and optional parts, they try only the first that may begin at the position. So the steps find what a search finds. If
+they find nothing, take too long, or a body is not ASCII, the result is unknown, and :class:`.patterns.Pattern`
+searches. So each result is that of a search.
 """
 
 from __future__ import annotations

@@ -234,7 +234,7 @@ class EventBatch:
         if len(kept) == self.count:
             return self
         columns = {name: list(compress(column, keep)) for name, column in self.columns.items()}
-        if self.ends is None and b"\r\r\n" not in self.block:  # a body that ends in \r would lose it as a line
+        if self.ends is None and b"\r\r\n" not in self.block:  # else a body could end in \r, which a line would lose
             block = b"\n".join([*kept, b""]) if kept else b""
             return EventBatch(block, None, len(kept), self.shared, columns, self.position)
         return self.of_bodies(kept, self.shared, columns, self.position)
@@ -247,7 +247,7 @@ class EventBatch:
     def encodable(self) -> EventBatch:
         r"""Return a batch whose headers UTF-8 can encode.
 
-        A byte that is not UTF-8 becomes ``\xNN``, half of a surrogate pair ``\uNNNN``.
+        A byte that is not UTF-8 becomes ``\xNN``. Half of a surrogate pair becomes ``\uNNNN``.
         """
         shared, columns = self.shared, self.columns
         if not all(map(_is_encodable, [*shared, *shared.values(), *columns])):

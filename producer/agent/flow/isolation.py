@@ -4,8 +4,8 @@ A sink whose destination is down fails for every event. An event that the sink c
 that a value may cause (:func:`is_of_event`), a delivery is therefore written in halves, down to single events. An event
 is to blame only if the sink has written another event of the delivery, and then fails for this one again.
 
-Parts are tried without the numbers of their batches, which stand for whole ones. Events that the sink wrote before it
-failed may therefore be written twice.
+Parts of a batch are tried without its number, since a number identifies a whole batch. Events that the sink wrote
+before it failed may therefore be written twice.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from ..config.options import words_of
 from ..events.batch import EventBatch
 from ..events.interfaces import Refusal, RefusedError, SinkError
 
-#: Single events that may fail before any is written. After so many the sink is to blame.
+#: Number of single events that may fail before one is written. After that, the sink is to blame.
 _MOST_SUSPECTS = 16
 _VALUE_ERRORS = (ValueError, TypeError, LookupError, ArithmeticError, AttributeError, RecursionError, struct.error)
 #: Errors of file names that no file system takes.

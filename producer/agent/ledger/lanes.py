@@ -1,4 +1,4 @@
-"""Lanes: the ranges of each name that a channel need not get again."""
+"""Lanes: for each name, the ranges of a source's data that a channel has, so that they are not put again."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ class Lane:
     :ivar put: the ranges put into the channel, by name.
     :ivar safe: the ranges that survive a crash, by name.
     :ivar due: names whose notes are to be written.
-    :ivar unsynced: channels that keep safe ranges, with the number of their newest event.
+    :ivar unsynced: channels in whose events safe ranges are stored, with the number of the newest such event.
     """
 
     def __init__(self) -> None:

@@ -246,9 +246,9 @@ class HttpSink:
         options, status = self._options, answer.status
         taken = 200 <= status < 300
         back = _rule(options.rollback, status)
-        said = self._description(answer, headers)
+        description = self._description(answer, headers)
         if back is None and str(status) in options.refused:
-            self._refusal, self._refused_by = said, status
+            self._refusal, self._refused_by = description, status
             return True
         if back is None:
             back = not taken and options.default_rollback
@@ -258,7 +258,7 @@ class HttpSink:
         if pause:
             self._not_before = self._clock.monotonic() + self._pause(headers)
         if back:
-            raise SinkError(said)
+            raise SinkError(description)
         return False
 
     def _description(self, answer: Answer, headers: Mapping[str, str]) -> str:

@@ -62,8 +62,8 @@ class Pieces:
     def of(self, batch: EventBatch) -> Iterable[tuple[Record, int]]:
         """Return the pieces of a batch, with the number of logs in each.
 
-        If large headers are repeated in each event, the pieces are encoded twice, one part at a time: first to check
-        that all of them can be sent.
+        If large headers are repeated in each event, the batch is encoded part by part, and twice: the first time only
+        checks that all pieces can be sent.
 
         :raises LogSizeTooLargeError: an event, or the batch as a whole, is too large.
         :raises InvalidArgumentError: a header is not valid text.
@@ -168,7 +168,7 @@ def _check(sizes: Iterable[int]) -> None:
     for size in sizes:
         count, largest = count + 1, max(size, largest)
     if count > MOST_PIECES:
-        raise LogSizeTooLargeError(count, MOST_PIECES, "a batch, counted in requests of 2 MiB,")
+        raise LogSizeTooLargeError(count * PIECE_BYTES, MOST_PIECES * PIECE_BYTES, "a batch, in requests of 2 MiB")
     if largest > MAX_BATCH_SIZE_IN_BYTES - _HEAD_BYTES:
         raise LogSizeTooLargeError(largest, MAX_BATCH_SIZE_IN_BYTES - _HEAD_BYTES, "an event as a log")
 

@@ -11,8 +11,8 @@ JSON object. ``timestamp`` is the log's time in milliseconds. Topic and source o
 ``__source__``, and its tags ``__tag__:NAME``.
 
 A quarter of ``max_memory`` is for an answer, decompressed, which exists twice for a moment. Another quarter is for the
-events of a batch, likewise twice. A larger answer is requested again with fewer LogGroups. LogGroups become events one
-log at a time, and their memory is counted before (:mod:`..protocols.reckoning`).
+events of a batch, which also exist twice. A larger answer is requested again with fewer LogGroups. LogGroups become
+events one log at a time, and their memory is counted before (:mod:`..protocols.reckoning`).
 
 Specification: LogHub protocol, Reading back.
 
@@ -58,7 +58,7 @@ _BATCH_BYTES = 4 << 20
 _OF_GROUP = ("__topic__", "__source__", "__tag__:")
 #: Divisor of ``max_memory`` for an answer, and for the events of a batch.
 _SHARE = 4
-#: Additional bytes of an answer that does not become smaller by compression.
+#: Bytes that are added to the limit of an answer, since compression may make it larger.
 _SPARE = 1 << 20
 #: Bytes of the objects of a log's field, besides its texts.
 _OF_FIELD = 300
@@ -267,7 +267,7 @@ class Shards(Protocol):
 class OwnShards:
     """The configured shards, or all of them, read by this source alone.
 
-    :param start: where the shards begin that exist at the start.
+    :param start: where reading begins in the shards that exist when the source starts.
     """
 
     def __init__(self, options: LogHubSource.Options, logstore: Logstore, start: str, clock: Clock) -> None:
@@ -362,7 +362,9 @@ class _Pulling:
             _log.warning("source %s: the last checkpoint was not saved: %s", self._options.logstore, error)
 
     def _begin(self, shard: str) -> None:
-        """Begin at the channels' position, which is a number plus 1: position 0 means none."""
+        """Begin a shard at the channels' position. A position is the number of a LogGroup plus 1; 0 means that there is
+        none.
+        """
         ends = self._outlet.ends(_name(shard))
         first = self._shards.begin(shard, ends[0] - 1) + 1
         if first > ends[0]:

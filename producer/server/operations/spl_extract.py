@@ -1,8 +1,8 @@
 """Operators of SPL that run without the database: ``parse-json``, ``parse-csv``, ``parse-kv`` and ``limit``.
 
-The logs themselves name the fields of the first three. A log without the field, or whose field cannot be parsed, stays
-as it is. An extracted field replaces a field of the same name; with ``-mode='preserve'`` the existing one stays. Topic,
-source, tags and time cannot be changed.
+The first three extract fields, whose names may come from the logs. A log without the field, or whose field cannot be
+parsed, stays as it is. An extracted field replaces a field of the same name; with ``-mode='preserve'`` the existing one
+stays. Topic, source, tags and time cannot be changed.
 """
 
 from __future__ import annotations

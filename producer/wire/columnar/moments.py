@@ -2,8 +2,8 @@
 
 Arrow formats the digits. Python returns the offset of a zone, once per minute that occurs in a column, because Arrow
 and Python may have different zone data. Before 1973, when some offsets changed at odd seconds, it is once per second.
-Timestamps in nanoseconds are treated alike. ``to_pylist`` would return values of pandas for them, which differ in the
-seconds of old offsets and in daylight saving time after 2037.
+Timestamps in nanoseconds are formatted in the same way. ``to_pylist`` would return values of pandas for them, which
+differ in the seconds of old offsets and in daylight saving time after 2037.
 """
 
 from __future__ import annotations

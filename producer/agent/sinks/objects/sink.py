@@ -16,7 +16,7 @@ from .places import shortened
 from .plans import Plan, Plans
 from .stores import PathRefusedError, store_of
 
-_MOST_SAID = 300
+_MOST_SHOWN = 300
 #: Additional bytes of a hidden name.
 _OF_HIDDEN = 2
 #: Shorter secrets are not hidden in messages: they may be usual words.
@@ -64,8 +64,8 @@ class ObjectsSink:
                 try:
                     self._put(path, parts)
                 except PathRefusedError as error:
-                    said, sent = self._description(error), int(not error.permanent)
-                    refusals += [Refusal(part, said, error.permanent, sent) for part in parts]
+                    reason, sent = self._description(error), int(not error.permanent)
+                    refusals += [Refusal(part, reason, error.permanent, sent) for part in parts]
         return refusals
 
     def _placed(self, plan: Plan, batches: Sequence[EventBatch]) -> dict[str, list[EventBatch]]:
@@ -99,4 +99,4 @@ class ObjectsSink:
         for secret in self._options.storage.values():
             if len(secret) >= _SECRET_LENGTH:
                 line = line.replace(secret, "…")
-        return line[:_MOST_SAID]
+        return line[:_MOST_SHOWN]

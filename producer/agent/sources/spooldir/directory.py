@@ -163,23 +163,23 @@ class SpoolDirectory:
     def _mark(self, path: str) -> None:
         mark, status = self._mark_of(path), os.stat(path)
         mark.parent.mkdir(parents=True, exist_ok=True)
-        said = {"inode": status.st_ino, "size": status.st_size, "mtime_ns": status.st_mtime_ns}
-        write_whole(mark, json.dumps(said).encode(), mark.with_name(f".{mark.name}"))
-        self._marked[path] = said
+        content = {"inode": status.st_ino, "size": status.st_size, "mtime_ns": status.st_mtime_ns}
+        write_whole(mark, json.dumps(content).encode(), mark.with_name(f".{mark.name}"))
+        self._marked[path] = content
 
     def _is_marked(self, entry: os.DirEntry[str]) -> bool:
         """Return True if the file is marked as completed; Flume's empty marks match any file of the name."""
         if self._options.tracking_policy != "tracker_dir":
             return False
-        said = self._marked.get(entry.path)
-        if said is None:
+        content = self._marked.get(entry.path)
+        if content is None:
             try:
-                said = self._marked[entry.path] = _read_mark(self._mark_of(entry.path))
+                content = self._marked[entry.path] = _read_mark(self._mark_of(entry.path))
             except FileNotFoundError:
                 return False
         status = entry.stat()
         now = {"inode": status.st_ino, "size": status.st_size, "mtime_ns": status.st_mtime_ns}
-        if not said or said == now:
+        if not content or content == now:
             return True
         _log.warning("%s: the mark of this name belongs to another file; this file is read", entry.path)
         self._mark_of(entry.path).unlink(missing_ok=True)
@@ -193,10 +193,10 @@ def _read_mark(mark: Path) -> dict[str, int]:
     :raises OSError: the mark cannot be read, or is missing.
     """
     try:
-        said = json.loads(mark.read_text() or "{}")
+        content = json.loads(mark.read_text() or "{}")
     except ValueError:
-        said = None
-    if isinstance(said, dict):
-        return said
+        content = None
+    if isinstance(content, dict):
+        return content
     _log.warning("%s is not a valid mark; the file of its name is treated as completed", mark)
     return {}

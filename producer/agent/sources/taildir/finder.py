@@ -243,8 +243,8 @@ class Finder:
         if key in self._readers.by_key:
             return key
         if is_compressed(descriptor):
-            said = "it is compressed and not read, except for unread lines of a file that was followed"
-            self._warn_once(path, said)
+            reason = "it is compressed and not read, except for unread lines of a file that was followed"
+            self._warn_once(path, reason)
             return None
         if not self._beginnings.open(path, group, key):
             return None

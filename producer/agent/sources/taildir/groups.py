@@ -160,7 +160,7 @@ class Directories:
             self._known[path].again = True
 
     def _find(self, now: float) -> None:
-        """Find the directories: those that match a glob come and go."""
+        """Update the directories: some that match a glob are new or gone."""
         if now - self._found < _FORCED / 3:
             return
         self._found = now
