@@ -48,25 +48,25 @@ MACHINE = "channels/test_memory_machine.py::TestMemoryChannel"
 CHANNEL_LINES: dict[int, tuple[str, ...]] = {
     1: (THREADS + "test_fifty_sources_and_fifty_sinks",),
     3: (
-        "channels/test_spillable.py::test_close_loses_what_is_in_memory_and_says_so",
+        "channels/test_spillable.py::test_close_loses_and_logs_the_events_in_memory_and_keeps_the_others",
         MEMORY + "test_a_pickled_channel_is_an_empty_one_of_the_same_configuration",
     ),
-    4: (MEMORY + "test_it_is_a_channel_and_says_what_it_promises", LIFE + "test_every_call_in_every_state"),
-    5: (LIFE + "test_every_call_in_every_state", LIFE + "test_the_table_of_transitions_is_what_the_calls_do"),
+    4: (MEMORY + "test_commit_returns_memory_and_nothing_is_ever_synced", LIFE + "test_every_call_in_every_state"),
+    5: (LIFE + "test_every_call_in_every_state", LIFE + "test_the_permitted_calls_and_the_table_of_transitions_agree"),
     6: (MEMORY + "test_a_put_is_invisible_until_it_is_committed",),
-    7: (MEMORY + "test_the_defaults_hold_what_a_producer_holds",),  # 100 is known to be too small
-    8: (MEMORY + "test_the_defaults_hold_what_a_producer_holds",),  # likewise
+    7: (MEMORY + "test_the_defaults_fit_a_producers_memory",),  # 100 is known to be too small
+    8: (MEMORY + "test_the_defaults_fit_a_producers_memory",),  # likewise
     9: (MEMORY + "test_a_wrong_value_is_refused_with_name_rule_and_value",),
-    10: (MEMORY + "test_the_defaults_hold_what_a_producer_holds",),
-    11: (MEMORY + "test_the_defaults_hold_what_a_producer_holds",),  # Python's heap has no bound to take 80 % of
-    12: (MEMORY + "test_bodies_fill_what_is_not_set_aside_for_headers",),
-    13: (MEMORY + "test_bodies_fill_what_is_not_set_aside_for_headers",),  # bytes, not slots of a hundred
+    10: (MEMORY + "test_the_defaults_fit_a_producers_memory",),
+    11: (MEMORY + "test_the_defaults_fit_a_producers_memory",),  # Python's heap has no bound to take 80 % of
+    12: (MEMORY + "test_bodies_fill_the_byte_capacity_less_the_share_for_headers",),
+    13: (MEMORY + "test_bodies_fill_the_byte_capacity_less_the_share_for_headers",),  # bytes, not slots of a hundred
     14: (MEMORY + "test_without_a_byte_capacity_bytes_have_no_limit",),
     15: (MEMORY + "test_headers_count_where_they_need_more_than_their_share",),  # likewise
     16: (MEMORY + "test_a_wrong_value_is_refused_with_name_rule_and_value",),  # an error, not a default
-    17: (MEMORY + "test_the_statistics_tell_what_happened",),
+    17: (MEMORY + "test_the_statistics_have_flumes_counters_ages_rates_and_bytes",),
     18: (MACHINE,),  # the balance takes the place of semaphores
-    19: (WAITING + "test_a_commit_that_waits_stops_no_taker", WAITING + "test_the_lock_is_free_while_somebody_waits"),
+    19: (WAITING + "test_a_commit_that_waits_stops_no_taker", WAITING + "test_no_lock_is_held_during_any_wait"),
     20: (MEMORY + "test_a_transaction_holds_so_many_puts", MEMORY + "test_a_transaction_holds_so_many_takes"),
     21: (MEMORY + "test_attempts_count_before_they_fail",),
     22: (MEMORY + "test_a_transaction_holds_so_many_puts",),
@@ -75,7 +75,7 @@ CHANNEL_LINES: dict[int, tuple[str, ...]] = {
     25: (MEMORY + "test_a_transaction_holds_so_many_takes",),
     26: (WAITING + "test_a_take_that_finds_nothing_in_time_returns_nothing",),
     27: (MACHINE,),
-    28: (MEMORY + "test_what_is_put_is_taken", MACHINE),
+    28: (MEMORY + "test_a_committed_event_is_taken_unchanged_with_a_sequence_number", MACHINE),
     29: (MEMORY + "test_a_transaction_may_take_and_put",),
     30: (WAITING + "test_one_wait_is_for_events_and_bytes_together",),
     31: (WAITING + "test_a_commit_waits_for_keep_alive_and_no_longer", MEMORY + "test_rolled_back_puts_need_no_bytes"),
@@ -91,7 +91,7 @@ CHANNEL_LINES: dict[int, tuple[str, ...]] = {
     35: (MEMORY + "test_bytes_come_back_when_takes_are_committed",),
     36: (WAITING + "test_a_take_waits_until_a_put_is_committed",),
     37: (WAITING + "test_a_commit_waits_until_a_take_is_committed",),
-    38: (MEMORY + "test_the_statistics_tell_what_happened",),
+    38: (MEMORY + "test_the_statistics_have_flumes_counters_ages_rates_and_bytes",),
     39: (
         WAITING + "test_one_commit_serves_as_many_takers_as_it_has_events",
         WAITING + "test_a_take_is_woken_by_takes_that_come_back",
@@ -110,20 +110,20 @@ CHANNEL_LINES: dict[int, tuple[str, ...]] = {
     ),
     46: (LIFE + "test_each_call_of_transaction_makes_a_new_one",),
     47: (
-        LIFE + "test_an_exception_in_the_block_rolls_back_and_goes_on",
+        LIFE + "test_an_exception_in_a_block_rolls_back_and_propagates",
         LIFE + "test_a_failed_commit_at_the_end_of_the_block_rolls_back_and_raises",
     ),
-    49: (MEMORY + "test_a_take_returns_what_is_there",),
+    49: (MEMORY + "test_a_take_waits_only_for_its_first_event",),
     50: (THREADS + "test_resizing_up_and_down_under_load_loses_nothing",),
-    51: (MEMORY + "test_resizing_to_what_it_is_changes_nothing",),
+    51: (MEMORY + "test_resizing_to_the_same_limits_changes_nothing",),
     52: (MEMORY + "test_open_takes_count_when_a_channel_shrinks",),
     53: (
         MEMORY + "test_a_refused_resize_says_why_and_changes_nothing",
         WAITING + "test_a_resize_waits_for_takes_and_commits_wait_behind_it",
-        WAITING + "test_a_resize_gives_up_after_keep_alive",
+        WAITING + "test_a_resize_fails_after_keep_alive",
     ),
     54: (THREADS + "test_resizing_up_and_down_under_load_loses_nothing",),
-    55: (WAITING + "test_a_larger_channel_serves_those_who_wait",),
+    55: (WAITING + "test_a_larger_capacity_serves_waiting_commits",),
     57: (MEMORY + "test_a_failed_commit_can_be_tried_again",),
     58: (MEMORY + "test_a_larger_channel_holds_more_and_a_smaller_one_waits_for_takes",),
     61: (
@@ -147,11 +147,11 @@ FILE_LINES: dict[int, tuple[str, ...]] = {
     64: (POINTERS + "test_a_pointer_holds_segment_and_offset", POINTERS + "test_an_event_takes_28_bytes_and_a_little"),
     65: (POINTERS + "test_any_history_agrees_with_a_sorted_list",),  # an array in memory, whole in each checkpoint
     66: (
-        POINTERS + "test_a_snapshot_holds_what_is_taken_and_what_was_given_back",
+        POINTERS + "test_a_snapshot_holds_queued_taken_and_returned_events_up_to_a_log_position_and_does_not_change",
         FILE + "test_a_transaction_that_crosses_a_checkpoint_counts_once",  # open puts are in memory alone
     ),
     67: (CHECKPOINTS + "test_its_bytes_are_as_documented",),
-    68: ("channels/file/store/test_format.py::test_the_example_of_the_documentation_is_what_a_channel_writes",),
+    68: ("channels/file/store/test_format.py::test_a_channel_writes_the_bytes_of_the_documented_example",),
     69: (LOG_FILES + "test_a_committed_put_is_puts_and_a_commit_in_one_write",),  # at the commit, not at the put
     70: (
         LOG_FILES + "test_a_committed_take_is_a_take_and_a_commit",
@@ -163,13 +163,13 @@ FILE_LINES: dict[int, tuple[str, ...]] = {
     ),
     72: (
         FILE + "test_taken_events_keep_their_room_until_the_take_is_committed",
-        GROUPS + "test_a_take_whose_commit_failed_has_not_happened",
+        GROUPS + "test_a_take_whose_commit_failed_can_be_committed_again_or_rolled_back",
     ),
     73: (GROUPS + "test_sequence_numbers_follow_the_order_of_the_log",),
     74: (
         GROUPS + "test_twenty_commits_that_have_written_share_one_sync",
         CRASHES,
-        "durable/test_kill.py::test_every_stored_record_arrives_whoever_is_killed",
+        "durable/test_kill.py::test_a_program_prints_a_number_once_its_record_is_stored",
     ),
     75: (FILE + "test_checkpoints_come_by_themselves_and_only_if_something_changed",),
     76: (
@@ -180,12 +180,12 @@ FILE_LINES: dict[int, tuple[str, ...]] = {
     78: (RESTART + "test_right_after_opening_there_is_a_checkpoint",),
     80: (
         RESTART + "test_a_damaged_checkpoint_costs_nothing_but_time",
-        RESTART + "test_from_the_second_copy_only_what_came_after_it_is_read",
+        RESTART + "test_recovery_reads_exactly_the_records_after_the_second_copys_position",
     ),
-    81: (CRASHES, GROUPS + "test_after_a_failed_sync_everything_is_in_a_new_segment_and_nobody_notices"),
+    81: (CRASHES, GROUPS + "test_after_a_failed_sync_the_commit_still_succeeds_in_a_new_segment"),
     83: (
         LOG_FILES + "test_a_committed_put_is_puts_and_a_commit_in_one_write",
-        FILE + "test_commit_says_what_it_survives",
+        FILE + "test_commit_returns_the_durability_and_sync_raises_it_to_disk",
     ),
     84: (FILE + "test_a_transaction_either_puts_or_takes",),
     86: (
@@ -194,8 +194,8 @@ FILE_LINES: dict[int, tuple[str, ...]] = {
     ),
     87: (FILE + "test_the_example_of_the_sources_leaves_b",),
     88: (CRASHES, RESTART + "test_the_channel_can_be_reopened_again_and_again"),
-    89: (RESTART + "test_from_the_second_copy_only_what_came_after_it_is_read",),
-    90: ("channels/file/store/test_format.py::test_numbers_go_on_behind_those_of_earlier_lives",),
+    89: (RESTART + "test_recovery_reads_exactly_the_records_after_the_second_copys_position",),
+    90: ("channels/file/store/test_format.py::test_numbers_continue_after_those_of_earlier_openings",),
     91: (CHECKPOINTS + "test_it_is_read_as_it_was_written", CHECKPOINTS + "test_the_generation_grows_through_restarts"),
     92: (RESTART + "test_a_checkpoint_that_comes_while_one_is_written_waits_for_it", CRASHES),  # they need not block
     93: (FILE + "test_a_transaction_that_crosses_a_checkpoint_counts_once",),
@@ -209,7 +209,7 @@ FILE_LINES: dict[int, tuple[str, ...]] = {
         "channels/file/store/test_segment.py::test_a_take_names_the_events_that_it_took",  # by sequence numbers
     ),
     97: (
-        LOG_FILES + "test_only_what_is_committed_and_not_empty_is_written",
+        LOG_FILES + "test_rollbacks_and_empty_transactions_write_no_record",
         FILE + "test_a_rolled_back_take_gives_the_same_events_again_in_order",
     ),
     98: (GROUPS + "test_sequence_numbers_follow_the_order_of_the_log",),
@@ -219,9 +219,12 @@ FILE_LINES: dict[int, tuple[str, ...]] = {
     102: (LOG_FILES + "test_segments_lie_in_the_data_directories_in_turn",),
     104: (
         "channels/test_spillable.py::test_memory_first_then_the_overflow_in_order",
-        "channels/test_spillable.py::test_close_loses_what_is_in_memory_and_says_so",
+        "channels/test_spillable.py::test_close_loses_and_logs_the_events_in_memory_and_keeps_the_others",
     ),
-    105: ("durable/test_close.py::test_after_a_crash_the_next_producer_delivers_what_is_owed_in_order", CRASHES),
+    105: (
+        "durable/test_close.py::test_after_a_crash_with_records_stored_fed_in_flight_and_delivered_all_arrive_in_order",
+        CRASHES,
+    ),
 }
 
 #: Requirements of the same list that no test can hold, with the reason.
@@ -243,46 +246,50 @@ PAGES = "agent/monitoring/test_server.py::"
 #: The tests that hold each requirement of an agent.
 AGENT_LINES: dict[int, tuple[str, ...]] = {
     2: ("agent/config/test_toml_file.py::test_a_file_has_all_that_an_agent_is_made_of",),  # none is on a database
-    48: ("agent/test_kafka.py::test_what_a_message_says_of_itself_becomes_headers",),  # one look is one batch
+    48: (
+        "agent/test_kafka.py::test_topic_partition_offset_time_key_and_headers_become_headers",
+    ),  # one look is one batch
     56: (
-        RELOAD + "test_only_what_changed_is_restarted",
+        RELOAD + "test_only_the_sink_whose_option_changed_is_restarted",
         "cli/test_agent.py::test_a_change_of_the_file_and_sighup_are_taken_up",
     ),
-    59: ("agent/flow/test_channel.py::test_what_is_rolled_back_comes_again", HOP),
-    60: (ROUTING + "test_a_required_channel_that_is_full_is_told",),  # how much it shall hold is its owner's decision
-    85: ("agent/flow/test_sink_runner.py::test_what_was_delivered_leaves_the_channel",),
+    59: ("agent/flow/test_channel.py::test_a_rolled_back_batch_returns_to_its_place", HOP),
+    60: (
+        ROUTING + "test_a_full_required_channel_raises_so_that_a_source_can_tell_its_sender",
+    ),  # how much it shall hold is its owner's decision
+    85: ("agent/flow/test_sink_runner.py::test_delivered_events_leave_the_channel_and_are_counted_as_in_flume",),
     103: (ROUTING + "test_load_balancing_takes_turns",),
     106: (EXAMPLES + "test_two_tiers_deliver_through_the_collector_that_lives",),
     107: (HOP, "agent/test_avro.py::test_a_body_and_its_headers_come_through"),
     108: (EXAMPLES + "test_two_tiers_deliver_through_the_collector_that_lives",),
     109: (ROUTING + "test_interceptors_see_a_batch_once_and_in_order",),
     110: (ROUTING + "test_every_channel_gets_every_event",),
-    111: (
-        "benchmarks/test_arrival.py::test_real_time_is_told_by_the_spread_of_the_delay_and_throughput_by_the_average",
-    ),
-    112: (GROUP + "test_members_share_the_shards_and_a_dead_ones_go_to_the_others",),
+    111: ("benchmarks/test_arrival.py::test_only_the_spread_of_the_delay_distinguishes_a_steady_run",),
+    112: (GROUP + "test_two_members_read_each_log_once",),
     113: (EXEC + "test_each_line_of_a_command_is_an_event",),
     114: (EXEC + "test_a_line_comes_when_it_is_written",),
     115: (EXEC + "test_a_full_channel_holds_the_command_back",),  # it waits, and does not end
     116: (
         EXEC + "test_a_command_is_run_again",
     ),  # stateless: what is in memory is lost, as docs/agent/configure.md says
-    117: ("agent/test_kills.py::test_no_line_is_lost_and_none_is_twice_in_a_file_channel",),
+    117: ("agent/test_kills.py::test_after_kill_9_each_line_is_in_one_batch_of_the_file_channel",),
     118: (EXEC + "test_the_command_dies_with_a_killed_agent",),
     119: (SPOOL + "test_each_line_of_a_file_is_an_event_and_the_file_is_renamed",),
     120: (SPOOL + "test_files_are_consumed_in_order",),
     121: (
-        SPOOL + "test_a_source_goes_on_within_a_file",
+        SPOOL + "test_after_a_stop_within_a_file_the_next_start_reads_the_rest",
         "agent/test_kills_files.py::test_each_line_of_a_spool_directory_is_in_a_file",
     ),
     122: ("agent/test_avro.py::test_a_full_channel_is_failed_until_there_is_room",),
-    123: (ROUTING + "test_what_a_channel_had_before_a_death_it_does_not_get_again",),
+    123: (ROUTING + "test_after_a_crash_between_two_commits_the_source_reads_the_batch_again",),
     124: ("agent/sources/test_taildir.py::test_a_full_channel_holds_the_source_up",),
     125: ("agent/flow/test_channel.py::test_capacity_counts_the_events_of_the_batches",),  # a batch is one transaction
     126: (ROUTING + "test_a_header_chooses_the_channels", ROUTING + "test_every_channel_gets_every_event"),
     127: (ROUTING + "test_load_balancing_takes_turns", ROUTING + "test_load_balancing_can_choose_the_emptiest"),
     128: (RELOAD + "test_batches_of_a_channel_that_several_sinks_empty_have_no_name",),
-    129: ("agent/flow/test_sink_runner.py::test_what_failed_stays_in_the_channel",),
+    129: (
+        "agent/flow/test_sink_runner.py::test_after_any_exception_of_the_sink_the_events_stay_in_order_and_the_reason_is_logged",
+    ),
     130: (
         "agent/sinks/test_file_roll.py::test_files_end_by_time",
         "agent/sinks/test_objects.py::test_flumes_hdfs_sink_is_this_one",
@@ -401,7 +408,7 @@ def test_138_logs_of_a_stream_share_a_context_with_increasing_numbers() -> None:
         assert (delivery.pack_id or "").encode() in delivery.payload.body
 
 
-def test_139_when_close_returns_all_data_is_handled_and_everybody_told() -> None:
+def test_after_a_graceful_close_every_record_has_an_outcome_and_its_callback_has_run() -> None:
     """After a graceful close every record has an outcome, and its callback has run."""
     sink, told = ScriptedSink([DOWN, None, RejectedError("C", "x")]), []
     producer = Producer(sink=sink, config=config(batch_count_threshold=7))
@@ -507,7 +514,7 @@ def test_144_the_io_queue_never_blocks_a_sender() -> None:
     assert producer.stats().delivered == sent
 
 
-def test_145_the_mover_submits_what_lingered_then_what_is_due() -> None:
+def test_linger_ms_is_2000_by_default_the_movers_wait_is_the_time_to_the_nearest_expiry() -> None:
     """linger_ms is 2000 by default; the mover's wait is the time to the nearest expiry."""
     assert ProducerConfig().linger_ms == 2000
     clock = ManualClock()

@@ -199,7 +199,7 @@ def test_every_shell_block_runs(block: Block, request: pytest.FixtureRequest) ->
     run(["bash", "-c", SHELL_PREFIX + block.text.replace("9170", str(port))], ROOT)
 
 
-def test_every_block_says_what_it_is() -> None:
+def test_every_block_names_its_language_so_that_it_is_run_or_known_as_mere_text() -> None:
     """Every block names its language, so that it is run or known as mere text."""
     assert {block.language for block in BLOCKS} <= {"python", "bash", "text", "ini", "toml", "json", "yaml"}
     assert [str(block) for block in BLOCKS if not block.language] == []
@@ -219,7 +219,7 @@ def test_no_table_is_torn(path: Path) -> None:
     assert not torn
 
 
-def test_every_option_is_told_in_one_place() -> None:
+def test_only_the_sites_page_of_options_tells_the_default_of_an_option_of_the_producer_or_of_spark() -> None:
     """Only the site's page of options tells the default of an option of the producer or of Spark."""
     names = [*producer_options(), *TARGET_OPTIONS, *WRITE_OPTIONS, *READ_OPTIONS]
     row = re.compile(rf"^\| `(?:{'|'.join(map(re.escape, names))})` \| (?:`[^`]*`|number of CPUs) \|.*$", re.MULTILINE)
@@ -230,7 +230,9 @@ def test_every_option_is_told_in_one_place() -> None:
 
 
 @pytest.mark.parametrize("page", generated.PAGES, ids=lambda page: page.name)
-def test_the_tables_of_options_are_those_of_the_code(page: Path) -> None:
+def test_the_pages_have_every_option_with_its_default_rule_and_meaning_docs_generated_py_writes_them(
+    page: Path,
+) -> None:
     """The pages have every option with its default, rule and meaning; ``docs/generated.py`` writes them."""
     assert page.read_text() == generated.filled(page.read_text()), "run: python docs/generated.py"
 
@@ -262,14 +264,14 @@ def test_the_documents_import_by_the_first_name() -> None:
     assert {page.name: lines for page, lines in told.items() if lines} == {}
 
 
-def test_every_folder_says_what_it_knows() -> None:
+def test_each_folders_init_py_has_a_docstring() -> None:
     """Each folder's ``__init__.py`` has a docstring, which ``docs/project/architecture.md`` relies on."""
     folders = sorted((ROOT / "producer").rglob("__init__.py"))
     assert len(folders) > 40
     assert [str(path) for path in folders if not ast.get_docstring(ast.parse(path.read_text()))] == []
 
 
-def test_exported_names_are_what_the_package_says() -> None:
+def test_all_is_sorted_complete_and_importable() -> None:
     """``__all__`` is sorted, complete and importable."""
     assert sorted(producer.__all__) == producer.__all__ or sorted(producer.__all__, key=str.lower)
     public = {
@@ -281,7 +283,7 @@ def test_exported_names_are_what_the_package_says() -> None:
     assert all(hasattr(producer, name) for name in producer.__all__)
 
 
-def test_the_reference_has_what_is_exported_and_nothing_else() -> None:
+def test_each_name_in_all_of_a_public_module_is_on_one_page_of_the_reference() -> None:
     """Each name in ``__all__`` of a public module is on one page of the reference, and no other name is."""
     public = ["", ".channels", ".sinks", ".spark", ".agent", ".testing", ".server", ".server.faults"]
     public += [

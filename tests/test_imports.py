@@ -56,7 +56,7 @@ def unused(modules: set[str]) -> list[str]:
     return sorted(name for name in modules if any(name == each or name.startswith(f"{each}.") for each in _UNUSED))
 
 
-def test_importing_the_package_imports_next_to_nothing() -> None:
+def test_the_package_alone_is_one_module_without_anything_that_sends_stores_or_compresses() -> None:
     """The package alone is one module, without anything that sends, stores or compresses."""
     modules = imported("import producer")
     assert unused(modules) == []
@@ -120,7 +120,7 @@ def test_importing_the_errors_imports_nothing_that_sends() -> None:
     assert "producer.client.producer" not in modules
 
 
-def test_every_public_name_is_where_it_is_said_to_be() -> None:
+def test_type_checkers_all_and_the_interpreter_know_the_same_names_of_the_same_modules() -> None:
     """Type checkers, ``__all__`` and the interpreter know the same names, of the same modules."""
     tree = ast.parse(Path(producer.__file__).read_text(encoding="utf-8"))
     checked = next(node for node in tree.body if isinstance(node, ast.If))

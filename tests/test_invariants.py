@@ -308,7 +308,7 @@ def test_3_7_waiting_threads_sleep(sink: RecordingSink) -> None:
     producer.close()
 
 
-def test_3_8_close_fails_by_name_what_is_left_at_its_one_deadline() -> None:
+def test_all_stages_share_one_absolute_deadline() -> None:
     """All stages share one absolute deadline: then the rest fails with ProducerClosed, and close gives the number."""
     sink = GatedSink()
     producer = Producer(sink=sink, config=config(batch_count_threshold=1, io_thread_count=1))

@@ -26,7 +26,7 @@ def test_each_lower_bound_becomes_a_constraint() -> None:
     assert lower_bounds(_PROJECT) == ["a==1.2", "b==2", "c==3; python_version < '3.13'", "e==5"]
 
 
-def test_those_of_some_extras_are_told_apart() -> None:
+def test_with_named_extras_the_constraints_are_those_of_the_core_and_of_these_extras() -> None:
     """With named extras, the constraints are those of the core and of these extras."""
     assert lower_bounds(_PROJECT.replace("other =", 'few = ["d>=4"]\nother ='), ["few"]) == ["a==1.2", "d==4"]
 
@@ -37,7 +37,7 @@ def test_a_dependency_without_a_lower_bound_is_refused() -> None:
         lower_bounds(_PROJECT.replace("a>=1.2", "a<2"))
 
 
-def test_what_is_installed_is_not_below_its_bound() -> None:
+def test_installed_versions_are_at_least_their_bounds_with_make_test_lowest_they_are_the_bounds() -> None:
     """Installed versions are at least their bounds; with `make test-lowest` they are the bounds."""
     bounds = (one.partition(";")[0].split("==") for one in lower_bounds(PYPROJECT.read_text(encoding="utf-8")))
     lowest = Path(sys.prefix).name == ".venv-lowest"

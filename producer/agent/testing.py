@@ -222,14 +222,14 @@ class SourceConformance(_Conformance, ABC):
         self._prepare(tmp_path)
         self._refuses(self.make())
 
-    def test_what_is_read_is_committed(self, tmp_path: Path) -> None:
+    def test_every_event_is_committed(self, tmp_path: Path) -> None:
         """Every event is committed, in order, with its bytes."""
         self._prepare(tmp_path)
         with self._running():
             wanted = [self.feed(number) for number in range(10)]
             self._await(wanted)
 
-    def test_what_finds_no_room_is_not_lost(self, tmp_path: Path) -> None:
+    def test_a_full_channel_loses_no_event(self, tmp_path: Path) -> None:
         """Events survive a channel that is full for a while."""
         self._prepare(tmp_path)
         self._outlet.refuse(3)
@@ -252,7 +252,7 @@ class SourceConformance(_Conformance, ABC):
             feeder.join(PATIENCE)
             _eventually(lambda: self.acknowledged() == 1, "the acknowledgement")
 
-    def test_it_ends_when_it_is_told_to(self, tmp_path: Path) -> None:
+    def test_the_source_stops_on_request(self, tmp_path: Path) -> None:
         """The source stops within a few seconds, whether idle or blocked by a channel."""
         self._prepare(tmp_path)
         for held in (False, True):
@@ -267,7 +267,7 @@ class SourceConformance(_Conformance, ABC):
         with suppress(Exception):
             self.feed(0)
 
-    def test_after_a_restart_it_goes_on(self, tmp_path: Path) -> None:
+    def test_a_restarted_source_continues(self, tmp_path: Path) -> None:
         """A restart continues with new events, and repeats none if the source can resume."""
         self._prepare(tmp_path)
         with self._running():
@@ -280,7 +280,7 @@ class SourceConformance(_Conformance, ABC):
             else:
                 _eventually(lambda: set(self._outlet.bodies) >= set(wanted), "the new events")
 
-    def test_after_a_failure_it_is_run_again_and_nothing_is_lost(self, tmp_path: Path) -> None:
+    def test_a_failed_put_loses_no_event(self, tmp_path: Path) -> None:
         """After an unexpected error of a put, events that can be read again, or were not acknowledged, are still
         committed.
         """
@@ -292,7 +292,7 @@ class SourceConformance(_Conformance, ABC):
             wanted = {first, second} if kept else {second}
             _eventually(lambda: set(self._outlet.bodies) >= wanted, "the events")
 
-    def test_what_cannot_be_read_keeps_nothing_else_up(self, tmp_path: Path) -> None:
+    def test_unreadable_input_does_not_block_later_events(self, tmp_path: Path) -> None:
         """Unreadable input does not block the events after it."""
         self._prepare(tmp_path)
         with self._running(again=True):
@@ -355,14 +355,14 @@ class SinkConformance(_Conformance, ABC):
         with self._made() as sink:
             self._refuses(sink)
 
-    def test_what_is_written_is_there_when_it_returns(self, tmp_path: Path) -> None:
+    def test_written_events_are_delivered_in_order(self, tmp_path: Path) -> None:
         """Written events are delivered in order, whatever the form of their batches."""
         self._prepare(tmp_path)
         with self._made() as sink:
             sink.write(_batches())
             assert self.delivered() == [b"0", b"1", b"2", b"3"]
 
-    def test_a_failure_is_told_and_what_failed_can_be_written_again(self, tmp_path: Path) -> None:
+    def test_a_failure_raises_and_can_be_retried(self, tmp_path: Path) -> None:
         """A failed destination raises within a few seconds, and the same object can deliver later without loss."""
         self._prepare(tmp_path)
         with self._made() as sink:
@@ -382,7 +382,7 @@ class SinkConformance(_Conformance, ABC):
             sink.write(later)
             assert set(self.delivered()) == {b"0", b"1", b"2", b"3"}
 
-    def test_no_event_keeps_others_from_being_written(self, tmp_path: Path) -> None:
+    def test_no_event_blocks_other_events(self, tmp_path: Path) -> None:
         """No odd headers or bodies (:func:`odd_events`) block other events, together or alone.
 
         Without dead letters, events that cannot be written are dropped and counted.
@@ -403,7 +403,7 @@ class SinkConformance(_Conformance, ABC):
             assert channel.held == 0, f"{channel.held} events are retried: {counters.last_error}"
             assert {b"good-1", b"good-2"} <= set(self.delivered())
 
-    def test_nothing_to_write_is_no_failure(self, tmp_path: Path) -> None:
+    def test_writing_nothing_succeeds(self, tmp_path: Path) -> None:
         """Writing nothing, or a batch without events, succeeds."""
         self._prepare(tmp_path)
         with self._made() as sink:
@@ -450,7 +450,7 @@ class InterceptorConformance(_Conformance, ABC):
         outcomes = [[body for _, body in self.make().intercept(batch).events()] for batch in (lines, others)]
         assert outcomes[0] == outcomes[1]
 
-    def test_what_it_was_given_stays_as_it_was(self, tmp_path: Path) -> None:
+    def test_the_given_batch_is_unchanged(self, tmp_path: Path) -> None:
         """The batch that was passed in is unchanged."""
         self._prepare(tmp_path)
         given = EventBatch.of_events([({"n": "1"}, b"one"), ({}, b"two")])
@@ -467,14 +467,14 @@ class InterceptorConformance(_Conformance, ABC):
         assert after.count == len(after.bodies()) == len(list(after.headers()))
         assert all(len(column) == after.count for column in after.columns.values())
 
-    def test_no_event_is_a_failure(self, tmp_path: Path) -> None:
+    def test_no_event_makes_it_raise(self, tmp_path: Path) -> None:
         """No odd headers or bodies (:func:`odd_events`) make the interceptor raise, together or alone."""
         self._prepare(tmp_path)
         odd = list(odd_events())
         for batch in (EventBatch.of_events(odd), *(EventBatch.of_bodies([body], headers) for headers, body in odd)):
             assert self.make().intercept(batch).count <= batch.count
 
-    def test_a_batch_without_events_is_no_failure(self, tmp_path: Path) -> None:
+    def test_a_batch_without_events_passes(self, tmp_path: Path) -> None:
         """A batch without events, as other interceptors may leave one, passes."""
         self._prepare(tmp_path)
         for empty in (EventBatch.of_lines(b""), EventBatch.of_bodies([])):
@@ -522,7 +522,7 @@ class SelectorConformance(_Conformance, ABC):
             assert found <= {given.position}, f"the position changed: {found}"
         assert list(given.events()) == before
 
-    def test_a_batch_without_events_is_no_failure(self, tmp_path: Path) -> None:
+    def test_a_batch_without_events_passes(self, tmp_path: Path) -> None:
         """A batch without events, as interceptors may leave one, passes."""
         with self._selector(tmp_path) as selector:
             for empty in (EventBatch.of_lines(b""), EventBatch.of_bodies([])):

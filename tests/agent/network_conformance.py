@@ -63,7 +63,7 @@ class ListeningSourceConformance(SourceConformance):
     def acknowledged(self) -> int:
         return self._acknowledged
 
-    def test_after_a_restart_it_goes_on(self, tmp_path: Path) -> None:
+    def test_a_restarted_source_continues(self, tmp_path: Path) -> None:
         original = self.make
 
         def make() -> Source:
@@ -71,7 +71,7 @@ class ListeningSourceConformance(SourceConformance):
             return original()
 
         self.make = make  # type: ignore[method-assign]
-        super().test_after_a_restart_it_goes_on(tmp_path)
+        super().test_a_restarted_source_continues(tmp_path)
 
 
 class ReceivedSinkConformance(SinkConformance):

@@ -108,7 +108,7 @@ class TestSink(ReceivedSinkConformance):
         return AvroSink(AvroSink.Options(hostname=host, port=port), self.context)
 
 
-def test_what_flume_sends_is_understood_and_answered() -> None:
+def test_flumes_handshake_and_both_its_calls_become_batches_and_are_answered_under_their_numbers() -> None:
     """Flume's handshake and both its calls become batches, and are answered under their numbers."""
     with serving("avro") as served, served.connect() as peer:
         peer.sendall(FLUMES_APPEND)
@@ -129,7 +129,7 @@ def test_a_full_channel_is_failed_until_there_is_room() -> None:
         served.got(b"one")
 
 
-def test_a_call_that_is_not_known_is_told_so() -> None:
+def test_an_unknown_call_gets_avros_error_and_the_connection_continues() -> None:
     """An unknown call gets Avro's error, and the connection continues."""
     with serving("avro") as served, Client(served.address) as client:
         with pytest.raises(ValueError, match="unknown message shout"):
@@ -158,7 +158,9 @@ def _inline(protocol: Any) -> None:
 
 
 @pytest.mark.parametrize("change", [lambda _: None, _inline])
-def test_a_peer_with_another_text_of_the_protocol_is_asked_for_it(change: Callable[[Any], None]) -> None:
+def test_a_client_with_another_text_of_the_protocol_is_asked_for_it_and_served_if_it_is_compatible(
+    change: Callable[[Any], None],
+) -> None:
     """A client with another text of the protocol is asked for it, and served if it is compatible."""
     with serving("avro") as served, served.connect() as peer:
         peer.sendall(avro.framed(1, b"\1" * 16 + b"\0" + b"\1" * 16 + b"\0\0" + text("append") + b"\0\0"))

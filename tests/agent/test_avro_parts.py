@@ -58,7 +58,7 @@ def test_a_call_has_so_many_events_and_headers_at_most() -> None:
         avro_encoding.Reader(array(each)).events()
 
 
-def test_all_that_is_said_may_be_packed(tmp_path: Path) -> None:
+def test_a_whole_connection_may_be_compressed_by_deflate_in_pieces_of_any_size(tmp_path: Path) -> None:
     """A whole connection may be compressed by deflate, in pieces of any size."""
     lines = b"".join(b"line %d\n" % number for number in range(20_000))
     with (
@@ -71,7 +71,7 @@ def test_all_that_is_said_may_be_packed(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("packing", ["source", "sink"])
-def test_an_end_that_packs_alone_is_told(packing: str, tmp_path: Path) -> None:
+def test_if_only_one_end_compresses_that_is_reported_instead_of_a_timeout(packing: str, tmp_path: Path) -> None:
     """If only one end compresses, that is reported instead of a timeout."""
     packed = {"compression_type": "deflate"}
     with (
@@ -82,7 +82,7 @@ def test_an_end_that_packs_alone_is_told(packing: str, tmp_path: Path) -> None:
         ours.write([EventBatch.of_lines(b"a\n")])
 
 
-def test_what_packs_much_into_little_takes_no_more_memory(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_decompression_bomb_is_unpacked_only_as_far_as_it_is_read(caplog: pytest.LogCaptureFixture) -> None:
     """A decompression bomb is unpacked only as far as it is read; invalid deflate ends the connection."""
     packed = zlib.compress(b"\0" * (8 << 20))
     unpacked, pieces = Inflated(), iter([packed])

@@ -245,7 +245,7 @@ class TestPushed(_Pushed):
     ("flaw", "test", "message"),
     [
         ("acknowledges_early", "test_nothing_is_acknowledged_before_it_is_committed", "before the commit"),
-        ("drops", "test_what_finds_no_room_is_not_lost", "did not come"),
+        ("drops", "test_a_full_channel_loses_no_event", "did not come"),
     ],
 )
 def test_a_source_that_breaks_a_rule_is_found(
@@ -298,9 +298,9 @@ def test_a_sink_that_hides_a_failure_is_found(tmp_path: Path) -> None:
         checked.setup_method()
         if silent:
             with pytest.raises(AssertionError, match="write returned though"):
-                checked.test_a_failure_is_told_and_what_failed_can_be_written_again(tmp_path)
+                checked.test_a_failure_raises_and_can_be_retried(tmp_path)
         else:
-            checked.test_a_failure_is_told_and_what_failed_can_be_written_again(tmp_path)
+            checked.test_a_failure_raises_and_can_be_retried(tmp_path)
 
 
 def test_the_selector_of_the_documentation_chooses_by_size(tmp_path: Path) -> None:

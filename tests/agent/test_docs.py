@@ -44,7 +44,7 @@ def test_the_page_names_each_type_of_flumes_that_does_not_exist() -> None:
     assert told == {(kind, name) for kind, named in INSTEAD.items() for name in named if name not in BUILT_IN[kind]}
 
 
-def test_what_differs_from_flume_is_told_by_explain() -> None:
+def test_explain_lists_all_differences_from_flume_which_docs_migrate_flume_md_does_not_repeat() -> None:
     """``explain`` lists all differences from Flume, which ``docs/migrate/flume.md`` does not repeat."""
     page = " ".join(next(path for path in DOCUMENTS if path.stem == "flume").read_text().replace("`", "").split())
     for name, rows in DIFFERENCES.items():

@@ -87,7 +87,9 @@ def test_access_logs_of_nginx_reach_loghub_with_their_fields(tmp_path: Path, ser
     assert sorted(each["content"][:11] for each in logs) == ["192.0.2.0 -", "192.0.2.1 -", "192.0.2.2 -"]
 
 
-def test_flumes_example_runs_and_so_does_what_is_made_of_it(tmp_path: Path, server: LogHubServer) -> None:
+def test_flume_properties_delivers_from_taildir_through_a_file_channel_into_files(
+    tmp_path: Path, server: LogHubServer
+) -> None:
     """``flume.properties`` delivers from TAILDIR through a file channel into files; the converted file continues its
     state.
     """
@@ -182,7 +184,7 @@ def test_a_spool_directory_is_emptied_into_files(tmp_path: Path, server: LogHubS
     assert (inbox / "c.txt").exists()
 
 
-def test_a_stack_trace_is_one_log_without_what_is_private(tmp_path: Path, server: LogHubServer) -> None:
+def test_application_toml_makes_one_redacted_log_of_a_stack_trace(tmp_path: Path, server: LogHubServer) -> None:
     """``application.toml`` makes one redacted log of a stack trace, with its level and the application's topic."""
     trace = "2026-10-10 13:55:36 ERROR no card 4111 1111 1111 1111 of a@example.com\n  at pay\n  at main\n"
     written(tmp_path / "srv/app/logs/web/app.log", trace)
@@ -203,7 +205,9 @@ def test_errors_have_a_logstore_of_their_own(tmp_path: Path, server: LogHubServe
     assert [log.fields["content"] for log in server.logs("shop", "application")] == ["an INFO"]
 
 
-def test_what_reaches_loghub_is_kept_in_files_too(tmp_path: Path, server: LogHubServer) -> None:
+def test_archive_toml_puts_each_line_into_loghub_and_into_a_file_complete_when_the_agent_has_ended(
+    tmp_path: Path, server: LogHubServer
+) -> None:
     """``archive.toml`` puts each line into LogHub and into a file, complete when the agent has ended."""
     written(tmp_path / "var/log/app/a.log", "one\ntwo\n")
     agent = Agent(parse_toml(moved("archive.toml", tmp_path)))

@@ -133,7 +133,7 @@ def test_a_large_message_becomes_several_batches() -> None:
         assert max(batch.count for batch in served.outlet.batches) == 10_000
 
 
-def test_what_waits_for_its_turn_ends_with_the_source() -> None:
+def test_large_messages_that_wait_for_their_turn_do_not_delay_the_end_of_the_source() -> None:
     """Large messages that wait for their turn do not delay the end of the source."""
     large = packed(["t", [[TIME, {"m": "x" * 1000}]] * 20])
     with serving("forward", field="m") as served, served.connect() as peer, served.connect() as small:
@@ -152,7 +152,9 @@ def test_a_record_without_the_field_is_json() -> None:
         assert served.outlet.events[0][0] == {"tag": "t"}
 
 
-def test_what_no_channel_took_before_the_end_is_not_acknowledged(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_message_not_committed_before_the_end_is_not_acknowledged_although_its_connection_is_open(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A message not committed before the end is not acknowledged, although its connection is open."""
     with serving("forward", field="m") as served, served.connect() as peer:
         monkeypatch.setattr(served.outlet, "put_until", lambda _batch, _stop: False)
@@ -245,7 +247,7 @@ def test_messages_that_do_not_come_whole_are_bounded_together(caplog: pytest.Log
         eventually(lambda: served.source._budget.left == 1024)
 
 
-def test_what_waits_for_a_channel_counts_and_who_finds_no_memory_waits(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_message_that_waits_for_a_channel_counts_as_memory(monkeypatch: pytest.MonkeyPatch) -> None:
     """A message that waits for a channel counts as memory; another one waits until it fits, without loss."""
     large = packed(["t", TIME, {"m": "x" * 700}, {"chunk": "c"}])
     with (
@@ -326,7 +328,7 @@ def test_a_message_has_its_own_time_to_come() -> None:
 _LARGE = packed(["t", packed([TIME, {"m": "x" * (4 << 20)}]), {"chunk": "c"}])
 
 
-def test_what_has_come_of_a_message_takes_no_more_memory_than_is_counted() -> None:
+def test_a_partly_received_message_counts_twice_as_received_and_as_scanned_and_needs_no_more_memory() -> None:
     """A partly received message counts twice, as received and as scanned, and needs no more memory."""
     with serving("forward", field="m", max_frame=len(_LARGE)) as served, served.connect() as peer, _traced() as taken:
         peer.sendall(memoryview(_LARGE)[:-1])

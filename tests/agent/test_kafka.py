@@ -206,7 +206,7 @@ def _running(source: Source, outlet: RecordingOutlet) -> Callable[[], None]:
     return end
 
 
-def test_what_a_message_says_of_itself_becomes_headers(cluster: str, topic: str, tmp_path: Path) -> None:
+def test_topic_partition_offset_time_key_and_headers_become_headers(cluster: str, topic: str, tmp_path: Path) -> None:
     """Topic, partition, offset, time, key and headers become headers, and a restart reads on."""
     client = Producer({"bootstrap.servers": cluster}, **QUIET)
     client.produce(
@@ -239,7 +239,7 @@ def test_what_a_message_says_of_itself_becomes_headers(cluster: str, topic: str,
     assert outlet.bodies == [b"a", b"b", b"c"]
 
 
-def test_what_found_no_room_in_the_client_is_given_up_with_all_that_came_before_it(tmp_path: Path) -> None:
+def test_if_the_clients_buffer_is_full_the_whole_batch_returns_to_the_channel(tmp_path: Path) -> None:
     """If the client's buffer is full, the whole batch returns to the channel, and none of it is delivered meanwhile."""
     config = {"queue.buffering.max.messages": "2", "delivery.timeout.ms": "60000"}
     options = KafkaSink.Options(bootstrap_servers="127.0.0.1:1", topic="t", timeout=0.2, config=config)
@@ -331,7 +331,7 @@ def _options(cluster: str, topic: str, batch_size: int = 1000) -> KafkaSource.Op
     )
 
 
-def test_what_a_channel_had_when_the_agent_died_is_passed_over(
+def test_after_a_crash_events_that_a_channel_has_are_skipped(
     cluster: str, topic: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """After a crash, events that a channel has are skipped in an unchanged partition only."""
@@ -361,9 +361,7 @@ def test_what_a_channel_had_when_the_agent_died_is_passed_over(
         assert [text in message for message in told].count(True) == 1
 
 
-def test_the_group_is_told_of_what_is_delivered_where_a_channel_forgets(
-    cluster: str, topic: str, tmp_path: Path
-) -> None:
+def test_with_a_memory_channel_the_group_offset_follows_delivery(cluster: str, topic: str, tmp_path: Path) -> None:
     """With a memory channel the group's offset is the start of the partition, and then the delivered offset."""
     _produced(cluster, topic, 1, 10)
     outlet, options = _Unsafe(), _options(cluster, topic)
@@ -377,7 +375,7 @@ def test_the_group_is_told_of_what_is_delivered_where_a_channel_forgets(
         assert _offset(group, topic, 0) == 6
 
 
-def test_a_partition_that_ends_before_what_group_and_channels_have_is_read_as_a_new_one(
+def test_a_partition_shorter_than_the_known_offsets_is_a_new_one(
     cluster: str, topic: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A partition shorter than the known offsets is a new one: it is read from its start, and committed anew."""
@@ -417,7 +415,7 @@ class _Told:
         self.offsets += [each.offset for each in offsets]
 
 
-def test_the_group_is_told_later_where_a_partition_was_begun(tmp_path: Path) -> None:
+def test_if_the_commit_of_a_partitions_start_fails_the_start_is_committed_later(tmp_path: Path) -> None:
     """If the commit of a partition's start fails, the start is committed later, not the present offset."""
     consumer = _Told([_Message(offset) for offset in range(4)])
     reading = _Reading(_options("", "t", batch_size=2), context(tmp_path), consumer, _Unsafe(), Stop())
@@ -427,7 +425,7 @@ def test_the_group_is_told_later_where_a_partition_was_begun(tmp_path: Path) -> 
     assert consumer.offsets == [0]
 
 
-def test_a_partition_that_begins_anew_among_the_messages_of_one_look_is_read(tmp_path: Path) -> None:
+def test_messages_of_a_recreated_partition_are_put_and_committed_even_within_one_poll(tmp_path: Path) -> None:
     """Messages of a recreated partition are put and committed, even within one poll."""
     consumer, outlet = _Told([_Message(offset) for offset in (7, 8, 9, 0, 1, 2)]), RecordingOutlet()
     reading = _Reading(_options("", "t", batch_size=6), context(tmp_path), consumer, outlet, Stop())
@@ -437,7 +435,7 @@ def test_a_partition_that_begins_anew_among_the_messages_of_one_look_is_read(tmp
     assert consumer.offsets == [0, 3]
 
 
-def test_what_waited_while_its_partition_was_dealt_out_anew_is_not_put(tmp_path: Path) -> None:
+def test_messages_that_waited_during_a_rebalance_are_not_put_since_kafka_delivers_them_again(tmp_path: Path) -> None:
     """Messages that waited during a rebalance are not put, since Kafka delivers them again."""
     consumer, outlet = _Told([_Message(offset) for offset in (0, 1, 2)]), RecordingOutlet()
     reading = _Reading(_options("", "t"), context(tmp_path), consumer, outlet, Stop())
@@ -449,7 +447,7 @@ def test_what_waited_while_its_partition_was_dealt_out_anew_is_not_put(tmp_path:
     assert outlet.bodies == []
 
 
-def test_a_group_that_cannot_be_told_is_a_line_at_times(
+def test_a_commit_that_fails_is_retried_at_each_poll_and_logged_at_a_limited_rate(
     cluster: str, topic: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A commit that fails is retried at each poll, and logged at a limited rate."""

@@ -44,14 +44,14 @@ def test_all_replicas_acknowledge_and_the_client_has_numbers(acks: dict[str, str
     assert settings["acks"] in ("all", "-1")
 
 
-def test_a_setting_that_the_client_does_not_know_is_told_by_its_name() -> None:
+def test_an_unknown_setting_of_source_or_sink_is_reported_by_its_name_such_as_one_of_javas_key_stores() -> None:
     """An unknown setting of source or sink is reported by its name, such as one of Java's key stores."""
     assert 'No such configuration property: "no.such"' in _problem(KafkaSource, _SOURCE, **{"no.such": "x"})
     assert 'No such configuration property: "no.such"' in _problem(KafkaSink, _SINK, **{"no.such": "x"})
     assert "Java TrustStores" in _problem(KafkaSink, _SINK, **{"ssl.truststore.location": "/t.jks"})
 
 
-def test_a_value_that_the_client_does_not_take_is_told_without_it() -> None:
+def test_an_invalid_value_is_reported_without_the_value_which_may_be_a_secret() -> None:
     """An invalid value is reported without the value, which may be a secret."""
     message = _problem(KafkaSource, _SOURCE, **{"auto.offset.reset": "hush"})
     assert '"auto.offset.reset"' in message

@@ -188,7 +188,7 @@ def test_events_go_and_come_over_tls_with_a_password(cluster: str, files: Path, 
 @pytest.mark.parametrize(
     "wrong", [{"sasl_password": "no"}, {"ssl_ca_location": "other.pem"}], ids=["password", "authority"]
 )
-def test_who_is_wrong_delivers_nothing_and_is_told_without_the_password(
+def test_with_a_wrong_password_or_authority_the_batch_returns_and_no_message_has_the_password(
     wrong: dict[str, str], cluster: str, files: Path, tmp_path: Path
 ) -> None:
     """With a wrong password or authority the batch returns, and no message has the password."""
@@ -218,7 +218,7 @@ def _renew(used: Path, files: Path, name: str = "client.pem") -> None:
     used.with_name("new").rename(used)
 
 
-def test_the_sink_goes_on_with_a_renewed_certificate(
+def test_the_sink_replaces_its_client_once_a_valid_renewed_certificate_is_there(
     cluster: str, files: Path, used: Path, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The sink replaces its client once a valid renewed certificate is there."""
@@ -245,7 +245,9 @@ def test_the_sink_goes_on_with_a_renewed_certificate(
     assert given.counters.get("CertificateExpiryTimestampSeconds") > 0 < before
 
 
-def test_the_source_goes_on_with_a_renewed_certificate(cluster: str, files: Path, used: Path, tmp_path: Path) -> None:
+def test_the_source_joins_its_group_with_a_renewed_certificate_and_reads_each_message_once(
+    cluster: str, files: Path, used: Path, tmp_path: Path
+) -> None:
     """The source joins its group with a renewed certificate, and reads each message once."""
     with _endpoint(cluster, files) as endpoint:
         options = KafkaSink.Options(bootstrap_servers=endpoint.address, topic="renewed", config=_config(files))

@@ -29,7 +29,7 @@ def _started(folder: Path, channel: str) -> Iterator[None]:
     ("channel", "copies", "kills"),
     [("file", False, KILLS), ("file", True, KILLS // 2), ("memory", True, KILLS // 3), ("spillable", True, KILLS // 3)],
 )
-def test_no_line_is_lost_and_none_is_twice_in_a_file_channel(
+def test_after_kill_9_each_line_is_in_one_batch_of_the_file_channel(
     tmp_path: Path, channel: str, copies: bool, kills: int
 ) -> None:
     """After kill -9 all written lines are delivered through rotations, each in one batch of a file channel."""

@@ -168,7 +168,9 @@ def test_protobuf_is_understood() -> None:
         (gzip.compress(b"\0" * 300_000, mtime=0), PROTOBUF | {"Content-Encoding": "gzip"}, "/v1/logs", 413),
     ],
 )
-def test_what_is_no_request_is_refused(body: bytes, headers: dict[str, str], path: str, status: int) -> None:
+def test_an_invalid_request_is_refused_with_its_status_and_other_clients_are_served(
+    body: bytes, headers: dict[str, str], path: str, status: int
+) -> None:
     """An invalid request is refused with its status, and other clients are served."""
     with serving("otlp", max_body=200_000) as served:
         assert post(served.address, body, headers, path)[0] == status
@@ -248,7 +250,7 @@ def sink(state: Path, counters: Counters | None = None, **options: Any) -> OtlpS
     return OtlpSink(chosen, replace(context(state), counters=counters or Counters()))
 
 
-def test_only_what_the_receiver_refuses_goes_to_the_dead_letters(tmp_path: Path) -> None:
+def test_a_request_that_is_too_large_is_halved(tmp_path: Path) -> None:
     """A request that is too large is halved until only the single event that is too large is refused."""
     texts = [f"{number:0300}".encode() for number in range(200)]
     large = b"x" * 30_000
@@ -262,7 +264,9 @@ def test_only_what_the_receiver_refuses_goes_to_the_dead_letters(tmp_path: Path)
     assert [batch.bodies() for batch in raised.value.batches] == [[large]]
 
 
-def test_what_the_receiver_rejected_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_partial_rejection_is_logged_and_the_request_is_not_sent_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """A partial rejection is logged, and the request is not sent again."""
     answer = ExportLogsServiceResponse()
     answer.partial_success.rejected_log_records, answer.partial_success.error_message = 1, "too old"
@@ -276,7 +280,7 @@ def test_what_the_receiver_rejected_is_told(tmp_path: Path, caplog: pytest.LogCa
     assert "rejected 1 of the events without naming them: too old" in caplog.text
 
 
-def test_what_is_refused_goes_to_the_dead_letters(tmp_path: Path) -> None:
+def test_the_status_decides_about_refusals_as_for_the_sink_http(tmp_path: Path) -> None:
     """The status decides about refusals as for the sink http; an answer that is not OTLP is no failure."""
     batches = [EventBatch.of_lines(b"a\n")]
     with receiver(400, b"") as (url, paths):
@@ -296,7 +300,7 @@ def test_what_is_refused_goes_to_the_dead_letters(tmp_path: Path) -> None:
     "options",
     [{"endpoint": "grpc://a"}, {"endpoint": "http://u:p@a"}, {"endpoint": "http://a", "refused": ("4",)}],
 )
-def test_what_cannot_be_is_said_before_anything_starts(options: dict[str, Any]) -> None:
+def test_invalid_options_are_refused_before_anything_starts_as_for_the_sink_http(options: dict[str, Any]) -> None:
     """Invalid options are refused before anything starts, as for the sink http."""
     with pytest.raises(ConfigError):
         OtlpSink.Options(**options)

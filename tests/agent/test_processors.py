@@ -119,7 +119,7 @@ def test_a_sink_that_has_failed_thousands_of_times_is_left_alone_as_long_as_it_m
 
 
 @pytest.mark.parametrize("processor", [FailoverProcessor, LoadBalancingProcessor])
-def test_what_the_receiver_refuses_no_other_sink_of_the_group_is_asked_for(processor: Any) -> None:
+def test_a_refused_event_goes_to_the_dead_letters_at_once_and_to_no_other_sink(processor: Any) -> None:
     """A refused event goes to the dead letters at once, and to no other sink."""
 
     def refuse(batches: Sequence[EventBatch]) -> None:
@@ -132,7 +132,7 @@ def test_what_the_receiver_refuses_no_other_sink_of_the_group_is_asked_for(proce
     assert not other.batches
 
 
-def test_failover_says_when_nobody_is_left() -> None:
+def test_if_all_sinks_fail_the_group_raises_and_the_events_stay() -> None:
     """If all sinks fail, the group raises, and the events stay."""
     processor = _made(FailoverProcessor, {"a": _Broken(), "b": _Broken()}, ManualClock())
     with pytest.raises(SinkError, match="a: down; b: down"):
@@ -153,7 +153,7 @@ def test_failover_asks_the_first_alone_while_all_are_left_alone() -> None:
     assert {name: sink.tries for name, sink in sinks.items()} == {"a": 3, "b": 2}
 
 
-def test_failover_gives_the_next_sink_what_the_first_one_did_not_deliver() -> None:
+def test_the_next_sink_gets_only_batches_that_the_first_one_did_not_deliver() -> None:
     """The next sink gets only batches that the first one did not deliver."""
 
     def cut(batches: Sequence[EventBatch]) -> None:
@@ -166,7 +166,7 @@ def test_failover_gives_the_next_sink_what_the_first_one_did_not_deliver() -> No
 
 
 @pytest.mark.parametrize("processor", [FailoverProcessor, LoadBalancingProcessor])
-def test_what_one_sink_delivered_before_all_failed_is_not_delivered_again(processor: Any) -> None:
+def test_if_all_sinks_fail_the_error_names_only_the_undelivered_batches(processor: Any) -> None:
     """If all sinks fail, the error names only the undelivered batches."""
 
     def cut(batches: Sequence[EventBatch]) -> None:
@@ -209,7 +209,7 @@ def test_load_balancing_takes_turns() -> None:
     assert [len(sink.batches) for sink in sinks.values()] == [3, 3, 3]
 
 
-def test_load_balancing_at_random_reaches_everybody() -> None:
+def test_random_load_balancing_reaches_every_sink() -> None:
     """Random load balancing reaches every sink."""
     sinks = {name: RecordingSink() for name in "abc"}
     processor = _made(LoadBalancingProcessor, sinks, selector="random")
@@ -220,7 +220,7 @@ def test_load_balancing_at_random_reaches_everybody() -> None:
     assert min(shares.values()) > 50
 
 
-def test_load_balancing_goes_on_with_the_next_when_one_fails() -> None:
+def test_if_a_sink_fails_the_next_one_delivers_without_backoff_it_is_tried_each_time_as_in_flume() -> None:
     """If a sink fails, the next one delivers; without backoff it is tried each time, as in Flume."""
     broken, other = _Broken(), RecordingSink()
     processor = _made(LoadBalancingProcessor, {"a": broken, "b": other})
@@ -246,7 +246,7 @@ def test_load_balancing_with_backoff_leaves_a_failed_sink_alone() -> None:
     assert broken.tries == 2
 
 
-def test_load_balancing_at_random_delivers_by_whoever_works() -> None:
+def test_random_load_balancing_delivers_by_a_working_sink_and_raises_if_all_fail_as_in_flume() -> None:
     """Random load balancing delivers by a working sink, and raises if all fail, as in Flume."""
     broken, other = _Broken(), RecordingSink()
     processor = _made(LoadBalancingProcessor, {"a": broken, "b": other, "c": _Broken()}, selector="random")
@@ -278,7 +278,9 @@ def test_load_balancing_with_backoff_tries_a_sink_again_that_works_again(selecto
 @pytest.mark.parametrize(
     ("processor", "names"), [(DefaultProcessor, "a"), (FailoverProcessor, "ab"), (LoadBalancingProcessor, "ab")]
 )
-def test_all_sinks_of_a_group_are_told_to_give_up(processor: Any, names: str) -> None:
+def test_all_sinks_of_a_group_are_asked_to_abandon_deliveries_those_without_the_method_are_skipped(
+    processor: Any, names: str
+) -> None:
     """All sinks of a group are asked to abandon deliveries; those without the method are skipped."""
     told: list[tuple[str, Deadline]] = []
 

@@ -66,7 +66,9 @@ def _texts_for(hint: Any, text: str) -> Any:
 
 @pytest.mark.parametrize("text", [f"ftp://me:{_SECRET}@h/in", f"ftp://me:a/b@'{_SECRET}@h/in", f"ftp://{_SECRET}@h"])
 @pytest.mark.parametrize(("kind", "name"), [(kind, name) for kind, names in BUILT_IN.items() for name in names])
-def test_no_option_shows_what_an_address_tells_of_users(kind: str, name: str, text: str) -> None:
+def test_no_error_or_repr_of_any_option_shows_users_and_passwords_of_urls_or_a_secrets_value(
+    kind: str, name: str, text: str
+) -> None:
     """No error or repr of any option shows users and passwords of URLs, or a secret's value."""
     pytest.importorskip("confluent_kafka") if name == "kafka" else None
     cls = class_of(kind, name).Options

@@ -171,7 +171,7 @@ def test_a_full_channel_is_failed_until_there_is_room() -> None:
         assert served.outlet.events == EVENTS
 
 
-def test_a_call_that_is_not_known_is_told_so() -> None:
+def test_an_unknown_call_gets_thrifts_error_and_the_connection_continues() -> None:
     """An unknown call gets Thrift's error, and the connection continues."""
     with serving("thrift") as served, served.connect() as peer:
         peer.sendall(framed(lambda out: None, "shout", b"\0"))
@@ -396,7 +396,7 @@ a1.sinks.k1.truststore-password = x
     assert (options.connection_reset_interval, options.protocol, options.batch_size) == (60.0, "binary", 100)
 
 
-def test_a_receiver_may_ask_who_sends(tmp_path: Path) -> None:
+def test_a_receiver_with_client_authorities_serves_a_sink_with_their_certificate_and_no_other(tmp_path: Path) -> None:
     """A receiver with client authorities serves a sink with their certificate, and no other."""
     authority = trustme.CA()
     for name in ("localhost", "client"):

@@ -5,7 +5,7 @@ import pytest
 from .arrival import Arrivals, arrivals, measure
 
 
-def test_real_time_is_told_by_the_spread_of_the_delay_and_throughput_by_the_average() -> None:
+def test_only_the_spread_of_the_delay_distinguishes_a_steady_run() -> None:
     """Two runs of one mean delay and one rate, of which one is even: only the spread tells them apart."""
     written = [float(number) for number in range(100)]
     even = arrivals(written, [each + 0.5 for each in written])

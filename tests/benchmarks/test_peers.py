@@ -58,7 +58,7 @@ def must_run(name: str, reasons: dict[str, str]) -> None:
 
 
 @pytest.mark.parametrize("name", PEERS)
-def test_a_peer_delivers_what_it_says_it_delivers(
+def test_a_peer_delivers_all_logs_that_it_counts(
     name: str, reasons: dict[str, str], addresses: dict[str, str], port: int
 ) -> None:
     """All logs of several jobs of one process: by its own count, and by the server's, which holds these very logs."""
@@ -99,7 +99,7 @@ def test_a_peer_takes_latencies_at_a_rate_and_shares_the_logs_among_threads(
 
 
 @pytest.mark.parametrize(("name", "way"), [("python_sdk", "logging"), ("otlp", "records")])
-def test_what_stands_beside_an_integration_has_a_rate_and_the_time_of_a_call(
+def test_each_integration_has_a_row_with_its_rate_and_the_time_of_a_call(
     name: str, way: str, reasons: dict[str, str], addresses: dict[str, str], port: int
 ) -> None:
     """One row of `make bench` each: the logs arrive at the rate that was asked for, and each call was timed."""
@@ -155,7 +155,7 @@ def test_a_client_gets_no_proxy_and_is_not_measured(monkeypatch: pytest.MonkeyPa
         client.run(tiny("way", ""), deadline=PATIENCE)
 
 
-def test_a_client_called_pure_runs_without_what_is_compiled() -> None:
+def test_a_pure_client_has_no_compiled_module_in_memory() -> None:
     """Its process has none of the compiled modules in memory; the other one has, where they were built."""
     found = {}
     for name in ("ours", "pure"):
@@ -199,7 +199,7 @@ def test_a_peer_is_left_out_with_the_reason_where_its_tools_are_missing(
     assert "nothing-1" in (tmp_path / "bench" / "python.log").read_text()
 
 
-def test_the_environment_is_made_once_until_what_it_is_made_of_changes(tmp_path: Path) -> None:
+def test_the_stamp_is_written_last_what_was_interrupted_is_made_again_from_nothing(tmp_path: Path) -> None:
     """The stamp is written last: what was interrupted is made again, from nothing."""
     target = tmp_path / "python"
 

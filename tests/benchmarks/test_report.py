@@ -124,7 +124,7 @@ def test_the_median_of_the_rounds_decides(results: Results) -> None:
     assert "| 1 (1 to 1,000) |" in goals_table([verdict])
 
 
-def test_what_was_not_measured_is_not_met() -> None:
+def test_no_results_at_all_no_goal_is_met_nor_missed() -> None:
     """No results at all: no goal is met, nor missed."""
     assert {verdict.met for verdict in verdicts({})} == {None}
     assert "not measured" in goals_table(verdicts({}))
@@ -139,13 +139,13 @@ def test_the_report_contains_every_case(results: Results) -> None:
     assert report(CASES, {}).count("Not measured.") == len(CASES)
 
 
-def test_the_report_says_what_is_left_out_and_why(results: Results) -> None:
+def test_a_peer_that_could_not_run_is_no_empty_line(results: Results) -> None:
     """A peer that could not run is no empty line."""
     results["java"] = dataclasses.replace(results["java"], left_out={"kafka": "no broker"})
     assert "Left out: `kafka`, no broker." in report(CASES, results)
 
 
-def test_results_of_two_machines_are_told_apart(results: Results) -> None:
+def test_merged_results_name_the_machine_of_each_case(results: Results) -> None:
     """Merged results name the machine of each case."""
     results["java"] = dataclasses.replace(results["java"], machine={"CPU": "another"})
     text = report(CASES, results)
@@ -153,7 +153,7 @@ def test_results_of_two_machines_are_told_apart(results: Results) -> None:
     assert "* CPU: made up" in text
 
 
-def test_what_is_read_back_is_what_was_kept(results: Results, tmp_path: Path) -> None:
+def test_the_report_needs_nothing_that_the_file_does_not_hold(results: Results, tmp_path: Path) -> None:
     """The report needs nothing that the file does not hold."""
     merge(tmp_path / "new" / "results.json", results)
     found = load(tmp_path / "new" / "results.json")

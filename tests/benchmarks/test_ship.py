@@ -45,7 +45,7 @@ def test_ship_is_measured_without_spark(capsys: pytest.CaptureFixture[str]) -> N
     assert all("MB/s" in line for line in lines)
 
 
-def test_goals_are_told_with_their_verdict() -> None:
+def test_rates_ratios_cpu_seconds_and_the_time_of_a_cold_start_each_beside_its_goal() -> None:
     """Rates, ratios, CPU seconds and the time of a cold start, each beside its goal."""
     results = {
         ("spark", "text"): [Result(400.0, 4.0, 9.0)],
@@ -76,7 +76,7 @@ def test_a_command_that_does_not_end_is_ended_at_its_limit() -> None:
     assert command.returncode == -signal.SIGKILL
 
 
-def test_what_processes_have_spent_that_nobody_waits_for_is_counted() -> None:
+def test_cpu_of_unreaped_processes_such_as_sparks_python_workers_is_counted() -> None:
     """CPU of unreaped processes, such as Spark's Python workers, is counted."""
     spend = "import time\nwhile time.process_time() < 0.2: pass\nprint()"
     start = """
@@ -105,7 +105,7 @@ def test_a_peer_ships_the_file_that_ours_ships(name: str, tmp_path: Path) -> Non
     assert min(result.rate, result.cpu, result.seconds) > 0
 
 
-def test_what_a_slow_peer_ships_is_whole_lines(tmp_path: Path) -> None:
+def test_as_much_as_its_share_to_a_line(tmp_path: Path) -> None:
     """As much as its share, to a line."""
     file = ship.CASES["text"].write(tmp_path, 0)[0]
     whole, part = file.read_bytes(), sample_of(file, 0.01)
@@ -122,7 +122,7 @@ def test_a_loop_finds_the_fields_of_every_line(case: str, tmp_path: Path) -> Non
     assert all(re.fullmatch(str(PATTERNS[case]), line) for line in lines)
 
 
-def test_the_table_has_who_ran_beside_the_goals() -> None:
+def test_the_table_has_medians_goals_and_the_peers_left_out() -> None:
     """Medians with CPU seconds, but for a cluster; what misses its goal is bold; who is left out is said."""
     assert table(FOUND) == [
         "| MB/s (CPU s a GB) | text | gzip | 5 MB, cold: s |",
@@ -159,7 +159,7 @@ def test_the_cases_of_ship_are_cases_of_the_benchmark(tmp_path: Path, capsys: py
     assert "\n".join(table(FOUND)) in capsys.readouterr().out
 
 
-def test_results_go_to_where_they_are_told() -> None:
+def test_the_document_has_a_place_for_them() -> None:
     """The document has a place for them."""
     text = ship.DOCUMENT.read_text()
     assert "| goal |" in insert(text, "ship", document(FOUND))

@@ -74,7 +74,7 @@ def sent(participants: Participants) -> tuple[Answer, dict[str, Any]]:
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_every_case_delivers_what_it_is_timed_for(
+def test_each_run_ends_all_its_logs_are_delivered_and_what_arrived_was_decoded_and_is_what_was_sent(
     case: Case, participants: Participants, reasons: dict[str, str]
 ) -> None:
     """Each run ends, all its logs are delivered, and what arrived was decoded and is what was sent."""
@@ -143,7 +143,7 @@ def test_a_body_that_never_came_is_found_out(sent: tuple[Answer, dict[str, Any]]
         check(RUN, answer, counts | {"samples": []})
 
 
-def test_a_peer_that_fails_is_left_out_and_the_others_go_on(participants: Participants) -> None:
+def test_a_failing_peer_is_left_out_with_the_last_line_of_its_error(participants: Participants) -> None:
     """With the last line of its error as the reason, in every round."""
     runs = {"ours": RUN, "theirs": dataclasses.replace(RUN, client="nobody")}
     found = measure(Case(id="bad", title="", kind="rate", runs=runs, one_process=True), participants, 2, {})
@@ -190,7 +190,9 @@ def test_the_command_writes_the_document(tmp_path: Path, monkeypatch: pytest.Mon
     assert results.exists()
 
 
-def test_the_report_can_be_made_again_without_measuring(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_from_kept_results_alone_which_also_know_the_file_whose_lines_were_sent(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """From kept results alone, which also know the file whose lines were sent."""
     (tmp_path / "some.log").write_text("".join(f"line {number}\n" for number in range(100)))
     results = tmp_path / "results.json"

@@ -26,7 +26,7 @@ def test_the_rate_of_catching_up_is_that_until_nothing_is_late(after: float, sec
     }
 
 
-def test_without_samples_nothing_is_said() -> None:
+def test_without_samples_the_report_has_no_figure() -> None:
     """As where there is no /proc, or the run was over before the outage was."""
     assert recovery([], OUTAGE, RATE, COUNT) == {}
     assert recovery(samples(800)[:2], OUTAGE, RATE, COUNT) == {}

@@ -63,7 +63,9 @@ def feed(running: Running, count: int) -> None:
         running.hub.lines.put(f"line {number}".encode())
 
 
-def test_the_page_draws_what_flows(running: Running, open_page: Open) -> None:
+def test_the_page_shows_sources_channels_and_sinks_with_states_and_rates_and_marks_active_flows(
+    running: Running, open_page: Open
+) -> None:
     """The page shows sources, channels and sinks with states and rates, and marks active flows."""
     page = open_page(running.monitoring.url)
     boxes = page.locator("#drawing g")
@@ -91,7 +93,9 @@ def test_nothing_keeps_people_out(running: Running, open_page: Open) -> None:
     assert page.evaluate("document.documentElement.scrollWidth") <= 375
 
 
-def test_an_agent_that_ended_is_told(running: Running, open_page: Open) -> None:
+def test_when_the_agent_has_ended_the_page_says_so_instead_of_showing_old_figures(
+    running: Running, open_page: Open
+) -> None:
     """When the agent has ended, the page says so instead of showing old figures."""
     page = open_page(running.monitoring.url)
     expect(page.locator("#health")).to_have_text("ready")

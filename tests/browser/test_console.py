@@ -211,7 +211,7 @@ def test_a_log_opens_and_its_neighbours_are_shown(page: Page) -> None:
     expect(dialog).to_be_hidden()
 
 
-def test_what_matches_is_saved(page: Page, tmp_path: Path) -> None:
+def test_json_and_csv_files_contain_all_matching_logs_also_those_of_other_pages(page: Page, tmp_path: Path) -> None:
     """JSON and CSV files contain all matching logs, also those of other pages."""
     search(page, query="level: ERROR")
     expect(page.locator("#logs > li").first).to_contain_text("level=ERROR")
@@ -232,7 +232,7 @@ def test_what_matches_is_saved(page: Page, tmp_path: Path) -> None:
     assert {log["level"] for log in saved["JSON"]} == {"ERROR"}
 
 
-def test_the_tail_shows_what_arrives_and_pauses(page: Page, server: LogHubServer) -> None:
+def test_new_matching_logs_appear_above_the_others(page: Page, server: LogHubServer) -> None:
     """New matching logs appear above the others; paused, none appears until the tail goes on."""
     page.locator("nav [data-view=tail]").click()
     page.select_option("#logstore", "ops/audit")

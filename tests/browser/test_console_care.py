@@ -88,7 +88,9 @@ def test_a_key_opens_the_console(open_page: Open) -> None:
         expect(page.locator("#logstores")).to_be_hidden()
 
 
-def test_on_this_machine_with_the_default_key_none_is_asked_for(server: LogHubServer, open_page: Open) -> None:
+def test_with_the_default_key_on_this_machine_the_console_needs_no_sign_in_and_offers_no_sign_out(
+    server: LogHubServer, open_page: Open
+) -> None:
     """With the default key on this machine the console needs no sign-in, and offers no sign-out."""
     page = open_page(server.endpoint)
     expect(page.locator("#logstores .empty")).to_be_visible()
@@ -105,7 +107,9 @@ def test_the_address_that_serve_prints_opens_the_console(open_page: Open) -> Non
         assert "cret" not in page.url
 
 
-def test_what_is_wrong_is_said_in_words(server: LogHubServer, open_page: Open) -> None:
+def test_an_invalid_query_an_invalid_fault_and_an_unreachable_server_are_shown_in_words(
+    server: LogHubServer, open_page: Open
+) -> None:
     """An invalid query, an invalid fault and an unreachable server are shown in words, and the message disappears."""
     fill(server, 10)
     page = open_page(f"{server.endpoint}/console")
@@ -150,7 +154,9 @@ HOSTILE = {
 }
 
 
-def test_what_logs_say_is_shown_and_never_run(server: LogHubServer, open_page: Open, tmp_path: Path) -> None:
+def test_markup_scripts_control_characters_and_names_special_to_javascript_are_shown(
+    server: LogHubServer, open_page: Open, tmp_path: Path
+) -> None:
     """Markup, scripts, control characters and names special to JavaScript are shown as text everywhere."""
     now = int(time.time()) - 5
     put(server, [(now, HOSTILE), (now - 1, {"other": "z"})], agent="<img src=x onerror=alert(2)>", topic="<i>t</i>")
@@ -194,7 +200,7 @@ def test_what_logs_say_is_shown_and_never_run(server: LogHubServer, open_page: O
     assert page.evaluate("({}).polluted") is None
 
 
-def test_the_policy_stops_what_the_page_would_not(server: LogHubServer, open_page: Open) -> None:
+def test_even_if_markup_got_into_the_page_none_of_its_scripts_would_run(server: LogHubServer, open_page: Open) -> None:
     """Even if markup got into the page, none of its scripts would run, and no other host would be asked."""
     page = open_page(f"{server.endpoint}/console", policy_stops=True)
     page.evaluate(

@@ -40,7 +40,7 @@ def test_a_young_rate_is_over_its_whole_life_but_at_least_a_second() -> None:
     assert rate.per_second() == 2.0
 
 
-def test_a_steady_rate_is_what_it_is() -> None:
+def test_a_steady_rate_is_reported_exactly() -> None:
     """A steady rate is reported exactly."""
     clock = ManualClock()
     rate = Rate(clock)
@@ -64,7 +64,7 @@ def test_a_rate_forgets_after_two_spans() -> None:
     assert rate.per_second() == pytest.approx(60 / RATE_SPAN)
 
 
-def test_a_rate_looks_back_two_spans_at_most() -> None:
+def test_a_rate_covers_at_most_two_spans() -> None:
     """A rate covers at most two spans."""
     clock = ManualClock()
     rate = Rate(clock)

@@ -8,7 +8,7 @@ import pytest
 from producer.channels import Event
 
 
-def test_an_event_is_what_it_was_given_and_stays_so() -> None:
+def test_an_event_is_immutable_and_picklable_and_its_number_is_not_part_of_equality() -> None:
     """An event is immutable and picklable, and its number is not part of equality."""
     event = Event({"a": None}, b"x", 4)
     assert (event.headers, event.body, event.sequence) == ({"a": None}, b"x", 4)

@@ -40,7 +40,7 @@ def test_events_given_back_are_taken_again_from_where_they_were(
         assert (channel.stats().size, channel.stats().taken, channel.stats().bytes) == (0, 0, 0)
 
 
-def test_what_was_given_back_survives_a_crash(tmp_path: Path) -> None:
+def test_events_given_back_survive_a_crash_in_order(tmp_path: Path) -> None:
     """Events given back survive a crash, in order."""
     with _file(tmp_path) as channel:
         with channel.transaction() as putting:

@@ -38,7 +38,7 @@ def small(**options: Any) -> MemoryChannel:
 # Puts and takes.
 
 
-def test_what_is_put_is_taken() -> None:
+def test_a_committed_event_is_taken_unchanged_with_a_sequence_number() -> None:
     """A committed event is taken unchanged, with a sequence number."""
     channel = MemoryChannel()
     event = Event({"host": "a", "": "x"}, b"\x00\xff body")
@@ -122,7 +122,7 @@ def test_rollbacks_in_any_order_restore_the_first_order(order: tuple[int, ...]) 
     assert drained(channel) == [str(i) for i in range(9)]
 
 
-def test_a_rollback_comes_before_what_was_put_meanwhile() -> None:
+def test_rolled_back_events_precede_later_puts() -> None:
     """Rolled back events precede later puts."""
     channel = small(capacity=20)
     put(channel, 0, 1, 2)
@@ -151,7 +151,7 @@ def test_the_order_survives_thousands_of_takes_and_rollbacks() -> None:
     assert seen == [str(i) for i in range(count)]
 
 
-def test_a_take_returns_what_is_there() -> None:
+def test_a_take_waits_only_for_its_first_event() -> None:
     """A take waits only for its first event."""
     channel = small(keep_alive=math.inf)
     put(channel, "a", "b")
@@ -214,7 +214,7 @@ def test_an_event_may_be_put_into_two_channels() -> None:
     ],
     ids=repr,
 )
-def test_what_is_no_event_is_refused_at_put(wrong: Any) -> None:
+def test_an_invalid_event_is_refused_at_put_and_the_transaction_stays_usable(wrong: Any) -> None:
     """An invalid event is refused at put, and the transaction stays usable."""
     channel = small()
     transaction = opened(channel)
@@ -400,7 +400,7 @@ def test_a_full_channel_says_all_that_one_wants_to_know() -> None:
         assert words in str(error)
 
 
-def test_bodies_fill_what_is_not_set_aside_for_headers() -> None:
+def test_bodies_fill_the_byte_capacity_less_the_share_for_headers() -> None:
     """Bodies fill the byte capacity less the share for headers."""
     for percentage, fitting in ((20, 3), (0, 4), (99, 0)):
         channel = small(byte_capacity=2000, byte_capacity_buffer_percentage=percentage)
@@ -437,7 +437,7 @@ def test_shared_headers_count_for_each_event() -> None:
     assert channel.stats().bytes == 15
 
 
-def test_an_event_gives_back_what_it_counted_for() -> None:
+def test_an_event_frees_the_bytes_it_counted_at_its_put() -> None:
     """An event frees the bytes it counted at its put."""
     channel, headers = small(), {"a": "b"}
     with channel.transaction() as transaction:
@@ -485,7 +485,7 @@ def test_without_a_byte_capacity_bytes_have_no_limit(none: int | None) -> None:
     assert (channel.stats().byte_capacity, channel.stats().bytes) == (None, 10**6)
 
 
-def test_what_can_never_fit_is_refused_without_waiting() -> None:
+def test_a_transaction_larger_than_the_channel_is_refused_at_once() -> None:
     """A transaction larger than the channel is refused at once."""
     channel = MemoryChannel(byte_capacity=100, byte_capacity_buffer_percentage=0, keep_alive=math.inf)
     with pytest.raises(ChannelFullError):
@@ -493,7 +493,7 @@ def test_what_can_never_fit_is_refused_without_waiting() -> None:
     put(channel, "x" * 100)
 
 
-def test_the_defaults_hold_what_a_producer_holds() -> None:
+def test_the_defaults_fit_a_producers_memory() -> None:
     """The defaults fit a producer's memory."""
     stats = MemoryChannel().stats()
     assert (stats.capacity, stats.byte_capacity) == (100_000, 104_857_600)
@@ -582,7 +582,7 @@ def test_a_commit_after_acknowledgements_commits_the_rest() -> None:
 # Statistics.
 
 
-def test_the_statistics_tell_what_happened() -> None:
+def test_the_statistics_have_flumes_counters_ages_rates_and_bytes() -> None:
     """The statistics have Flume's counters, ages, rates and bytes."""
     clock = ManualClock()
     channel = MemoryChannel(10, 5, 1000, 0, 0, name="n", clock=clock)
@@ -633,7 +633,7 @@ def test_a_refused_commit_is_an_error_that_is_counted() -> None:
     assert (stats.put_errors, stats.put_attempts - stats.put_successes) == (2, 6)
 
 
-def test_it_is_a_channel_and_says_what_it_promises() -> None:
+def test_commit_returns_memory_and_nothing_is_ever_synced() -> None:
     """commit() returns MEMORY, and nothing is ever synced."""
     channel: Channel = small()
     transaction = opened(channel)
@@ -727,7 +727,7 @@ def test_the_byte_capacity_changes_up_and_down() -> None:
     put(channel, "x" * 10**6)
 
 
-def test_resizing_to_what_it_is_changes_nothing() -> None:
+def test_resizing_to_the_same_limits_changes_nothing() -> None:
     """Resizing to the same limits changes nothing."""
     channel = small(capacity=3)
     put(channel, 0, 1, 2)
@@ -933,7 +933,7 @@ def _calls(operation: Callable[[], object]) -> int:
     return calls[0]
 
 
-def test_what_nobody_stands_in_the_way_of_takes_few_steps() -> None:
+def test_an_uncontended_transaction_needs_few_python_calls_and_no_line() -> None:
     """An uncontended transaction needs few Python calls and no line."""
     channel = MemoryChannel(keep_alive=0)
     one = Event({}, b"x")
@@ -952,7 +952,7 @@ def test_what_nobody_stands_in_the_way_of_takes_few_steps() -> None:
     assert _calls(taking) <= 42
 
 
-def test_an_interrupted_commit_has_counted_what_it_put() -> None:
+def test_if_a_signal_handler_raises_once_events_are_in_the_channel_the_statistics_count_them() -> None:
     """If a signal handler raises once events are in the channel, the statistics count them: a close waits for these."""
     channel = MemoryChannel()
 

@@ -162,7 +162,7 @@ def test_commits_are_served_in_the_order_in_which_they_came() -> None:
     assert drained(channel) == ["b", "c", "d"]
 
 
-def test_those_behind_one_who_gave_up_are_served() -> None:
+def test_after_a_timeout_the_next_commit_in_line_is_served() -> None:
     """After a timeout the next commit in line is served."""
     clock = ManualClock()
     channel = full(clock)
@@ -182,7 +182,7 @@ def test_those_behind_one_who_gave_up_are_served() -> None:
     assert drained(channel) == ["1", "2", "d"]
 
 
-def test_a_commit_that_takes_as_much_as_it_puts_waits_for_nobody() -> None:
+def test_a_commit_without_net_growth_does_not_queue() -> None:
     """A commit without net growth does not queue."""
     channel = full()
     transaction = opened(channel)
@@ -267,7 +267,7 @@ def test_one_commit_serves_as_many_takers_as_it_has_events() -> None:
     assert calls[2].result() == ["d"]
 
 
-def test_takers_and_commits_that_wait_for_each_other_all_go_on() -> None:
+def test_takes_and_commits_that_wait_for_each_other_all_proceed() -> None:
     """Takes and commits that wait for each other all proceed."""
     channel = full()
     calls = [Call(lambda number=number: put(channel, number)) for number in range(3, 20)]
@@ -368,7 +368,7 @@ def test_a_resize_waits_for_takes_and_commits_wait_behind_it() -> None:
     assert (channel.stats().capacity, drained(channel)) == (1, ["a"])
 
 
-def test_a_resize_gives_up_after_keep_alive(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_resize_fails_after_keep_alive(caplog: pytest.LogCaptureFixture) -> None:
     """A resize fails after keep_alive, and commits behind it go on."""
     clock = ManualClock()
     channel = full(clock)
@@ -386,7 +386,7 @@ def test_a_resize_gives_up_after_keep_alive(caplog: pytest.LogCaptureFixture) ->
     assert (channel.stats().capacity, channel.keep_alive) == (3, math.inf)
 
 
-def test_a_larger_channel_serves_those_who_wait() -> None:
+def test_a_larger_capacity_serves_waiting_commits() -> None:
     """A larger capacity serves waiting commits."""
     channel = full()
     call = Call(lambda: put(channel, "a"))
@@ -397,7 +397,7 @@ def test_a_larger_channel_serves_those_who_wait() -> None:
     assert resized.result() is True
 
 
-def test_a_commit_that_no_longer_fits_at_all_gives_up_its_place() -> None:
+def test_a_commit_that_can_no_longer_fit_after_a_resize_is_refused_at_once() -> None:
     """A commit that can no longer fit after a resize is refused at once."""
     channel = full()
     resized = Call(lambda: channel.resize(capacity=2, transaction_capacity=2))
@@ -415,7 +415,7 @@ def test_a_commit_that_no_longer_fits_at_all_gives_up_its_place() -> None:
     assert drained(channel) == ["2", "d"]
 
 
-def test_close_wakes_all_who_wait() -> None:
+def test_close_ends_all_waits_with_channelclosederror() -> None:
     """close() ends all waits with ChannelClosedError."""
     one, two = full(), empty()
     calls = [Call(lambda: put(one, 3)) for _ in range(3)]
@@ -495,7 +495,7 @@ class _Gate(SystemClock):
         raise KeyboardInterrupt
 
 
-def test_who_leaves_the_line_serves_those_behind() -> None:
+def test_a_call_that_leaves_the_line_serves_the_next_one() -> None:
     """A call that leaves the line serves the next one."""
     clock = _Gate()
     channel = full(clock)  # type: ignore[arg-type]
@@ -520,7 +520,7 @@ def test_who_leaves_the_line_serves_those_behind() -> None:
     assert drained(channel) == ["1", "2", "d"]
 
 
-def test_the_lock_is_free_while_somebody_waits() -> None:
+def test_no_lock_is_held_during_any_wait() -> None:
     """No lock is held during any wait."""
     clock, states = _Interrupt(), []
     channel = full(clock)

@@ -14,7 +14,7 @@ class Stored:
         return self.events, self.size
 
 
-def test_room_is_given_up_to_the_last_event_and_byte() -> None:
+def test_capacity_is_granted_up_to_the_last_event_and_byte() -> None:
     """Capacity is granted up to the last event and byte."""
     room = Room(3, 100, Stored())
     first, too_many, too_large, last = Claim(2, 60), Claim(2, 0), Claim(0, 41), Claim(1, 40)
@@ -35,7 +35,7 @@ def test_without_a_byte_capacity_only_events_count() -> None:
     assert not room.grant(one)
 
 
-def test_what_can_never_fit_is_known() -> None:
+def test_a_claim_above_the_limits_can_never_fit() -> None:
     """A claim above the limits can never fit."""
     room = Room(3, 100, Stored(3, 100))
     assert room.could_hold(Claim(3, 100))
@@ -43,7 +43,7 @@ def test_what_can_never_fit_is_known() -> None:
     assert not room.could_hold(Claim(1, 101))
 
 
-def test_what_a_channel_holds_counts_beyond_the_limits() -> None:
+def test_recovered_content_above_the_limits_blocks_claims_until_it_is_less() -> None:
     """Recovered content above the limits blocks claims until it is less."""
     stored, claim = Stored(5, 50), Claim(1, 5)
     room = Room(2, 10, stored)
@@ -69,7 +69,7 @@ def test_the_line_is_served_in_order() -> None:
     assert room.waiting == 0
 
 
-def test_who_leaves_the_line_lets_those_behind_him_through() -> None:
+def test_a_dropped_claim_lets_the_next_one_through() -> None:
     """A dropped claim lets the next one through."""
     room, large, small = Room(10, None, Stored(5)), Claim(8, 0), Claim(5, 0)
     assert not room.grant(large)
@@ -103,7 +103,9 @@ def test_a_claim_that_is_over_holds_up_no_other() -> None:
 
 
 @given(st.lists(st.tuples(st.integers(0, 3), st.integers(0, 5), st.integers(0, 30)), max_size=40))
-def test_what_is_in_use_is_what_was_granted(steps: list[tuple[int, int, int]]) -> None:
+def test_any_history_keeps_capacity_in_use_equal_to_stored_plus_granted_within_limits_and_in_order(
+    steps: list[tuple[int, int, int]],
+) -> None:
     """Any history keeps capacity in use equal to stored plus granted, within limits and in order."""
     stored = Stored()
     room = Room(10, 60, stored)

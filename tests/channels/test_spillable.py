@@ -94,7 +94,7 @@ def test_the_puts_of_a_transaction_go_to_one_of_the_two_whole(make: Make) -> Non
     assert [take(channel, 10), take(channel, 10)] == [["0", "1"], ["2", "3"]]
 
 
-def test_what_memory_has_no_bytes_for_goes_to_the_overflow() -> None:
+def test_events_beyond_memorys_bytes_go_to_the_overflow_if_both_are_full_a_commit_is_refused() -> None:
     """Events beyond memory's bytes go to the overflow; if both are full, a commit is refused."""
     overflow = MemoryChannel(2, transaction_capacity=2)
     memory = MemoryChannel(100, transaction_capacity=2, byte_capacity=20, byte_capacity_buffer_percentage=0)
@@ -140,7 +140,7 @@ def test_commit_says_where_the_events_are(make: Make) -> None:
     assert [sequence for _, sequence in said][:3] == [MEMORY_NUMBERS, MEMORY_NUMBERS + 1, MEMORY_NUMBERS + 2]
 
 
-def test_what_is_synced_never_covers_an_event_in_memory(tmp_path: Path) -> None:
+def test_synced_sequence_never_covers_an_event_in_memory(tmp_path: Path) -> None:
     """``synced_sequence`` never covers an event in memory."""
     overflow = FileChannel(tmp_path, checkpoint_interval=None, minimum_free_space=0, fsync="os")
     channel = SpillableChannel(MemoryChannel(3, 3), overflow)
@@ -150,7 +150,7 @@ def test_what_is_synced_never_covers_an_event_in_memory(tmp_path: Path) -> None:
     channel.close()
 
 
-def test_what_was_on_the_disk_comes_before_what_is_put(tmp_path: Path) -> None:
+def test_recovered_events_of_the_overflow_come_first(tmp_path: Path) -> None:
     """Recovered events of the overflow come first."""
     options: dict[str, Any] = {"checkpoint_interval": None, "minimum_free_space": 0}
     first = SpillableChannel(MemoryChannel(3, 3), FileChannel(tmp_path, **options))
@@ -163,7 +163,9 @@ def test_what_was_on_the_disk_comes_before_what_is_put(tmp_path: Path) -> None:
     second.close()
 
 
-def test_close_loses_what_is_in_memory_and_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_close_loses_and_logs_the_events_in_memory_and_keeps_the_others(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """close() loses and logs the events in memory, and keeps the others."""
     overflow = FileChannel(tmp_path, checkpoint_interval=None, minimum_free_space=0)
     channel = SpillableChannel(MemoryChannel(3, 3, name="front"), overflow)
@@ -390,7 +392,7 @@ def _watched() -> tuple[SpillableChannel, _Watched]:
     return SpillableChannel(MemoryChannel(3, 3, keep_alive=0), overflow), overflow
 
 
-def test_what_is_spilled_while_somebody_finds_the_overflow_empty_comes_out_in_order() -> None:
+def test_events_spilled_during_a_check_for_an_empty_overflow_come_out_in_order() -> None:
     """Events spilled during a check for an empty overflow come out in order."""
     channel, overflow = _watched()
     put(channel, 0, 1, 2)
@@ -407,7 +409,7 @@ def test_what_is_spilled_while_somebody_finds_the_overflow_empty_comes_out_in_or
     assert drained(channel) == ["b", "c", "d", "e"]
 
 
-def test_what_is_being_spilled_is_found_though_the_overflow_is_empty_yet() -> None:
+def test_events_being_spilled_come_out_even_if_the_overflow_is_still_empty() -> None:
     """Events being spilled come out even if the overflow is still empty."""
     channel, overflow = _watched()
     put(channel, 0, 1, 2)

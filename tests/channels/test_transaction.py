@@ -93,7 +93,7 @@ def test_every_call_in_every_state(call: str, state: S, how: str) -> None:
     assert f"{call.removesuffix('_many')}() on a transaction that is {state.value}" in str(caught.value)
 
 
-def test_the_table_of_transitions_is_what_the_calls_do() -> None:
+def test_the_permitted_calls_and_the_table_of_transitions_agree() -> None:
     """The permitted calls and the table of transitions agree."""
     done = {(state, after) for _, allowed, after in CALLS.values() if after for state in allowed}
     assert done == {(state, after) for state, afters in TRANSITIONS.items() for after in afters}
@@ -187,7 +187,7 @@ def test_leaving_the_block_commits_and_closes() -> None:
     assert transaction.state is S.CLOSED
 
 
-def test_an_exception_in_the_block_rolls_back_and_goes_on() -> None:
+def test_an_exception_in_a_block_rolls_back_and_propagates() -> None:
     """An exception in a block rolls back and propagates."""
     transaction = Scripted()
     with pytest.raises(KeyError, match="mine"), transaction:

@@ -39,7 +39,7 @@ def test_a_call_that_waits_serves_the_lines_though_no_other_wakes_it() -> None:
     call.result()
 
 
-def test_a_call_that_gives_up_lets_those_behind_it_have_their_turn() -> None:
+def test_after_a_timeout_the_next_call_is_served_at_once() -> None:
     """After a timeout the next call is served at once."""
     turns = the_turns(ManualClock())
     first, behind = in_line(turns, possible=False), in_line(turns, possible=True)

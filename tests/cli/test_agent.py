@@ -100,7 +100,9 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Hub:
     return plug_in(monkeypatch, "a")[0]
 
 
-def test_check_says_what_would_run(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_prints_the_path_from_each_source_to_its_sinks_starts_nothing_and_exits_with_0(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """`check` prints the path from each source to its sinks, starts nothing, and exits with 0."""
     options = '[[sources.r1.interceptors]]\nname = "when"\ntype = "timestamp"'
     letters = ('channel = "c1"', 'channel = "c1"\ndead_letters = "c2"\n[channels.c2]\ntype = "file"')
@@ -119,7 +121,9 @@ def test_check_says_what_would_run(tmp_path: Path, capsys: pytest.CaptureFixture
     assert not (tmp_path / "state").exists()
 
 
-def test_check_says_what_this_machine_lacks(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_check_reports_missing_certificates_programs_and_directories_with_their_lines(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """`check` reports missing certificates, programs and directories with their lines, and exits with 1; an agent
     starts without them.
     """
@@ -156,7 +160,7 @@ def test_check_says_what_this_machine_lacks(tmp_path: Path, capsys: pytest.Captu
 
 
 @pytest.mark.parametrize("before", [[], ["check"]])
-def test_a_wrong_configuration_is_told_whole_with_exit_code_2(
+def test_running_and_checking_an_invalid_configuration_print_every_problem_exit_with_2(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], before: list[str]
 ) -> None:
     """Running and checking an invalid configuration print every problem, exit with 2, and start nothing."""
@@ -201,7 +205,9 @@ def test_until_done_ends_when_all_is_delivered(tmp_path: Path, caplog: pytest.Lo
     assert caplog.messages[1:] == [f"agent web: {line}" for line in told]
 
 
-def test_until_done_waits_for_what_lies_on_the_disk(tmp_path: Path, hub: Hub) -> None:
+def test_with_until_done_the_agent_waits_for_an_absent_destination_until_its_channels_are_empty(
+    tmp_path: Path, hub: Hub
+) -> None:
     """With --until-done the agent waits for an absent destination until its channels are empty."""
     hub.failing = True
 
@@ -222,7 +228,7 @@ def test_until_done_waits_for_what_lies_on_the_disk(tmp_path: Path, hub: Hub) ->
     assert hub.delivered == [b"one"]
 
 
-def test_what_is_lost_at_the_end_is_not_told_to_be_nothing(
+def test_events_lost_at_the_end_are_in_the_last_log_line_and_the_exit_code_is_1(
     tmp_path: Path, hub: Hub, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Events lost at the end are in the last log line, and the exit code is 1."""
@@ -289,7 +295,9 @@ def test_a_hangup_before_the_agent_is_up_ends_nothing(
     assert "agent web: ends: SIGTERM" in caplog.text
 
 
-def test_a_file_that_is_gone_is_said_once(tmp_path: Path, hub: Hub, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_configuration_file_that_disappears_is_reported_once(
+    tmp_path: Path, hub: Hub, caplog: pytest.LogCaptureFixture
+) -> None:
     """A configuration file that disappears is reported once; the agent keeps running, and reads it when it is back."""
     path = written(tmp_path, **HUB)
     gone = f"agent web continues: its file {path} is gone"
@@ -352,14 +360,14 @@ def test_a_state_directory_is_one_agents(tmp_path: Path, capsys: pytest.CaptureF
     assert "name another one (agent.state, or --state DIR)" in told
 
 
-def test_a_lock_names_the_process_that_has_it_and_nobody_else(tmp_path: Path) -> None:
+def test_a_lock_has_the_name_of_its_current_holder_only_even_if_the_former_name_was_longer(tmp_path: Path) -> None:
     """A lock has the name of its current holder only, even if the former name was longer."""
     (tmp_path / "lock").write_text(f"process 4194304 on {'x' * 64}\n")
     with agent_program._state_held(tmp_path):
         assert (tmp_path / "lock").read_text() == f"process {os.getpid()} on {socket.gethostname()}\n"
 
 
-def test_an_agent_whose_lock_is_deleted_stops_and_lets_nobody_in_before(tmp_path: Path) -> None:
+def test_an_agent_whose_lock_is_deleted_stops_with_a_reason(tmp_path: Path) -> None:
     """An agent whose lock is deleted stops with a reason; until then the directory's own lock refuses others."""
     with agent_program._state_held(tmp_path) as lock:
         agent_program._check_is_held(lock)
@@ -410,7 +418,7 @@ def test_a_change_of_the_file_and_sighup_are_taken_up(
     assert hub.made == 1
 
 
-def test_a_monitoring_that_cannot_listen_at_its_new_place_goes_on_at_the_former(
+def test_monitoring_that_cannot_listen_at_its_new_address_keeps_listening_at_the_former_one(
     tmp_path: Path, hub: Hub, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Monitoring that cannot listen at its new address keeps listening at the former one."""
@@ -459,7 +467,7 @@ def test_a_hangup_after_the_end_does_not_take_the_place_of_the_exit_code(
             signal.signal(number, handler)
 
 
-def test_what_nobody_expects_of_a_new_configuration_ends_nothing(
+def test_an_unexpected_error_of_a_reload_is_logged_with_its_traceback_and_the_agent_keeps_running(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """An unexpected error of a reload is logged with its traceback, and the agent keeps running."""
@@ -550,7 +558,7 @@ def test_the_monitoring_ends_with_the_agent(tmp_path: Path, hub: Hub, caplog: py
         socket.create_connection(("127.0.0.1", ports[0]))
 
 
-def test_what_is_odd_in_a_changed_file_is_said_when_it_is_taken_up(
+def test_warnings_about_a_changed_file_are_logged_when_it_is_applied(
     tmp_path: Path, hub: Hub, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Warnings about a changed file are logged when it is applied."""
@@ -587,7 +595,7 @@ def test_a_signal_that_comes_twice_at_once_is_one(
     assert hub.delivered == [b"one"]
 
 
-def test_a_file_that_is_well_again_is_said_and_shown(
+def test_the_log_and_metrics_report_an_invalid_file_until_it_is_valid_again(
     tmp_path: Path, hub: Hub, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The log and metrics report an invalid file until it is valid again."""
@@ -687,7 +695,9 @@ def test_a_file_that_comes_back_as_it_was_is_read_again(tmp_path: Path) -> None:
     assert (watched.changed(), watched.vanished(), watched.changed(), watched.changed()) == (False, False, True, False)
 
 
-def test_what_sighup_has_read_is_not_read_again(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_file_that_sighup_has_read_is_not_read_again_for_its_change_and_its_error_is_reported_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """A file that SIGHUP has read is not read again for its change, and its error is reported once."""
     path = tmp_path / "agent.toml"
     path.write_text("x")
@@ -797,9 +807,7 @@ def test_an_agent_may_have_as_many_files_open_as_the_system_lets_it() -> None:
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
 
 
-def test_check_says_what_it_did_not_ask_and_asks_with_connect(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
+def test_check_lists_peers_that_it_did_not_query(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """`check` lists peers that it did not query; with --connect a wrong key and a dead endpoint are errors."""
     path = tmp_path / "agent.toml"
     with LogHubServer() as server, socket.socket() as dead:

@@ -86,7 +86,9 @@ def content_of(directory: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in directory.iterdir() if path.is_file() and path.name != "LOCK"}
 
 
-def test_inspect_tells_what_is_there_and_changes_nothing(run: Run, directory: Path) -> None:
+def test_inspect_shows_events_bytes_age_segments_and_owner_also_as_json_and_changes_nothing(
+    run: Run, directory: Path
+) -> None:
     """`inspect` shows events, bytes, age, segments and owner, also as JSON, and changes nothing."""
     before = content_of(directory)
     code, out, _ = run("inspect", directory)
@@ -284,7 +286,7 @@ def test_repair_of_an_encrypted_directory_needs_its_keys(run: Run, tmp_path: Pat
     assert run("verify", tmp_path / "logs", "--key-file", keys)[0] == 0
 
 
-def test_repair_gives_missing_segments_up_only_when_told_to(run: Run, directory: Path) -> None:
+def test_repair_abandons_missing_segments_only_with_its_option(run: Run, directory: Path) -> None:
     """`repair` abandons missing segments only with its option, so that a forgotten data directory loses nothing."""
     gone = sorted(directory.glob("log-*"))[1]
     gone.rename(directory.parent / gone.name)
@@ -307,7 +309,9 @@ def test_repair_refuses_a_directory_in_use(run: Run, directory: Path) -> None:
 
 
 @pytest.mark.parametrize("action", ["inspect", "verify", "repair"])
-def test_what_is_no_channel_s_directory_is_an_error_for_people(run: Run, tmp_path: Path, action: str) -> None:
+def test_a_directory_that_is_missing_empty_or_not_a_channel_exits_with_2_names_the_path(
+    run: Run, tmp_path: Path, action: str
+) -> None:
     """A directory that is missing, empty or not a channel exits with 2, names the path, and is not changed."""
     (tmp_path / "file").write_text("mine")
     (tmp_path / "empty").mkdir()
@@ -334,7 +338,9 @@ def test_the_base_of_several_processes_is_not_one_of_their_directories(
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_a_directory_that_is_named_twice_is_looked_at_once(run: Run, directory: Path) -> None:
+def test_a_directory_that_is_named_twice_by_a_link_or_as_its_own_data_directory_is_read_once(
+    run: Run, directory: Path
+) -> None:
     """A directory that is named twice, by a link or as its own data directory, is read once."""
     (directory.parent / "link").symlink_to(directory)
     same = ("--data-directory", directory.parent / "link", "--data-directory", f"{directory}/.")
@@ -393,7 +399,9 @@ def keys(monkeypatch: pytest.MonkeyPatch) -> Callable[[LogHubServer], None]:
     return put
 
 
-def test_drain_delivers_what_a_producer_left(run: Run, tmp_path: Path, keys: Callable[[LogHubServer], None]) -> None:
+def test_drain_delivers_every_record_and_empties_the_directory(
+    run: Run, tmp_path: Path, keys: Callable[[LogHubServer], None]
+) -> None:
     """`drain` delivers every record, and empties the directory."""
     leave(tmp_path / "logs", 20)
     with LogHubServer() as server:
@@ -405,7 +413,9 @@ def test_drain_delivers_what_a_producer_left(run: Run, tmp_path: Path, keys: Cal
     assert "events      0," in run("inspect", tmp_path / "logs")[1]
 
 
-def test_drain_keeps_what_the_server_refuses(run: Run, tmp_path: Path, keys: Callable[[LogHubServer], None]) -> None:
+def test_drain_stores_rejected_records_as_dead_letters_with_the_reason_and_can_drain_these_later(
+    run: Run, tmp_path: Path, keys: Callable[[LogHubServer], None]
+) -> None:
     """`drain` stores rejected records as dead letters with the reason, and can drain these later."""
     leave(tmp_path / "logs", 3)
     with LogHubServer() as server:
@@ -456,7 +466,7 @@ def test_drain_makes_no_directory_where_nothing_is_refused(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["logs", "logs.dead-letter"]
 
 
-def test_drain_counts_what_is_refused_while_it_closes(
+def test_drain_counts_and_reports_records_that_are_rejected_while_it_closes(
     run: Run, tmp_path: Path, keys: Callable[[LogHubServer], None]
 ) -> None:
     """`drain` counts and reports records that are rejected while it closes."""
@@ -517,7 +527,7 @@ def test_drain_keeps_the_dead_letters_of_an_encrypted_channel_encrypted(
         assert (code, "3 events delivered" in out) == (0, True)
 
 
-def test_drain_says_what_is_wrong_before_it_makes_or_delivers_anything(
+def test_drain_checks_the_channel_the_dead_letters_directory_and_the_timeout(
     run: Run, tmp_path: Path, keys: Callable[[LogHubServer], None], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`drain` checks the channel, the dead letters' directory and the timeout before it delivers anything."""
@@ -546,7 +556,7 @@ def test_drain_says_what_is_wrong_before_it_makes_or_delivers_anything(
     assert sorted(tmp_path.rglob("*")) == before
 
 
-def test_an_interrupted_drain_keeps_what_it_has_not_delivered(tmp_path: Path) -> None:
+def test_an_interrupted_drain_exits_with_130_prints_the_outcome_so_far(tmp_path: Path) -> None:
     """An interrupted `drain` exits with 130, prints the outcome so far, and keeps the rest in the channel."""
     leave(tmp_path / "logs", 5)
     with LogHubServer() as server:
@@ -576,7 +586,7 @@ def test_an_interrupted_drain_keeps_what_it_has_not_delivered(tmp_path: Path) ->
         assert channel.stats().size == 5
 
 
-def test_drain_leaves_what_it_cannot_deliver_in_time(
+def test_drain_against_an_absent_server_keeps_every_event_when_its_time_is_over(
     run: Run, tmp_path: Path, keys: Callable[[LogHubServer], None]
 ) -> None:
     """`drain` against an absent server keeps every event when its time is over."""
@@ -607,7 +617,9 @@ def test_drain_ends_in_time_also_where_a_server_takes_everything_and_says_nothin
     assert "here-1-00000001 was not drained: the time limit (--timeout) has passed" in errors
 
 
-def test_drain_without_credentials_says_what_to_set(run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_drain_without_credentials_says_what_to_set_before_it_tries_anything(
+    run: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """`drain` without credentials says what to set, before it tries anything."""
     monkeypatch.delenv("LOGHUB_ACCESS_KEY_ID", raising=False)
     leave(tmp_path / "logs", 1)
@@ -667,7 +679,7 @@ def test_drain_asks_before_it_takes_anything(
     ("status", "code"),
     [(401, "InvalidAccessKeyId"), (403, "Forbidden"), (404, "ProjectNotExist"), (401, "Unauthorized")],
 )
-def test_drain_stops_at_what_somebody_has_to_mend(
+def test_drain_stops_at_a_refusal_of_the_key_the_project_or_the_permission_keeps_the_rest(
     run: Run, tmp_path: Path, keys: Callable[[LogHubServer], None], status: int, code: str
 ) -> None:
     """`drain` stops at a refusal of the key, the project or the permission, keeps the rest, and exits with 1."""

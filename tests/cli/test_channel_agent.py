@@ -87,7 +87,7 @@ def test_verify_reads_each_batch(run: Run, directory: Path, tmp_path: Path) -> N
         assert channel.held == 301 + 4  # an agent opens it anyway
 
 
-def test_notes_that_cannot_be_read_are_told(run: Run, directory: Path) -> None:
+def test_verify_reports_notes_that_cannot_be_read(run: Run, directory: Path) -> None:
     """`verify` reports notes that cannot be read."""
     for path in directory.glob("notes.db*"):
         path.write_bytes(b"no database at all" * 100)
@@ -96,7 +96,7 @@ def test_notes_that_cannot_be_read_are_told(run: Run, directory: Path) -> None:
     assert f"notes: {directory}/notes.db cannot be read: file is not a database" in out
 
 
-def test_repair_tells_what_of_the_agents_is_left(run: Run, directory: Path) -> None:
+def test_repair_removes_a_damaged_batch_and_counts_the_remaining_ones(run: Run, directory: Path) -> None:
     """`repair` removes a damaged batch, and counts the remaining ones."""
     [segment] = directory.glob("log-*")
     segment.write_bytes(segment.read_bytes().replace(b"line 250\n", b"LINE 250\n"))
@@ -116,7 +116,7 @@ def test_peek_shows_the_events_in_the_batches(run: Run, directory: Path) -> None
 
 
 @pytest.mark.parametrize("state", ["", "agent"], ids=["channels", "state"])
-def test_drain_all_tells_what_waits_in_an_agents_channels(
+def test_drain_all_shows_the_waiting_events_of_an_agents_channels_and_how_to_deliver_them(
     state: str, directory: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """`drain --all` shows the waiting events of an agent's channels and how to deliver them; it changes nothing."""
@@ -136,7 +136,9 @@ def test_drain_all_tells_what_waits_in_an_agents_channels(
     assert _content(directory) == before
 
 
-def test_drain_all_counts_what_is_encrypted_with_its_key(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_drain_all_counts_encrypted_events_with_their_key_and_names_the_option_if_the_key_is_missing(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """`drain --all` counts encrypted events with their key, and names the option if the key is missing."""
     keys = key_file(tmp_path / "keys.json")
     (tmp_path / "c").mkdir()

@@ -38,7 +38,7 @@ def rows(out: str) -> list[dict[str, str]]:
     return [json.loads(line) for line in out.splitlines()]
 
 
-def test_events_are_looked_at_as_the_channel_has_them(directory: Path) -> None:
+def test_events_are_read_in_order_without_the_taken_ones_without_a_change(directory: Path) -> None:
     """Events are read in order, without the taken ones, without a change, and also beside a running channel."""
     before = content_of(directory)
     seen = list(look_at_events(str(directory)))
@@ -90,7 +90,9 @@ def test_export_has_every_log(run: Run, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("action", ["export", "peek"])
 @pytest.mark.parametrize("whole", [False, True], ids=["records", "segment"])
-def test_what_cannot_be_shown_is_told(run: Run, tmp_path: Path, action: str, whole: bool) -> None:
+def test_the_intact_logs_are_printed_damage_is_reported_on_the_standard_error_and_the_exit_code_is_1(
+    run: Run, tmp_path: Path, action: str, whole: bool
+) -> None:
     """The intact logs are printed, damage is reported on the standard error, and the exit code is 1."""
     leave(tmp_path / "logs", 15)
     [log] = sorted((tmp_path / "logs").glob("log-*"))
@@ -134,7 +136,7 @@ def test_encrypted_events_need_their_keys(run: Run, tmp_path: Path) -> None:
     assert rows(run("export", tmp_path / "logs", "--key-file", keys)[1])[0]["body"] == "hello"
 
 
-def test_drain_all_delivers_what_every_process_left(
+def test_drain_all_drains_each_directory_below_the_base(
     run: Run, tmp_path: Path, target: Callable[[LogHubServer], None]
 ) -> None:
     """`drain --all` drains each directory below the base; it skips and reports one in use, and exits with 1."""
@@ -153,7 +155,7 @@ def test_drain_all_delivers_what_every_process_left(
     assert sorted(path.name for path in tmp_path.iterdir()) == ["base"]
 
 
-def test_drain_all_keeps_what_is_refused_beside_the_base(
+def test_drain_all_stores_all_dead_letters_in_one_place_beside_the_base_where_no_process_adopts_them(
     run: Run, tmp_path: Path, target: Callable[[LogHubServer], None]
 ) -> None:
     """`drain --all` stores all dead letters in one place beside the base, where no process adopts them."""
@@ -168,7 +170,7 @@ def test_drain_all_keeps_what_is_refused_beside_the_base(
     assert [log["__error_code__"] for log in letters] == ["InvalidFormat", "InvalidFormat"]
 
 
-def test_what_is_refused_of_one_process_is_kept_beside_the_base(
+def test_drain_of_one_processs_directory_stores_dead_letters_beside_the_base(
     run: Run, tmp_path: Path, target: Callable[[LogHubServer], None]
 ) -> None:
     """`drain` of one process's directory stores dead letters beside the base, where no process adopts them."""

@@ -99,7 +99,7 @@ def test_a_drain_that_is_killed_is_run_again_and_nothing_is_lost(
     assert set(stored) == set(map(str, range(30)))
 
 
-def test_a_project_that_does_not_answer_is_asked_for_one_of_its_logstores(
+def test_a_project_that_does_not_answer_is_queried_for_one_logstore_only_and_the_drain_continues(
     run: Run, tmp_path: Path, target: Target
 ) -> None:
     """A project that does not answer is queried for one logstore only, and the drain continues with a warning."""

@@ -123,7 +123,7 @@ def _texts(server: LogHubServer) -> list[str]:
     return [dict(log.contents)["content"] for log in server.logs("my-project", "app")]
 
 
-def test_send_whose_terminal_is_closed_ends_in_order() -> None:
+def test_send_shuts_down_gracefully_at_sighup_and_continues_with_nohup() -> None:
     """`send` shuts down gracefully at SIGHUP, and continues with `nohup`."""
     with LogHubServer() as server:
         command = ["send", "--endpoint", server.endpoint, "--project", "my-project", "--logstore", "app"]
@@ -191,7 +191,7 @@ def test_send_that_is_interrupted_waits_a_second_for_an_absent_server(
     assert "1 not delivered" in err
 
 
-def test_a_signal_that_echoes_does_not_end_what_cleans_up(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_repeated_signal_within_half_a_second_does_not_interrupt_the_cleanup(monkeypatch: pytest.MonkeyPatch) -> None:
     """A repeated signal within half a second, as from coreutils' `timeout`, does not interrupt the cleanup; a later one
     does.
     """
@@ -210,7 +210,9 @@ def test_a_signal_that_echoes_does_not_end_what_cleans_up(monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize(("name", "told"), [("SIGTERM", (143, "terminated")), ("SIGINT", (130, "interrupted"))])
-def test_a_signal_while_text_is_executed_is_told_as_any_other(tmp_path: Path, name: str, told: tuple[int, str]) -> None:
+def test_sigint_while_text_is_executed_as_in_dataclasses_ends_the_command_with_its_own_exit_code(
+    tmp_path: Path, name: str, told: tuple[int, str]
+) -> None:
     """SIGINT while text is executed, as in dataclasses, ends the command with its own exit code."""
     text = f"import os, signal; os.kill(os.getpid(), signal.{name}); never = 1"
     (tmp_path / "interrupted.py").write_text(

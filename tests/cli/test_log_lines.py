@@ -52,7 +52,9 @@ def test_lines_of_a_traceback_are_indented(log: tuple[logging.Logger, io.StringI
     assert any(_FORGED in line for line in others)
 
 
-def test_what_commands_say_is_printable(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_output_of_commands_is_printable_on_both_streams_with_continuation_lines_indented(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     """The output of commands is printable on both streams, with continuation lines indented."""
     say(_EVIL)
     tell(_EVIL)

@@ -85,7 +85,7 @@ def filled(server: LogHubServer) -> LogHubServer:
     return server
 
 
-def test_send_delivers_what_is_named_and_says_so(run: Run, server: LogHubServer) -> None:
+def test_send_delivers_each_argument_as_a_log_and_prints_the_number(run: Run, server: LogHubServer) -> None:
     """`send` delivers each argument as a log, and prints the number."""
     assert run("send", "one", "two", "--topic", "x") == (0, "", "2 delivered\n")
     assert stored(server) == [{"content": "one"}, {"content": "two"}]
@@ -150,7 +150,9 @@ def test_a_closed_standard_error_is_no_error(server: LogHubServer) -> None:
     assert stored(server) == [{"content": "hello"}]
 
 
-def test_send_tells_what_was_not_delivered_and_why(run: Run, server: LogHubServer) -> None:
+def test_send_reports_undelivered_logs_with_the_servers_reason_once_and_exits_with_1(
+    run: Run, server: LogHubServer
+) -> None:
     """`send` reports undelivered logs with the server's reason once, and exits with 1."""
     server.faults.add(answer(400, "InvalidFormat", "not so"))
     code, _, err = run("send", "one", "two")
@@ -211,7 +213,9 @@ def test_pull_has_everything_of_each_shard(run: Run, filled: LogHubServer) -> No
     assert run("pull", "--shard", "7")[2] == "producer pull: --shard 7: there is no such shard; the shards are 0, 1\n"
 
 
-def test_tail_shows_the_newest_and_what_comes(run: Run, filled: LogHubServer) -> None:
+def test_tail_prints_the_newest_logs_newest_last_with_f_it_prints_each_new_log_once_up_to_the_limit(
+    run: Run, filled: LogHubServer
+) -> None:
     """`tail` prints the newest logs, newest last; with -f it prints each new log once, up to the limit."""
     assert [json.loads(line)["n"] for line in run("tail", "-n", "2")[1].splitlines()] == ["1", "2"]
     assert run("tail", "-n", "1", "-o", "table")[1].endswith(" n=2 level=INFO\n")
@@ -239,7 +243,7 @@ def test_tail_shows_the_newest_and_what_comes(run: Run, filled: LogHubServer) ->
     assert [json.loads(line)["content"] for line in out.splitlines()] == ["come 1", "come 2"]
 
 
-def test_an_outage_does_not_end_what_follows(run: Run, filled: LogHubServer) -> None:
+def test_an_outage_is_reported_and_does_not_end_tail_f_a_permanent_error_does(run: Run, filled: LogHubServer) -> None:
     """An outage is reported and does not end `tail -f`; a permanent error does."""
     filled.faults.add(answer(500, "InternalServerError", "not now"), operation="PullLogs", times=7)
 
@@ -260,7 +264,7 @@ def test_an_outage_does_not_end_what_follows(run: Run, filled: LogHubServer) -> 
     assert run("tail", "-f", "-n", "0")[0] == 1
 
 
-def test_ctrl_c_ends_what_follows(run: Run, filled: LogHubServer) -> None:
+def test_ctrl_c_ends_tail_f_with_one_line_and_130_and_closes_the_connection(run: Run, filled: LogHubServer) -> None:
     """Ctrl-C ends `tail -f` with one line and 130, and closes the connection."""
 
     def interrupt() -> None:
@@ -343,7 +347,7 @@ def test_sql_alone_is_over_all_logs_whatever_is_in_it(run: Run, alone: str, monk
 
 
 @pytest.mark.parametrize(("newest", "form"), [(True, "csv"), (False, "table")])
-def test_what_a_search_found_before_a_page_failed_is_printed(
+def test_if_a_page_fails_the_logs_found_before_it_are_printed_in_order_of_time_with_their_number(
     run: Run, server: LogHubServer, newest: bool, form: str
 ) -> None:
     """If a page fails, the logs found before it are printed in order of time with their number."""
@@ -378,7 +382,7 @@ def test_a_pipe_that_is_closed_is_no_page_that_failed(capsys: pytest.CaptureFixt
     assert capsys.readouterr().err == ""
 
 
-def test_what_was_found_when_ctrl_c_came_is_printed(capsys: pytest.CaptureFixture[str]) -> None:
+def test_after_ctrl_c_search_prints_the_logs_found_so_far(capsys: pytest.CaptureFixture[str]) -> None:
     """After Ctrl-C `search` prints the logs found so far."""
 
     def pages() -> Iterator[list[dict[str, str]]]:
@@ -489,14 +493,18 @@ def test_check_says_whether_logs_would_arrive(run: Run, server: LogHubServer) ->
         (["create", "project", "a", "-p", "b"], "two names for one project: a and --project b"),
     ],
 )
-def test_wrong_arguments_are_told_in_words(run: Run, arguments: list[str], told: str) -> None:
+def test_a_wrong_argument_is_reported_with_its_flag_rule_and_value_and_exits_with_2(
+    run: Run, arguments: list[str], told: str
+) -> None:
     """A wrong argument is reported with its flag, rule and value, and exits with 2."""
     code, _, err = run(*arguments)
     assert told in err
     assert code == 2
 
 
-def test_a_refusal_names_the_flag_to_look_at(run: Run, server: LogHubServer) -> None:
+def test_a_refusal_is_reported_with_operation_target_error_code_request_id_and_advice(
+    run: Run, server: LogHubServer
+) -> None:
     """A refusal is reported with operation, target, error code, request id and advice, and exits with 1."""
     server.faults.add(answer(404, "LogStoreNotExist", "no such store"))
     code, _, err = run("search")
@@ -565,7 +573,9 @@ def whole(server: LogHubServer, logstore: str) -> list[tuple[object, ...]]:
 
 @pytest.mark.parametrize("form", ["json", "jsonl"])
 @pytest.mark.parametrize("command", ["pull", "search", "tail"])
-def test_what_one_command_prints_another_sends_again(run: Run, server: LogHubServer, command: str, form: str) -> None:
+def test_logs_that_one_command_prints_are_sent_again_with_time_topic_source_tags_and_fields_kept(
+    run: Run, server: LogHubServer, command: str, form: str
+) -> None:
     """Logs that one command prints are sent again with time, topic, source, tags and fields kept."""
     logstore, now = os.environ["LOGHUB_LOGSTORE"], int(time.time()) - 60
     put_what_is_to_be_copied(server, now)
@@ -579,7 +589,9 @@ def test_what_one_command_prints_another_sends_again(run: Run, server: LogHubSer
     assert (shown["__time__"], shown["__tag__:env"], shown["__topic__"]) == (str(now + 2), "true", "true")
 
 
-def test_a_flag_stands_in_the_place_of_what_was_printed(run: Run, server: LogHubServer) -> None:
+def test_topic_and_source_override_those_of_all_logs_an_invalid_time_is_reported_with_its_line(
+    run: Run, server: LogHubServer
+) -> None:
     """``--topic`` and ``--source`` override those of all logs; an invalid time is reported with its line."""
     text = '{"__topic__": "t", "__source__": "s", "a": "1"}\n{"__time__": "now", "b": "1"}\n{"__tag__:x": 1}\n'
     code, _, told = run("send", "--format", "json", "--topic", "mine", "--source", "here", stdin=text)

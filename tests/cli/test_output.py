@@ -139,7 +139,7 @@ def test_csv_tells_of_columns_that_come_too_late(capsys: pytest.CaptureFixture[s
 
 
 @pytest.mark.parametrize("kind", ["jsonl", "csv", "table"])
-def test_what_follows_logs_has_each_at_once(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+def test_followed_logs_are_printed_at_once_without_a_buffer(monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     """Followed logs are printed at once, without a buffer."""
     pipe = io.BytesIO()
     monkeypatch.setattr("sys.stdout", io.TextIOWrapper(io.BufferedWriter(pipe)))  # type: ignore[type-var]
@@ -190,7 +190,7 @@ class Full(io.StringIO):
         raise OSError(self._error, "No space left on device")
 
 
-def test_an_output_that_takes_nothing_is_told_in_a_sentence(
+def test_a_full_or_closed_output_is_reported_in_one_sentence_without_a_traceback(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A full or closed output is reported in one sentence without a traceback; with a closed one nothing starts."""
@@ -209,7 +209,9 @@ def test_an_output_that_takes_nothing_is_told_in_a_sentence(
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="this system has no /dev/full")
 @pytest.mark.parametrize(("end", "code", "lines"), [("> /dev/full", 1, 1), ("| exec 0<&-", 141, 0)])
-def test_an_output_that_ends_is_told_once(end: str, code: int, lines: int) -> None:
+def test_an_output_that_fails_is_reported_once_and_not_again_when_the_interpreter_exits(
+    end: str, code: int, lines: int
+) -> None:
     """An output that fails is reported once, and not again when the interpreter exits."""
     command = f'"$@" completion zsh {end}; exit ${{PIPESTATUS[0]}}'
     done = subprocess.run(
@@ -242,7 +244,9 @@ class Ended(io.StringIO):
         raise BrokenPipeError
 
 
-def test_a_reader_that_ends_early_is_told_apart(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_closed_pipe_as_with_head_exits_with_141_also_for_commands_that_print_tables_by_a_library(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A closed pipe, as with `head`, exits with 141, also for commands that print tables by a library."""
     with LogHubServer() as server:
         said = {"ENDPOINT": server.endpoint, "PROJECT": "x", "LOGSTORE": "x"}
@@ -265,7 +269,7 @@ def test_a_help_is_shown_in_every_locale(monkeypatch: pytest.MonkeyPatch) -> Non
     assert b"\\u2026" in out.buffer.getvalue()  # type: ignore[attr-defined]
 
 
-def test_what_the_system_refuses_is_told_in_a_sentence(
+def test_a_system_error_such_as_an_unreadable_file_is_reported_in_one_sentence_and_exits_with_1(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A system error, such as an unreadable file, is reported in one sentence, and exits with 1."""

@@ -77,7 +77,7 @@ def ended(*arguments: str) -> int:
         ),
     ],
 )
-def test_a_wrong_name_is_told_with_the_nearest_one(
+def test_a_wrong_name_is_reported_in_one_line_with_the_closest_one(
     arguments: list[str], told: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A wrong name is reported in one line with the closest one, unknown options before missing ones, and exits with
@@ -95,7 +95,9 @@ def test_behind_two_dashes_nothing_is_a_flag(capsys: pytest.CaptureFixture[str])
     assert "no project: set LOGHUB_PROJECT" in capsys.readouterr().err
 
 
-def test_the_name_alone_shows_what_there_is(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_command_without_arguments_prints_the_help_on_the_standard_error_and_exits_with_2(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     """The command without arguments prints the help on the standard error, and exits with 2."""
     assert main([]) == ExitCode.USAGE
     out, err = capsys.readouterr()
@@ -151,7 +153,7 @@ def test_commands_that_ask_loghub_need_no_extra() -> None:
     assert "pip install" not in done.stderr
 
 
-def test_defaults_in_the_help_are_those_of_the_work() -> None:
+def test_the_defaults_in_the_help_are_those_of_the_work() -> None:
     """The defaults in the help are those of the work."""
     assert tuple(UNITS) == agent_arguments.UNITS
     here = ship_arguments
@@ -161,7 +163,7 @@ def test_defaults_in_the_help_are_those_of_the_work() -> None:
     assert (here.PARTITION_BYTES, here.MAX_LINE_BYTES) == (PARTITION_BYTES, MAX_LINE_BYTES)
 
 
-def test_the_form_of_what_is_shown_is_chosen_in_one_way() -> None:
+def test_every_command_that_prints_rows_or_a_report_has_output_with_the_same_formats() -> None:
     """Every command that prints rows or a report has ``--output`` with the same formats."""
     parsers = dict[str, argparse.ArgumentParser]()
     for name, parser in subparsers_of(build_parser(COMMANDS)).items():

@@ -80,7 +80,9 @@ def test_the_profile_local_has_a_key_of_the_users_own(config_file: Path) -> None
 
 
 @pytest.mark.parametrize(("text", "told"), [("= hush", "is not valid TOML"), ('x = "hush"', "has no access_key_id")])
-def test_a_key_file_that_cannot_be_used_is_told(config_file: Path, text: str, told: str) -> None:
+def test_a_key_file_that_cannot_be_used_is_reported_with_what_to_do_and_without_its_content(
+    config_file: Path, text: str, told: str
+) -> None:
     """A key file that cannot be used is reported with what to do, and without its content."""
     config_file.with_name("local.toml").write_text(text)
     with pytest.raises(LocalKeyError, match=f"{told}.*delete it") as error:
@@ -109,7 +111,9 @@ def test_a_key_file_that_cannot_be_used_is_told(config_file: Path, text: str, to
         (f"x = {'[' * 100_000}", "is not valid TOML: "),
     ],
 )
-def test_a_wrong_file_is_told_in_words(config_file: Path, text: str, told: str) -> None:
+def test_an_invalid_file_is_reported_with_the_fault_and_the_closest_name_and_without_secrets(
+    config_file: Path, text: str, told: str
+) -> None:
     """An invalid file is reported with the fault and the closest name, and without secrets."""
     with pytest.raises(UsageError) as error:
         settled(config_file, text)
@@ -118,7 +122,7 @@ def test_a_wrong_file_is_told_in_words(config_file: Path, text: str, told: str) 
     assert "hush" not in str(error.value)
 
 
-def test_a_file_that_is_not_there_is_none_and_one_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+def test_a_missing_file_counts_as_empty_an_unreadable_one_is_an_error(tmp_path: Path) -> None:
     """A missing file counts as empty; an unreadable one is an error."""
     (tmp_path / "loghub-producer").write_text("")
     environ = {"XDG_CONFIG_HOME": str(tmp_path)}
@@ -130,7 +134,7 @@ def test_a_file_that_is_not_there_is_none_and_one_that_cannot_be_read_is_told(tm
         resolve(argparse.Namespace(), environ)
 
 
-def test_a_target_is_made_of_all_that_was_said(config_file: Path) -> None:
+def test_a_target_has_all_settings_a_commands_own_project_overrides_them(config_file: Path) -> None:
     """A target has all settings; a command's own project overrides them."""
     found = settled(config_file)
     config = found.project_config("another")
@@ -175,7 +179,7 @@ def test_a_missing_setting_tells_the_ways_to_say_it(capsys: pytest.CaptureFixtur
         Settings().needed("logstore")
 
 
-def test_all_that_is_missing_is_told_at_once(capsys: pytest.CaptureFixture[str]) -> None:
+def test_all_missing_settings_are_reported_at_once(capsys: pytest.CaptureFixture[str]) -> None:
     """All missing settings are reported at once."""
     assert main(["send", "--profile", "local", "x"]) == 2
     said = capsys.readouterr().err
@@ -183,7 +187,9 @@ def test_all_that_is_missing_is_told_at_once(capsys: pytest.CaptureFixture[str])
     assert "no logstore: " in said
 
 
-def test_nobody_who_listens_on_this_machine_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_refused_connection_on_this_machine_is_reported_with_the_command_that_starts_a_loghub(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     """A refused connection on this machine is reported with the command that starts a LogHub."""
     with socket.socket() as taken:  # the port is closed
         taken.bind(("127.0.0.1", 0))

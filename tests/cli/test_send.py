@@ -36,12 +36,16 @@ def test_bytes_that_are_no_text_arrive_with_backslashes(
         ("", 0, "0 delivered\n"),
     ],
 )
-def test_csv_is_told_by_its_lines(run: Run, text: str, code: int, told: str) -> None:
+def test_csv_with_a_repeated_field_name_is_refused_errors_have_the_lines_number(
+    run: Run, text: str, code: int, told: str
+) -> None:
     """CSV with a repeated field name is refused; errors have the line's number; empty lines are skipped."""
     assert run("send", "--format", "csv", stdin=text) == (code, "", told)
 
 
-def test_a_flood_of_mistakes_is_told_in_part(run: Run, capsys: pytest.CaptureFixture[str]) -> None:
+def test_many_errors_are_reported_in_part_always_with_their_number(
+    run: Run, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Many errors are reported in part, always with their number."""
     code, _, err = run("send", "--format", "json", stdin="no\n" * 100 + '{"a": 1}\n')
     assert (code, err.count("\nline ") + 1, err.splitlines()[-1]) == (1, 5, "1 delivered, 100 not sent")
@@ -52,7 +56,7 @@ def test_a_flood_of_mistakes_is_told_in_part(run: Run, capsys: pytest.CaptureFix
     assert capsys.readouterr().err.splitlines() == ["0 delivered, 36 not delivered", *commonest]
 
 
-def test_a_log_that_no_request_can_hold_is_told_and_the_rest_is_sent(run: Run, server: LogHubServer) -> None:
+def test_a_log_that_is_too_large_is_reported_with_its_line_the_others_are_sent(run: Run, server: LogHubServer) -> None:
     """A log that is too large is reported with its line, the others are sent, and the exit code is 1."""
     code, _, err = run("send", stdin=f"first\n{'x' * 12_000_000}\nlast\n")
     assert (code, [log["content"] for log in stored(server)]) == (1, ["first", "last"])
@@ -62,7 +66,7 @@ def test_a_log_that_no_request_can_hold_is_told_and_the_rest_is_sent(run: Run, s
     assert run("send", "--format", "csv", stdin=f"a,b\n1,2\n{half},{half}\n")[2].startswith("line 3: ")
 
 
-def test_a_busy_server_is_asked_until_the_time_is_over(run: Run, server: LogHubServer) -> None:
+def test_a_busy_server_is_retried_until_timeout(run: Run, server: LogHubServer) -> None:
     """A busy server is retried until ``--timeout``."""
     server.faults.add(answer(503, "ServerBusy"), operation="PutLogs", times=4)
     assert run("send", "--timeout", "50", "--source", "s-1", "patient")[0] == 0
@@ -81,14 +85,16 @@ def test_silent_server_is_waited_for_no_longer_than_a_busy_one(run: Run, server:
     assert time.monotonic() - began < allowed(15)
 
 
-def test_whoever_sends_more_than_memory_holds_waits(server: LogHubServer) -> None:
+def test_send_waits_for_memory_without_a_limit_only_timeout_fails_logs(server: LogHubServer) -> None:
     """`send` waits for memory without a limit; only ``--timeout`` fails logs."""
     config = send._producer(Settings(project="cli", logstore="l", **server.connection), 7).config
     assert (config.max_block_ms, config.delivery_timeout_ms, config.http.attempt_timeout_ms) == (-1, 7000, 7000)
     assert config.retries > 1000
 
 
-def test_who_types_logs_is_told_how_to_end(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+def test_send_from_a_terminal_prints_how_to_end_without_an_input_it_exits_with_an_error(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
     """`send` from a terminal prints how to end; without an input it exits with an error."""
     typed = Terminal("typed\n")
     monkeypatch.setattr("sys.stdin", typed)

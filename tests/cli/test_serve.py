@@ -120,7 +120,7 @@ def test_no_command_writes_into_the_server_of_another_user(tmp_path: Path) -> No
         assert command("projects", "--output", "jsonl", **one).stdout == ""
 
 
-def test_a_key_that_the_server_does_not_know_hears_whose_server_it_is() -> None:
+def test_a_refusal_of_an_unknown_key_names_the_servers_user() -> None:
     """A refusal of an unknown key names the server's user, on this machine only."""
     with LogHubServer() as server, Client(server, access_key_id="local-bob", access_key_secret="x") as client:
         answer = client.put(log_group("x"))
@@ -174,7 +174,7 @@ def test_the_default_key_is_not_served_to_other_machines(capsys: pytest.CaptureF
     assert "--access-key-id" in capsys.readouterr().err
 
 
-def test_a_taken_port_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_port_in_use_is_reported(capsys: pytest.CaptureFixture[str]) -> None:
     """A port in use is reported."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
@@ -200,7 +200,7 @@ sys.exit(run(parser.parse_args([])))
 """
 
 
-def test_without_its_extra_the_server_says_what_to_install() -> None:
+def test_serve_and_the_servers_class_say_what_to_install_importing_the_package_works() -> None:
     """Without its extra, `serve` and the server's class say what to install; importing the package works."""
     done = subprocess.run(
         [sys.executable, "-c", WITHOUT_EXTRA],

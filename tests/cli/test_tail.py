@@ -48,7 +48,9 @@ def test_pull_prints_a_table_that_has_a_head(run: Run, filled: LogHubServer) -> 
     assert (table[0].split()[0], len(table)) == ("__time__", 4)
 
 
-def test_nothing_falls_between_the_newest_logs_and_those_that_come(run: Run, filled: LogHubServer) -> None:
+def test_tail_f_takes_cursors_before_it_searches_for_the_newest_logs_so_that_none_is_missed(
+    run: Run, filled: LogHubServer
+) -> None:
     """`tail -f` takes cursors before it searches for the newest logs, so that none is missed."""
     filled.clear_requests()
     assert run("tail", "-f", "-n", "3", "--limit", "3")[0] == 0
@@ -56,7 +58,7 @@ def test_nothing_falls_between_the_newest_logs_and_those_that_come(run: Run, fil
     assert asked.index("GetLogs") > max(place for place, one in enumerate(asked) if one == "GetCursor")
 
 
-def test_what_the_first_write_makes_is_waited_for(
+def test_tail_f_waits_for_the_first_write_of_a_logstore_that_does_not_exist_and_prints_its_logs_once(
     run: Run, server: LogHubServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`tail -f` waits for the first write of a logstore that does not exist, and prints its logs once."""
@@ -77,7 +79,7 @@ def settings(server: LogHubServer) -> Settings:
     return Settings(project="cli", logstore=os.environ["LOGHUB_LOGSTORE"], **server.connection)
 
 
-def test_what_a_split_has_made_is_followed_from_its_beginning(
+def test_tail_f_reads_a_shard_that_a_split_creates_from_its_beginning(
     server: LogHubServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`tail -f` reads a shard that a split creates from its beginning."""
@@ -115,7 +117,7 @@ class _Shards:
         return Page([{"__time__": time} for time in logs], str(int(cursor) + len(logs)), at_end=not logs)
 
 
-def test_a_look_at_all_shards_is_by_time_and_loses_nothing_by_one_that_fails() -> None:
+def test_a_poll_returns_logs_in_order_of_time_and_pulls_again_what_it_got_before_another_shard_failed() -> None:
     """A poll returns logs in order of time, and pulls again what it got before another shard failed."""
     shards: Any = _Shards()
     following = _Following(shards)
@@ -126,7 +128,7 @@ def test_a_look_at_all_shards_is_by_time_and_loses_nothing_by_one_that_fails() -
     assert [[log["__time__"] for log in following.poll()] for _ in range(3)] == [["1", "5"], ["7", "9"], []]
 
 
-def test_each_outage_is_told_once(
+def test_each_outage_is_reported_once(
     run: Run, filled: LogHubServer, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Each outage is reported once."""
@@ -149,7 +151,9 @@ def test_each_outage_is_told_once(
     assert set(waits) == {0.25}
 
 
-def test_while_logs_come_nobody_waits(run: Run, filled: LogHubServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_tail_f_pauses_only_after_a_poll_without_logs(
+    run: Run, filled: LogHubServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """`tail -f` pauses only after a poll without logs."""
     pages = iter([[{"__time__": "1", "n": "1"}], [{"__time__": "2", "n": "2"}]])
 

@@ -35,7 +35,7 @@ _TOLD = "within 0.5 s, the most that a request may take (--timeout)"
         "create project p-1",
     ],
 )
-def test_commands_give_up_a_server_that_does_not_answer_after_the_timeout(
+def test_a_server_that_is_silent_or_whose_answer_never_ends_fails_the_command_after_timeout(
     command: str, behave: hostile.Behaviour, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A server that is silent, or whose answer never ends, fails the command after ``--timeout``."""

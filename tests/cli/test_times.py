@@ -34,7 +34,7 @@ def test_a_number_that_is_no_time_is_shown_as_it_is(number: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["0001-01-01", "9999-12-31T23:59:59", "2026-13-01", "-1", "1.5", "\u00b2"])
-def test_what_is_no_time_is_refused_by_the_rule(zone: str, text: str) -> None:
+def test_a_text_that_is_not_a_time_is_refused_with_the_rule(zone: str, text: str) -> None:
     """A text that is not a time is refused with the rule."""
     with pytest.raises(argparse.ArgumentTypeError, match="must be now, a time ago such as -15m"):
         time_of(text, NOW)

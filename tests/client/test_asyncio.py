@@ -61,7 +61,7 @@ def test_a_producer_is_an_asynchronous_context_manager() -> None:
     assert sink.closed
 
 
-def test_asend_waits_for_memory_and_the_loop_goes_on(gated: GatedSink) -> None:
+def test_asend_waits_for_memory_while_other_coroutines_run(gated: GatedSink) -> None:
     """While a server hangs and the memory is full, coroutines run; waiting sends are accepted in the order of their
     calls.
     """
@@ -106,7 +106,7 @@ def test_asend_waits_as_long_as_send_would(gated: GatedSink) -> None:
     asyncio.run(main())
 
 
-def test_where_no_thread_can_wait_that_is_said_and_it_is_tried_again_later(
+def test_if_no_thread_can_start_to_wait_asend_fails_with_an_error_and_a_later_call_tries_again(
     gated: GatedSink, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If no thread can start to wait, asend fails with an error, and a later call tries again."""
@@ -163,7 +163,9 @@ def threads_of(producer: Producer, kind: str) -> list[str]:
 
 
 @pytest.mark.parametrize("durable", [False, True])
-def test_a_cancelled_flush_holds_nobody_up_and_ends(gated: GatedSink, *, durable: bool) -> None:
+def test_a_cancelled_aflush_delays_neither_other_work_on_threads_nor_the_end_of_the_loop(
+    gated: GatedSink, *, durable: bool
+) -> None:
     """While a server hangs, a cancelled aflush delays neither other work on threads nor the end of the loop."""
 
     async def main() -> None:
@@ -183,7 +185,9 @@ def test_a_cancelled_flush_holds_nobody_up_and_ends(gated: GatedSink, *, durable
     assert len(gated.records()) == 1
 
 
-def test_a_cancelled_close_goes_on_behind_the_end_of_its_loop(gated: GatedSink) -> None:
+def test_the_loop_does_not_wait_for_a_cancelled_aclose_which_still_delivers_the_accepted_records(
+    gated: GatedSink,
+) -> None:
     """The loop does not wait for a cancelled aclose, which still delivers the accepted records."""
 
     async def main() -> None:
@@ -219,7 +223,7 @@ def test_behind_a_channel_records_are_stored_on_threads(tmp_path: Path, kind: st
     assert len(sink.records()) == 20
 
 
-def test_what_asyncio_has_takes_what_send_returns() -> None:
+def test_wait_and_gather_take_futures_as_they_are_create_task_and_taskgroup_take_their_outcome() -> None:
     """wait and gather take futures as they are; create_task and TaskGroup take their outcome()."""
 
     async def main() -> None:

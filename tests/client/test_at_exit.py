@@ -96,7 +96,7 @@ LOG = {"k": "v"}
     ],
     ids=["send", "stream", "many", "lines", "arrow", "asend"],
 )
-def test_a_send_of_the_main_thread_waits_for_what_the_signal_does(
+def test_a_program_that_sends_in_a_loop_ends_by_its_signal_not_by_a_refused_send(
     handled: Handled, send: Callable[[Producer], Any]
 ) -> None:
     """A program that sends in a loop ends by its signal, not by a refused send; sends of other threads are refused."""

@@ -62,7 +62,9 @@ def unread(project: ProjectConfig, config: ProducerConfig) -> str:
     return str(caught.value)
 
 
-def test_a_right_target_is_said_after_one_request_and_no_record(server: LogHubServer) -> None:
+def test_a_valid_logstore_or_project_needs_one_signed_get_so_does_v4_with_the_right_region(
+    server: LogHubServer,
+) -> None:
     """A valid logstore or project needs one signed GET; so does V4 with the right region."""
     with producer_for(server) as producer:
         assert "shop/app-log" in producer.check("shop", "app-log")
@@ -90,7 +92,7 @@ def test_a_right_target_is_said_after_one_request_and_no_record(server: LogHubSe
         ({"endpoint": "http://no-such-host.invalid"}, None, "app-log", "endpoint", "failed to resolve"),
     ],
 )
-def test_what_is_wrong_is_said_in_a_sentence(
+def test_the_error_names_the_option_at_fault_and_the_fault_and_never_the_secret(
     server: LogHubServer, changes: dict[str, str], v4: str | None, logstore: str, problem: str, words: str
 ) -> None:
     """The error names the option at fault and the fault, and never the secret."""
@@ -100,7 +102,7 @@ def test_what_is_wrong_is_said_in_a_sentence(
     assert "hunter2" not in str(error)
 
 
-def test_a_look_at_what_the_first_write_creates_is_no_fault_and_creates_nothing() -> None:
+def test_a_misspelt_logstore_is_reported_as_missing_although_the_server_would_create_it_at_a_write() -> None:
     """A misspelt logstore is reported as missing, although the server would create it at a write; check creates
     nothing.
     """
@@ -161,7 +163,7 @@ def test_a_clock_that_differs_and_plain_http_behind_https(server: LogHubServer) 
     ],
     ids=["authority", "expired", "name"],
 )
-def test_a_certificate_that_is_not_accepted_is_told_with_what_to_do(
+def test_check_and_readers_report_a_rejected_certificate_with_the_remedy_not_as_an_unreachable_host(
     tmp_path: Path, name: str, expired: bool, trusted: bool, told: str
 ) -> None:
     """Check and readers report a rejected certificate with the remedy, not as an unreachable host."""
@@ -186,7 +188,7 @@ def test_a_certificate_that_is_not_accepted_is_told_with_what_to_do(
     assert "check --endpoint" not in reading
 
 
-def test_a_proxy_that_opens_no_way_is_told() -> None:
+def test_the_error_blames_the_proxy_not_the_host() -> None:
     """The error blames the proxy, not the host."""
     with answering(403) as proxy:
         for place, words in ((proxy.endpoint, "403 Forbidden"), ("http://127.0.0.1:9", "Connection refused")):
@@ -201,7 +203,7 @@ def test_a_proxy_that_opens_no_way_is_told() -> None:
             assert words in str(error)
 
 
-def test_a_page_of_something_else_is_shown_to_who_reads() -> None:
+def test_the_error_shows_the_beginning_of_an_unexpected_page_and_the_remedy_the_reader_does_not_retry() -> None:
     """The error shows the beginning of an unexpected page and the remedy; the reader does not retry."""
     with answering(200) as portal:
         project = ProjectConfig("shop", endpoint=portal.endpoint, access_key_id="id", access_key_secret="s")
@@ -210,7 +212,7 @@ def test_a_page_of_something_else_is_shown_to_who_reads() -> None:
     assert "check --endpoint: a proxy, a portal or another server may have answered" in error
 
 
-def test_a_wrong_region_is_told_to_who_reads(server: LogHubServer) -> None:
+def test_version_4_signs_the_region_as_well_as_the_key(server: LogHubServer) -> None:
     """Version 4 signs the region as well as the key."""
     project = ProjectConfig(
         "shop",
@@ -231,7 +233,7 @@ def test_a_key_that_may_not_ask_and_a_busy_logstore_are_no_faults(server: LogHub
         assert "whether it may write" in producer.check("shop", "app-log")
 
 
-def test_what_fails_or_is_no_loghub(server: LogHubServer) -> None:
+def test_a_failing_server_is_server_a_page_of_another_server_is_a_fault_of_the_endpoint(server: LogHubServer) -> None:
     """A failing server is `server`; a page of another server is a fault of the endpoint."""
     with answering(503, "ServerBusy", "later") as busy:
         assert wrong(producer_for(server, endpoint=busy.endpoint)).problem == "server"
@@ -256,7 +258,7 @@ def test_an_answer_that_never_comes_ends_the_question_in_time() -> None:
         ended.set()
 
 
-def test_unknown_projects_and_wrong_names_are_refused_before_anything_is_asked(server: LogHubServer) -> None:
+def test_check_refuses_unknown_projects_and_invalid_names_as_send_does(server: LogHubServer) -> None:
     """check refuses unknown projects and invalid names, as ``send`` does."""
     with producer_for(server) as producer:
         with pytest.raises(InvalidArgumentError, match="did you mean 'shop'"):

@@ -50,7 +50,9 @@ def test_without_close_the_exit_says_so(stalled: GatedSink, caplog: pytest.LogCa
     producer.close()
 
 
-def test_an_interrupted_close_is_reported_as_such(stalled: GatedSink, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_interrupted_close_is_reported_with_the_time_that_records_had(
+    stalled: GatedSink, caplog: pytest.LogCaptureFixture
+) -> None:
     """After Ctrl-C in close(), the message says that close() was interrupted, and the time the records really had."""
     producer = Producer(sink=stalled, config=config(drain_timeout_ms=5000))
     producer.send("p", "l", {"k": "v"})
@@ -83,7 +85,7 @@ def test_a_producer_that_was_dropped_says_so(stalled: GatedSink, caplog: pytest.
     stalled.gate.set()
 
 
-def test_an_interrupt_of_the_drain_is_told(
+def test_after_an_interrupt_the_message_does_not_claim_the_full_time(
     stalled: GatedSink, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After an interrupt, the message does not claim the full time."""

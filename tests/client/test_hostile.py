@@ -111,7 +111,7 @@ def test_a_send_in_a_callback_never_waits_for_memory() -> None:
 
 
 @pytest.mark.parametrize("error", [SystemExit, asyncio.CancelledError, KeyboardInterrupt])
-def test_a_provider_that_raises_whatever_is_asked_again(error: type[BaseException]) -> None:
+def test_any_exception_of_a_credentials_provider_fails_one_attempt_only(error: type[BaseException]) -> None:
     """Any exception of a credentials provider fails one attempt only."""
 
     class Wild:
@@ -145,7 +145,7 @@ def test_an_error_body_of_any_depth_or_length_is_a_short_error() -> None:
     assert (len(error.code), len(error.message), len(error.request_id)) == (128, 1024, 128)
 
 
-def test_no_error_has_lines_or_controls_of_whoever_answered() -> None:
+def test_the_text_of_a_server_or_proxy_is_one_log_line_without_control_characters() -> None:
     """The text of a server or proxy is one log line without control characters; text of any script stays."""
     body = json.dumps(
         {"errorCode": "Odd\x1b[31m", "errorMessage": "grün 日本\n2026-01-01 ERROR forged\x9b31m"}

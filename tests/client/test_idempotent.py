@@ -84,7 +84,7 @@ def test_a_lost_answer_is_not_stored_twice_and_the_result_says_so() -> None:
     assert pipeline.stats().delivered == 1
 
 
-def test_a_refused_number_that_nobody_of_ours_has_sent_is_a_failure() -> None:
+def test_if_another_writer_used_the_number_the_batch_fails_the_stream_stops() -> None:
     """If another writer used the number, the batch fails, the stream stops, and resumes with a new key."""
     sink = Server()
     pipeline = threadless(sink, batch_count_threshold=1)
@@ -140,7 +140,7 @@ def test_a_lost_answer_to_a_half_is_not_mistaken_for_one_to_the_other() -> None:
     assert [future.result(0).already_written for future in futures] == [True, True, False, False]
 
 
-def test_what_is_in_doubt_of_the_whole_explains_no_refused_number_of_the_second_half() -> None:
+def test_the_second_halfs_number_was_never_sent_before_another_writer_used_it_and_the_half_fails() -> None:
     """The second half's number was never sent before: another writer used it, and the half fails."""
     too_large = BodyTooLargeError("PostBodyTooLarge", "too large")
     sink = Server(LOST, *[too_large] * REFUSALS_BEFORE_SPLIT)
@@ -271,7 +271,7 @@ def test_all_topics_of_one_handle_are_one_order() -> None:
     assert values(sink) == ["0", "1", "2", "3"]
 
 
-def test_concurrent_senders_of_one_handle_number_what_they_send_once() -> None:
+def test_each_number_is_given_once_in_memory_and_with_a_durable_channel_and_all_records_are_stored() -> None:
     """Each number is given once, in memory and with a durable channel, and all records are stored."""
     for channel in (None, KeptChannel()):
         sink = Server()
@@ -436,7 +436,7 @@ def _sent_under_faults(server: LogHubServer, logstore: str, options: dict[str, A
     return [int(dict(log.contents)["n"]) for log in server.logs("my-project", logstore)]
 
 
-def test_half_an_answer_that_the_number_is_known_is_asked_again() -> None:
+def test_a_truncated_refusal_of_a_known_number_is_asked_for_again() -> None:
     """A truncated refusal of a known number is asked for again: the batch was written, and its result says so."""
     seen: list[int] = []
 

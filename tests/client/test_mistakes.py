@@ -165,7 +165,9 @@ MISTAKES: list[tuple[str, Callable[[], object], str]] = [
 
 
 @pytest.mark.parametrize(("mistake", "sentence"), [one[1:] for one in MISTAKES], ids=[one[0] for one in MISTAKES])
-def test_a_mistake_is_told_what_is_meant(mistake: Callable[[], object], sentence: str) -> None:
+def test_the_error_is_one_of_the_package_says_what_is_wrong_or_what_was_meant_and_shows_no_secret(
+    mistake: Callable[[], object], sentence: str
+) -> None:
     """The error is one of the package, says what is wrong or what was meant, and shows no secret."""
     with pytest.raises(ProducerError) as caught:
         mistake()
@@ -184,7 +186,7 @@ def test_a_mistake_is_told_what_is_meant(mistake: Callable[[], object], sentence
         ("sned", "'Producer' object has no attribute 'sned'; did you mean send?"),
     ],
 )
-def test_a_method_that_is_elsewhere_is_told(name: str, sentence: str) -> None:
+def test_the_error_names_the_right_method_python_suggests_no_private_name(name: str, sentence: str) -> None:
     """The error names the right method; Python suggests no private name."""
     with Producer(sink=RecordingSink()) as producer, pytest.raises(AttributeError) as caught:
         getattr(producer, name)
@@ -204,7 +206,7 @@ def test_a_method_that_is_elsewhere_is_told(name: str, sentence: str) -> None:
         ("_nothing", "'SendFuture' object has no attribute '_nothing'"),
     ],
 )
-def test_a_method_of_other_futures_is_told(way: str, name: str, sentence: str) -> None:
+def test_both_implementations_of_a_future_name_the_right_method(way: str, name: str, sentence: str) -> None:
     """Both implementations of a future name the right method; an unknown name stays an AttributeError."""
     with Producer(project(), sink=RecordingSink()) as producer:
         stream = producer.stream("shop", "app-log")
@@ -218,7 +220,7 @@ def test_a_method_of_other_futures_is_told(way: str, name: str, sentence: str) -
     assert "Did you mean" not in "".join(traceback.format_exception_only(caught.value))
 
 
-def test_tags_of_one_send_are_those_of_its_group() -> None:
+def test_the_tags_of_one_send_are_added_to_those_of_the_configuration() -> None:
     """The tags of one send are added to those of the configuration, as the tags of a stream are."""
     with Producer(project(), sink=(sink := RecordingSink()), config=ProducerConfig(log_tags={"a": "b"})) as producer:
         producer.send("shop", "app-log", {}, tags={"c": "d"}).result(30)
@@ -226,7 +228,7 @@ def test_tags_of_one_send_are_those_of_its_group() -> None:
 
 
 @pytest.mark.parametrize("tags", [["a"], "env=prod", 5, [("a", "b")]])
-def test_tags_that_are_no_mapping_are_told(tags: Any) -> None:
+def test_send_and_stream_refuse_tags_that_are_not_a_mapping_naming_the_argument_and_its_type(tags: Any) -> None:
     """``send`` and ``stream`` refuse tags that are not a mapping, naming the argument and its type."""
     with Producer(sink=RecordingSink()) as producer:
         for call in (partial(producer.send, "shop", "l", {}), partial(producer.stream, "shop", "l")):
@@ -235,7 +237,7 @@ def test_tags_that_are_no_mapping_are_told(tags: Any) -> None:
 
 
 @pytest.mark.parametrize("logs", [5, None, object()])
-def test_what_is_no_list_of_logs_is_told(logs: Any) -> None:
+def test_the_error_is_not_pythons_own_about_something_that_is_not_iterable(logs: Any) -> None:
     """The error is not Python's own about something that is not iterable."""
     with Producer(sink=RecordingSink()) as producer, pytest.raises(InvalidArgumentError, match="takes a list of logs"):
         producer.stream("shop", "l").send_many(logs)
@@ -260,7 +262,7 @@ def _texts(tree: ast.AST) -> Iterator[Any]:
             yield node
 
 
-def test_a_port_by_its_place_is_told_its_name() -> None:
+def test_the_first_argument_of_the_embedded_loghub_is_its_host() -> None:
     """The first argument of the embedded LogHub is its host; a port there gets an error that names the option."""
     with pytest.raises(ValueError, match=re.escape("LogHubServer(port=9170)")):
         LogHubServer(9170)  # type: ignore[arg-type]
@@ -275,7 +277,7 @@ def test_a_port_by_its_place_is_told_its_name() -> None:
         ("LogProducer", "it is Producer here"),
     ],
 )
-def test_a_name_that_is_imported_from_elsewhere_is_told(name: str, sentence: str) -> None:
+def test_a_foreign_name_gets_a_hint_under_each_name_of_the_package(name: str, sentence: str) -> None:
     """A foreign name gets a hint under each name of the package; an unknown name keeps Python's own error."""
     for package in ("loghub", "producer"):
         with pytest.raises(ImportError) as caught:
@@ -324,7 +326,7 @@ def test_a_float_is_a_time_to_the_microsecond() -> None:
     assert time_of(LogItem({}, 5), 0) == (5, 0)
 
 
-def test_a_wrong_value_that_cannot_be_printed_or_is_long_is_told_all_the_same() -> None:
+def test_a_message_names_the_argument_stays_short() -> None:
     """A message names the argument, stays short, and does not fail because the value cannot be printed."""
 
     class Odd:
@@ -362,7 +364,9 @@ def test_a_wrong_value_that_cannot_be_printed_or_is_long_is_told_all_the_same() 
     ],
     ids=["dict", "item", "many", "lines", "arrow"],
 )
-def test_a_system_clock_that_is_at_no_time_of_a_log_is_told(clock: float, send: Callable[[Stream], object]) -> None:
+def test_an_impossible_system_clock_is_reported_like_an_impossible_time_of_a_log(
+    clock: float, send: Callable[[Stream], object]
+) -> None:
     """An impossible system clock is reported like an impossible time of a log: with the value and the range."""
     sink = RecordingSink()
     with Producer(sink=sink, clock=ManualClock(clock)) as sender:

@@ -201,7 +201,7 @@ def test_an_open_batch_behind_a_failure_fails_with_it() -> None:
     assert values(sink) == ["3"]
 
 
-def test_close_at_its_deadline_sends_nothing_behind_what_it_fails() -> None:
+def test_if_close_fails_the_first_batch_of_an_ordered_stream_no_later_batch_reaches_the_server() -> None:
     """If close fails the first batch of an ordered stream, no later batch reaches the server."""
     sink = ScriptedSink([BUSY] * 1000)
     pipeline = threadless(sink, JumpingClock(), batch_count_threshold=1, retries=1000, base_retry_backoff_ms=1000)
@@ -213,7 +213,7 @@ def test_close_at_its_deadline_sends_nothing_behind_what_it_fails() -> None:
     assert {first_value(delivery.payload.body) for delivery in sink.attempts} == {"0"}
 
 
-def test_what_close_fails_makes_way_for_nothing() -> None:
+def test_while_close_fails_a_stream_an_io_thread_finds_nothing_to_send() -> None:
     """While close fails the batches of an ordered stream, even a quick IO thread finds nothing to send."""
     sink = Picky(n0=[BUSY])
     pipeline = threadless(sink, batch_count_threshold=1)
@@ -277,7 +277,7 @@ def test_a_stopped_error_can_be_pickled() -> None:
 # -- with a durable channel
 
 
-def test_behind_a_channel_what_waits_stays_there_until_resume() -> None:
+def test_without_dead_letters_the_refused_record_is_dropped() -> None:
     """Without dead letters the refused record is dropped; the rest of its stream is delivered after resume()."""
     channel, sink = KeptChannel(), Picky(n1=[BAD])
     pipeline = by_hand(sink, channel, batch_count_threshold=1)
@@ -317,7 +317,7 @@ def test_behind_a_channel_later_events_of_a_stopped_stream_cost_no_memory() -> N
     assert pipeline.stored == 1
 
 
-def test_the_next_producer_on_the_channel_delivers_what_a_stopped_stream_left() -> None:
+def test_a_stop_does_not_outlive_its_producer() -> None:
     """A stop does not outlive its producer."""
     channel = KeptChannel()
     with durable(ScriptedSink([BAD]), channel, batch_count_threshold=1) as producer:
@@ -358,7 +358,7 @@ def test_with_dead_letters_the_record_is_moved_and_the_stream_stops_as_well() ->
     assert values(sink) == ["1", "2"]
 
 
-def test_what_the_dead_letters_refuse_comes_first_after_resume() -> None:
+def test_a_record_that_no_channel_could_store_is_retried_before_those_behind_it() -> None:
     """A record that no channel could store is retried before those behind it."""
     channel, sink = KeptChannel(), ScriptedSink([BAD])
     pipeline = by_hand(sink, channel, batch_count_threshold=1)

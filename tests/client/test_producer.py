@@ -55,7 +55,7 @@ def test_a_log_arrives_in_the_log_group_that_its_arguments_describe() -> None:
     assert tags[2][0] == b"__pack_id__"
 
 
-def test_what_was_accepted_no_longer_depends_on_the_callers_objects() -> None:
+def test_changing_a_dict_a_nested_list_a_list_of_logs_or_a_bytearray_after_send_has_no_effect() -> None:
     """Changing a dict, a nested list, a list of logs or a bytearray after send has no effect."""
     sink = RecordingSink()
     with Producer(sink=sink, config=config()) as producer:
@@ -127,7 +127,7 @@ def test_wrong_tags_are_refused_by_stream() -> None:
         producer.stream("p", "l", tags={"a": 1})  # type: ignore[dict-item]
 
 
-def test_a_shard_hash_is_adjusted_to_buckets_unless_told_otherwise() -> None:
+def test_any_text_is_adjusted_as_a_shard_hash() -> None:
     """Any text is adjusted as a shard hash; without adjustment only 32 hexadecimal digits are accepted."""
     sink = RecordingSink()
     with Producer(sink=sink, config=config(buckets=4)) as producer:
@@ -212,7 +212,7 @@ def test_projects_are_added_replaced_and_removed() -> None:
 
 
 @pytest.mark.parametrize("blocked", ["put_project", "remove_project"])
-def test_the_projects_that_a_producer_shows_are_those_that_its_records_go_to(
+def test_when_two_threads_put_and_remove_a_project_the_shown_projects_are_those_of_the_sink(
     blocked: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """When two threads put and remove a project, the shown projects are those of the sink: there is one registry."""
@@ -285,7 +285,7 @@ def test_an_unknown_project_is_refused_by_send_with_the_nearest_name() -> None:
         producer.send("shop", "l", LOG)
 
 
-def test_a_topic_of_none_is_an_empty_one() -> None:
+def test_a_topic_of_none_is_the_same_as_no_topic() -> None:
     """A topic of None is the same as no topic."""
     with Producer(sink=RecordingSink(), config=config()) as producer:
         assert producer.stream("p", "l", topic=None).key == producer.stream("p", "l").key
@@ -333,7 +333,7 @@ def test_after_close_send_raises_and_stats_remain() -> None:
     assert "closed" in repr(producer)
 
 
-def test_a_dropped_producer_delivers_what_it_accepted() -> None:
+def test_a_producer_without_references_drains_and_its_threads_end() -> None:
     """A producer without references drains, and its threads end."""
     sink = RecordingSink()
     producer = Producer(sink=sink, config=config(linger_ms=100, name="dropped", drain_timeout_ms=10_000))
@@ -432,7 +432,7 @@ def test_a_done_callback_that_cannot_be_called_disturbs_no_other() -> None:
     assert len(told) == 2
 
 
-def test_wrong_names_at_construction_are_errors_that_say_what_to_do() -> None:
+def test_a_wrong_argument_of_the_producer_gets_an_error_with_the_remedy() -> None:
     """A misspelt option, a repeated project, or a mapping for a configuration gets an error that says what to do."""
     project = ProjectConfig("p", endpoint="http://h", access_key_id="a", access_key_secret="s")
     with pytest.raises(ConfigError, match="lingerms: unknown option; did you mean linger_ms"):

@@ -238,7 +238,9 @@ def test_an_error_half_way_reports_the_accepted_pieces() -> None:
     assert len(sink.records()) == accepted
 
 
-def test_pieces_before_an_error_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_generator_yields_the_accepted_pieces_also_of_the_slice_that_failed_then_raises(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """The generator yields the accepted pieces, also of the slice that failed, then raises."""
     rooms = [True, True, False]
     add = LogAccumulator.add
@@ -318,7 +320,7 @@ def test_whatever_holds_arrow_data_is_taken(kind: str) -> None:
     assert sink.records() == expected(data, int(clock.time()))
 
 
-def test_what_holds_no_arrow_data_is_refused() -> None:
+def test_the_error_names_the_type_of_an_object_without_arrow_data() -> None:
     """The error names the type of an object without Arrow data."""
     with make() as producer, pytest.raises(InvalidArgumentError, match=r"^data: must be .*, got list"):
         producer.stream("p", "l").send_arrow([{"n": 1}])

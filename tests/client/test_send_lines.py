@@ -158,7 +158,9 @@ def test_no_lines_are_no_pieces() -> None:
         ({"callback": 5}, "callback: must be None or callable"),
     ],
 )
-def test_what_is_no_block_of_lines_is_refused(arguments: Any, words: str) -> None:
+def test_an_invalid_block_is_refused_with_the_name_of_the_argument_nothing_is_accepted(
+    arguments: Any, words: str
+) -> None:
     """An invalid block is refused with the name of the argument; nothing is accepted."""
     with make() as producer:
         with pytest.raises(InvalidArgumentError, match=words):

@@ -90,7 +90,7 @@ def test_a_wrong_log_is_named_and_the_pieces_before_it_stay_accepted(bad: Any) -
     assert _texts(sink) == list(range(8))
 
 
-def test_of_logs_that_fit_in_a_piece_none_is_accepted_with_a_wrong_one() -> None:
+def test_a_piece_is_encoded_as_a_whole_before_it_is_accepted() -> None:
     """A piece is encoded as a whole before it is accepted."""
     with Producer(sink=RecordingSink(), config=config()) as producer:
         with pytest.raises(InvalidArgumentError, match="log 99 of send_many") as caught:
@@ -109,7 +109,7 @@ def test_a_log_that_is_too_large_comes_after_accepted_logs() -> None:
         assert producer.stats().delivered == 10
 
 
-def test_what_the_iterable_raises_comes_out_as_it_is_with_a_note_of_what_was_accepted() -> None:
+def test_an_exception_of_the_callers_iterable_is_raised_unchanged_with_a_note_of_the_accepted_logs() -> None:
     """An exception of the caller's iterable is raised unchanged, with a note of the accepted logs."""
     with Producer(sink=RecordingSink(), config=config(batch_count_threshold=4)) as producer:
         error = OSError("the file ended")

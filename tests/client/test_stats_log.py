@@ -54,7 +54,7 @@ def test_a_line_of_statistics_comes_every_interval(caplog: pytest.LogCaptureFixt
         assert (json.loads(text)["channel"] is not None) == durable
 
 
-def test_without_the_option_nothing_is_said(caplog: pytest.LogCaptureFixture) -> None:
+def test_by_default_no_statistics_are_logged(caplog: pytest.LogCaptureFixture) -> None:
     """By default no statistics are logged."""
     clock = ManualClock()
     with caplog.at_level(logging.INFO, "loghub.stats"), Producer(sink=RecordingSink(), clock=clock) as producer:

@@ -213,7 +213,7 @@ def _sent(delivered: bool) -> tuple[list[SendFuture], Callable[[], None]]:
     return futures, end
 
 
-def test_result_and_exception_of_such_a_future(delivered: bool) -> None:
+def test_result_and_exception_wait_then_have_the_batchs_result_so_does_the_repr(delivered: bool) -> None:
     """result and exception wait, then have the batch's result; so does the repr."""
     futures, end = _sent(delivered)
     first = futures[0]
@@ -234,7 +234,7 @@ def test_result_and_exception_of_such_a_future(delivered: bool) -> None:
         assert first.exception().result.error_code == "ParameterInvalid"  # type: ignore[union-attr]
 
 
-def test_done_callbacks_of_such_a_future_are_called_once_before_and_after_settling(delivered: bool) -> None:
+def test_done_callbacks_run_once_added_before_or_after_completion(delivered: bool) -> None:
     """Done-callbacks run once, added before or after completion, even if no other future of the batch has one."""
     futures, end = _sent(delivered)
     called: list[SendFuture] = []
@@ -246,7 +246,7 @@ def test_done_callbacks_of_such_a_future_are_called_once_before_and_after_settli
 
 
 @pytest.mark.parametrize("way", ["wait", "as_completed", "await"])
-def test_such_a_future_can_be_waited_for_in_the_manner_of_others(way: str, delivered: bool) -> None:
+def test_concurrent_futures_and_asyncio_are_notified_even_if_no_callback_was_given(way: str, delivered: bool) -> None:
     """concurrent.futures and asyncio are notified, even if no callback was given."""
     futures, end = _sent(delivered)
     waiting = threading.Event()
@@ -415,7 +415,7 @@ def _full(**options: Any) -> tuple[Producer, GatedSink]:
 
 
 @pytest.mark.parametrize("log", [{"m": "y" * 9_000}, LogItem({"m": "y" * 9_000}, 1, 1)])
-def test_a_handle_waits_for_memory_as_long_as_it_was_told(log: Any) -> None:
+def test_a_handle_waits_for_its_own_max_block_ms_0_included_whatever_other_sends_do_a_pickle_keeps_it(log: Any) -> None:
     """A handle waits for its own max_block_ms, 0 included, whatever other sends do; a pickle keeps it."""
     producer, sink = _full()
     for milliseconds in (0, 20):
@@ -429,7 +429,7 @@ def test_a_handle_waits_for_memory_as_long_as_it_was_told(log: Any) -> None:
     assert pickle.loads(pickle.dumps(Stream(Producer(), stream.key, 7))).max_block_ms == 7
 
 
-def test_a_handle_waits_for_room_in_a_channel_as_long_as_it_was_told() -> None:
+def test_a_handle_waits_for_room_in_a_channel_as_long_as_for_memory() -> None:
     """A handle waits for room in a channel as long as for memory."""
     sink = GatedSink()
     with Producer(
@@ -447,7 +447,7 @@ def test_a_wait_that_is_no_number_is_refused() -> None:
         Producer(sink=RecordingSink()).stream("p", "l", max_block_ms="5")  # type: ignore[arg-type]
 
 
-def test_a_send_that_somebody_put_in_its_place_stays(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_replaced_stream_send_is_not_overwritten_by_the_native_one(monkeypatch: pytest.MonkeyPatch) -> None:
     """A replaced Stream.send, such as a test's double, stays when the native implementation is imported."""
     said: list[Any] = []
     monkeypatch.setattr(Stream, "send", lambda _stream, log: said.append(log))

@@ -148,7 +148,7 @@ def test_a_dead_letter_says_nothing_of_credentials_and_endpoints(
     assert dead.events()[0].headers["error_message"] == kept
 
 
-def test_what_the_dead_letters_refuse_stays_in_the_channel(caplog: pytest.LogCaptureFixture) -> None:
+def test_events_that_a_full_dead_letter_channel_refuses_are_counted_logged(caplog: pytest.LogCaptureFixture) -> None:
     """Events that a full dead letter channel refuses are counted, logged, and kept for the next producer."""
     channel, dead = KeptChannel(), KeptChannel(capacity=2, transaction_capacity=1, keep_alive=0)
     one = by_hand(ScriptedSink([REJECTED]), channel, dead)
@@ -182,7 +182,7 @@ def test_a_full_dead_letter_channel_is_waited_for_once() -> None:
     assert one.stats().dead_lettered == 2
 
 
-def test_what_a_full_disk_refuses_as_dead_letters_is_buried_by_the_next_producer(
+def test_if_both_channels_share_a_full_disk_nothing_is_lost_the_memory_is_returned(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """If both channels share a full disk, nothing is lost, the memory is returned, and delivered events are
@@ -279,7 +279,9 @@ class _Ailing(KeptChannel):
         return transaction
 
 
-def test_an_acknowledgement_that_the_disk_refused_is_made_again_later(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_acks_thread_retries_after_a_pause_without_any_new_event_the_log_reports_it_once(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """The acks thread retries after a pause, without any new event; the log reports it once."""
     clock, channel = ManualClock(), _Ailing()
     channel.refusals = 3

@@ -91,7 +91,7 @@ def _send(producer: Producer, sink: _Destination, topic: str, dice: random.Rando
 
 @pytest.mark.parametrize("kind", _KINDS)
 @pytest.mark.parametrize("seed", range(5))
-def test_what_was_taken_is_delivered_when_flush_returns_and_close_leaves_nothing(
+def test_every_accepted_record_is_delivered_once_in_the_order_of_its_stream_with_all_options(
     kind: str, seed: int, tmp_path: Path
 ) -> None:
     """Every accepted record is delivered once, in the order of its stream, with all options."""

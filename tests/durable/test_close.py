@@ -47,7 +47,7 @@ def _send(producer: Producer, count: int, **options: Any) -> list[SendFuture]:
     return [producer.send("p", "l", {"i": str(i)}, topic=str(i % 3), **options) for i in range(count)]
 
 
-def test_close_delivers_what_can_be_delivered_and_ends_every_thread() -> None:
+def test_with_a_server_that_answers_close_leaves_nothing_in_the_channel() -> None:
     """With a server that answers, close leaves nothing in the channel, even of events that were not fed."""
     sink, told = RecordingSink(), []
     channel = KeptChannel()
@@ -60,7 +60,7 @@ def test_close_delivers_what_can_be_delivered_and_ends_every_thread() -> None:
     eventually(lambda: _alive("tidy") == [])
 
 
-def test_close_delivers_also_what_more_than_one_transaction_takes() -> None:
+def test_with_a_small_memory_and_small_transactions_close_still_empties_the_channel() -> None:
     """With a small memory and small transactions, close still empties the channel."""
     sink, channel = GatedSink(), KeptChannel(transaction_capacity=2)
     producer = durable(sink, channel, total_size_in_bytes=20_000, batch_count_threshold=1, drain_timeout_ms=60_000)
@@ -73,7 +73,7 @@ def test_close_delivers_also_what_more_than_one_transaction_takes() -> None:
     assert (len(sink.records()), channel.events()) == (30, [])
 
 
-def test_close_leaves_on_disk_what_could_not_be_sent_and_says_so(
+def test_with_a_dead_server_close_raises_nothing_futures_fail_with_leftinchannel(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """With a dead server, close raises nothing; futures fail with LeftInChannel, log and statistics have the number.
@@ -106,7 +106,7 @@ def test_close_leaves_on_disk_what_could_not_be_sent_and_says_so(
         assert values(sink, topic) == own
 
 
-def test_what_is_with_the_server_gets_the_rest_of_the_time() -> None:
+def test_after_the_time_of_the_retries_no_attempt_starts_but_an_attempt_in_flight_may_still_succeed() -> None:
     """After the time of the retries no attempt starts, but an attempt in flight may still succeed."""
     sink, channel = GatedSink(), KeptChannel()
     producer = durable(sink, channel, drain_timeout_ms=0, batch_count_threshold=1, io_thread_count=1)
@@ -123,7 +123,7 @@ def test_what_is_with_the_server_gets_the_rest_of_the_time() -> None:
     assert len(channel.events()) == 4
 
 
-def test_what_was_not_fed_hears_of_the_close_while_an_attempt_goes_on() -> None:
+def test_a_record_that_is_still_in_the_channel_is_completed_when_the_feeder_ends() -> None:
     """A record that is still in the channel is completed when the feeder ends, without waiting for attempts in
     flight.
     """
@@ -141,7 +141,7 @@ def test_what_was_not_fed_hears_of_the_close_while_an_attempt_goes_on() -> None:
     assert (first.result(0).successful, len(channel.events())) == (True, 1)
 
 
-def test_close_waits_for_no_batch_whose_attempt_has_just_failed(request: pytest.FixtureRequest) -> None:
+def test_a_batch_that_waits_for_a_retry_is_retained_at_the_close(request: pytest.FixtureRequest) -> None:
     """A batch that waits for a retry is retained at the close, even if the thread of its last attempt still
     holds it.
     """
@@ -301,7 +301,7 @@ def test_close_follows_the_data(monkeypatch: pytest.MonkeyPatch) -> None:
     assert order == [*stages, "sink", "give back", "channel", "dead letters"]
 
 
-def test_a_send_that_waits_for_room_hears_that_the_producer_closed(tmp_path: Path) -> None:
+def test_the_sender_gets_producerclosederror_and_no_future_that_never_completes(tmp_path: Path) -> None:
     """The sender gets ProducerClosedError, and no future that never completes."""
     channel = file_channel(tmp_path / "d", capacity=1, transaction_capacity=1)
     producer = durable(DeadSink(), channel, max_block_ms=-1, drain_timeout_ms=0)
@@ -383,7 +383,7 @@ def test_a_send_that_is_only_about_to_begin_when_close_does_is_refused(monkeypat
 
 
 @pytest.mark.parametrize("spills", [False, True])
-def test_what_a_channel_in_memory_loses_by_close_is_said_to_be_lost(
+def test_with_a_memory_channel_the_future_does_not_promise_another_producer(
     caplog: pytest.LogCaptureFixture, spills: bool
 ) -> None:
     """With a memory channel, the future does not promise another producer."""
@@ -459,7 +459,7 @@ def test_a_producer_that_was_dropped_is_drained_and_gives_its_channel_back() -> 
     assert channel.events() == []
 
 
-def test_a_channel_whose_close_raises_does_not_keep_the_other_one_open(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_error_is_logged_the_dead_letter_channel_is_closed_and_close_ends(caplog: pytest.LogCaptureFixture) -> None:
     """The error is logged, the dead letter channel is closed, and close ends."""
     channel, dead = KeptChannel(), KeptChannel()
     channel.close = lambda: 1 / 0  # type: ignore[method-assign,assignment,return-value]
@@ -468,7 +468,7 @@ def test_a_channel_whose_close_raises_does_not_keep_the_other_one_open(caplog: p
     assert "ZeroDivisionError" in caplog.text
 
 
-def test_after_a_crash_the_next_producer_delivers_what_is_owed_in_order(tmp_path: Path) -> None:
+def test_after_a_crash_with_records_stored_fed_in_flight_and_delivered_all_arrive_in_order(tmp_path: Path) -> None:
     """After a crash with records stored, fed, in flight and delivered, all arrive, in order, at least once."""
     sink, channel = GatedSink(), file_channel(tmp_path / "before")
     producer = durable(sink, channel, batch_count_threshold=5, total_size_in_bytes=20_000, drain_timeout_ms=0)
@@ -572,7 +572,7 @@ os.waitpid(pid, 0)
 """
 
 
-def test_a_family_of_processes_shares_a_base_and_the_next_producer_delivers_what_all_of_them_owe(
+def test_records_of_the_parent_and_of_dead_children_are_adopted(
     tmp_path: Path,
 ) -> None:
     """Each process has a directory of its own; records of the parent and of the dead child are adopted."""
@@ -638,7 +638,7 @@ def test_records_of_a_closed_producer_keep_their_stable_names(tmp_path: Path) ->
     assert [read_event(event).ident for event in channel.events()] == idents
 
 
-def test_without_threads_what_is_sent_stays_in_the_channel(
+def test_in_an_interpreter_that_starts_no_more_threads_send_stores_the_record(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """In an interpreter that starts no more threads, send stores the record, and the future says that it stays in the
@@ -666,7 +666,9 @@ class _BadEndSink(RecordingSink):
 
 
 @pytest.mark.parametrize("behind", [False, True], ids=["plain", "with a channel"])
-def test_what_a_sink_raises_at_its_end_reaches_who_closes(tmp_path: Path, behind: bool) -> None:
+def test_the_first_close_raises_the_sinks_error_when_all_else_is_closed_and_no_later_close_does(
+    tmp_path: Path, behind: bool
+) -> None:
     """The first close raises the sink's error, when all else is closed, and no later close does."""
     channel = file_channel(tmp_path / "d") if behind else None
     producer = Producer(sink=_BadEndSink(), channel=channel)

@@ -183,7 +183,7 @@ def test_a_disk_that_is_full_refuses_the_send_in_its_own_words(tmp_path: Path) -
     assert told == []
 
 
-def test_what_can_never_be_sent_is_refused_before_it_is_stored() -> None:
+def test_a_log_or_list_that_is_too_large_raises_as_without_a_channel_and_is_not_stored() -> None:
     """A log or list that is too large raises as without a channel, and is not stored."""
     with durable(RecordingSink(), KeptChannel()) as producer:
         with pytest.raises(LogSizeTooLargeError):
@@ -193,7 +193,7 @@ def test_what_can_never_be_sent_is_refused_before_it_is_stored() -> None:
         assert producer.stats().stored == 0
 
 
-def test_a_permanent_failure_does_not_block_what_is_behind_it() -> None:
+def test_a_refused_batch_fails_the_batches_before_and_behind_it_are_delivered_in_order() -> None:
     """A refused batch fails; the batches before and behind it are delivered in order."""
     sink = ScriptedSink([None, REJECTED])
     with durable(sink, KeptChannel(), batch_count_threshold=1) as producer:
@@ -296,7 +296,7 @@ def test_flush_waits_for_everything_that_is_in_the_channel() -> None:
         assert len(sink.records()) == 150
 
 
-def test_a_flush_that_is_too_short_says_what_is_left() -> None:
+def test_flushtimeouterror_counts_batches_and_events_the_deliveries_continue() -> None:
     """FlushTimeoutError counts batches and events; the deliveries continue."""
     sink = GatedSink()
     producer = durable(sink, KeptChannel(), batch_count_threshold=1)
@@ -334,7 +334,7 @@ def test_recovered_records_flow_without_any_send() -> None:
         eventually(lambda: sink.records() == [record("old")])
 
 
-def test_futures_that_nobody_keeps_are_freed_while_their_records_wait() -> None:
+def test_of_a_thousand_records_in_the_channel_of_a_hanging_server_no_future_is_kept() -> None:
     """Of a thousand records in the channel of a hanging server, no future is kept."""
     sink, channel = GatedSink(), KeptChannel()
     producer = durable(sink, channel, total_size_in_bytes=20_000, drain_timeout_ms=0)
@@ -358,7 +358,9 @@ def test_a_dead_letter_channel_needs_another_channel() -> None:
             Producer(sink=RecordingSink(), **options)  # type: ignore[arg-type]
 
 
-def test_what_is_no_channel_is_refused_with_what_would_be_one(tmp_path: Path) -> None:
+def test_a_directory_instead_of_a_channel_is_a_configerror_that_names_the_option_and_filechannel(
+    tmp_path: Path,
+) -> None:
     """A directory instead of a channel is a ConfigError that names the option and FileChannel."""
     with pytest.raises(ConfigError, match=r"channel: must be .* FileChannel\(directory\), got"):
         Producer(sink=RecordingSink(), channel=tmp_path)  # type: ignore[arg-type]

@@ -92,7 +92,9 @@ def test_all_events_of_a_stream_share_their_headers() -> None:
         ({"project": "p", "logstore": "l", "order": SEQUENCED, "seqid": "9" * 99}, b"\0" * 19 + b"\x01x", "seqid"),
     ],
 )
-def test_what_holds_no_record_is_refused_in_words(headers: dict[str, str], body: bytes, words: str) -> None:
+def test_unreadableeventerror_says_whether_the_body_is_too_short_or_too_large(
+    headers: dict[str, str], body: bytes, words: str
+) -> None:
     """UnreadableEventError says whether the body is too short or too large, or the stream or tags are invalid."""
     with pytest.raises(UnreadableEventError, match=words):
         read_event(Event(headers, body))

@@ -93,7 +93,7 @@ class CountsInAll(KeptChannel):
         return transaction
 
 
-def test_a_transaction_that_counts_what_was_acknowledged_makes_blocks_no_smaller() -> None:
+def test_a_full_transaction_is_followed_by_another_with_blocks_as_large() -> None:
     """For such a channel of a user another transaction begins, and blocks stay as large as one holds."""
     channel = CountsInAll()
     one = by_hand(RecordingSink(), channel)
@@ -167,7 +167,7 @@ def test_a_bug_with_one_event_stops_no_other(caplog: pytest.LogCaptureFixture) -
     assert "ZeroDivisionError" in caplog.text
 
 
-def test_a_record_larger_than_the_memory_that_is_left_now_is_delivered_all_the_same() -> None:
+def test_a_record_larger_than_the_present_budget_gets_all_of_it() -> None:
     """A record that was accepted with more memory gets all there is."""
     channel = KeptChannel()
     first = by_hand(ScriptedSink(), channel)
@@ -302,7 +302,7 @@ class _Unreadable(KeptChannel):
 
 
 @pytest.mark.parametrize("error", [ChannelIOError, ValueError])
-def test_a_channel_that_cannot_be_read_is_asked_again_after_a_pause(
+def test_the_error_is_logged_once_after_each_pause_the_feeder_tries_again(
     error: type[Exception], caplog: pytest.LogCaptureFixture
 ) -> None:
     """The error is logged once; after each pause the feeder tries again."""
@@ -322,7 +322,7 @@ def test_a_channel_that_cannot_be_read_is_asked_again_after_a_pause(
 
 
 @pytest.mark.parametrize("kind", ["memory", "file"])
-def test_a_channel_closed_under_the_producer_is_said_and_ends_the_feeding(
+def test_sends_raise_the_channels_error_the_log_reports_the_close(
     kind: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Sends raise the channel's error, the log reports the close, and statistics, flush and close still work."""

@@ -138,7 +138,9 @@ def test_a_death_before_the_request_arrived_loses_nothing(tmp_path: Path) -> Non
     ]
 
 
-def test_what_was_settled_before_the_batch_in_flight_is_not_sent(tmp_path: Path) -> None:
+def test_of_several_delivered_but_unacknowledged_batches_only_the_last_ones_number_is_sent_again(
+    tmp_path: Path,
+) -> None:
     """Of several delivered but unacknowledged batches, only the last one's number is sent again."""
     life = Life(tmp_path, Server())
     life.send(*"012345678")
@@ -152,7 +154,7 @@ def test_what_was_settled_before_the_batch_in_flight_is_not_sent(tmp_path: Path)
     assert len(life.sink.attempts) == attempts + 1
 
 
-def test_what_was_settled_does_not_join_a_batch_that_never_arrived(tmp_path: Path) -> None:
+def test_a_batch_in_flight_that_was_not_stored_is_sent_unchanged(tmp_path: Path) -> None:
     """A batch in flight that was not stored is sent unchanged, without the delivered events before it."""
     life = Life(tmp_path, Server(None, None, DOWN))
     life.send(*"012345678")
@@ -252,7 +254,7 @@ def _forget_the_whole(life: Life) -> None:
     life.sink.last.clear()
 
 
-def test_a_batch_in_flight_that_is_too_large_after_the_restart_is_asked_about_before_it_is_cut(tmp_path: Path) -> None:
+def test_the_batch_was_stored_but_unconfirmed_no_half_of_it_is_sent_under_a_new_number(tmp_path: Path) -> None:
     """The batch was stored, but unconfirmed: no half of it is sent under a new number."""
     life = Life(tmp_path, Server(), batch_count_threshold=4)
     life.send("0", "1", "2", "3")
@@ -347,7 +349,7 @@ def test_a_stream_that_failed_is_delivered_in_order_after_the_restart(tmp_path: 
     assert values(life.sink) == ["0", "2", "3"]
 
 
-def test_what_cannot_be_noted_is_not_sent(tmp_path: Path) -> None:
+def test_a_disk_that_refuses_the_note_delays_the_batch_which_is_sent_once_the_note_is_written(tmp_path: Path) -> None:
     """A disk that refuses the note delays the batch, which is sent once the note is written."""
     life = Life(tmp_path, Server())
     notes = life.channel.notes
@@ -368,7 +370,7 @@ def test_what_cannot_be_noted_is_not_sent(tmp_path: Path) -> None:
     assert values(life.sink) == ["0", "1", "2"]
 
 
-def test_a_channel_that_lost_its_newest_events_forgets_what_speaks_of_them(
+def test_a_note_about_lost_events_is_removed_and_a_new_key_is_used(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """New events would get the numbers of the lost ones: the note is removed, and a new key is used."""
@@ -466,7 +468,7 @@ def test_a_batch_that_never_becomes_complete_is_let_go_under_a_new_key(
     assert values(life.sink) == ["0", "1", "2"]
 
 
-def test_a_batch_in_flight_goes_on_its_way_with_its_last_event(tmp_path: Path) -> None:
+def test_the_batch_waits_neither_for_later_events_nor_until_the_channel_is_empty(tmp_path: Path) -> None:
     """The batch waits neither for later events nor until the channel is empty."""
     life = Life(tmp_path, Server(DOWN))
     life.send("0", "1")
@@ -624,7 +626,7 @@ def _adopting(tmp_path: Path) -> Any:
     return channel
 
 
-def test_what_was_in_flight_is_adopted_with_its_number(tmp_path: Path) -> None:
+def test_an_adopted_batch_in_flight_keeps_its_number(tmp_path: Path) -> None:
     """Another process adopts the channel: a delivered batch is not stored again, the rest is sent, in order."""
     life = Life(tmp_path, Server())
     life.send("0", "1", "2", "3", "4", "5")

@@ -32,7 +32,7 @@ class _Speechless(KeptChannel):
         return super().stats()
 
 
-def test_a_channel_whose_stats_raise_can_be_closed(caplog: pytest.LogCaptureFixture) -> None:
+def test_close_delivers_and_ends_every_thread_the_log_has_the_channels_error(caplog: pytest.LogCaptureFixture) -> None:
     """close() delivers and ends every thread; the log has the channel's error."""
     channel, sink = _Speechless(), RecordingSink()
     producer = durable(sink, channel)
@@ -47,7 +47,7 @@ def test_a_channel_whose_stats_raise_can_be_closed(caplog: pytest.LogCaptureFixt
     assert "the disk is gone" in caplog.text
 
 
-def test_a_sink_whose_close_raises_keeps_no_channel_open() -> None:
+def test_the_close_raises_the_sinks_error_the_channels_are_closed_and_another_producer_may_own_them() -> None:
     """The close raises the sink's error; the channels are closed, and another producer may own them."""
 
     class _Sink(RecordingSink):
@@ -72,7 +72,7 @@ class _Wrapped:
         return getattr(self.inner, name)
 
 
-def test_channels_are_told_apart_by_their_identity() -> None:
+def test_two_channels_that_compare_equal_serve_two_producers_at_once_a_channel_need_not_be_hashable() -> None:
     """Two channels that compare equal serve two producers at once; a channel need not be hashable."""
     sink = RecordingSink()
     with durable(sink, _Wrapped()) as one, durable(sink, _Wrapped()) as two:  # type: ignore[arg-type]
@@ -81,7 +81,7 @@ def test_channels_are_told_apart_by_their_identity() -> None:
     assert values(sink) == ["b", "b"]
 
 
-def test_a_transaction_whose_end_fails_is_no_failed_acknowledgement(caplog: pytest.LogCaptureFixture) -> None:
+def test_acknowledged_events_stay_so_the_log_has_the_channels_error(caplog: pytest.LogCaptureFixture) -> None:
     """Acknowledged events stay so; the log has the channel's error."""
 
     class _Endless(KeptChannel):

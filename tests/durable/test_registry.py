@@ -64,7 +64,7 @@ def test_a_future_without_references_or_listeners_costs_nothing() -> None:
         tracemalloc.stop()
 
 
-def test_a_kept_future_costs_what_the_documentation_says() -> None:
+def test_a_kept_future_takes_about_the_memory_that_the_module_documents() -> None:
     """A kept future takes about the memory that the module documents."""
     registry = _registry()
     tracemalloc.start()
@@ -95,7 +95,7 @@ def test_a_future_with_a_listener_is_kept(listener: str) -> None:
     assert isinstance(registry.claim(0), StoredFuture)
 
 
-def test_who_waits_goes_on_when_a_batch_takes_the_record_over() -> None:
+def test_a_thread_in_result_follows_the_future_to_its_next_holder_without_polling() -> None:
     """A thread in result() follows the future to its next holder, without polling."""
     registry = _registry()
     future = registry.open(1, None)[0]
@@ -112,7 +112,7 @@ def test_who_waits_goes_on_when_a_batch_takes_the_record_over() -> None:
     assert call.result().result is FAILED
 
 
-def test_who_waits_for_another_record_does_not_go_on_when_a_batch_takes_one_over() -> None:
+def test_a_thread_that_waits_for_another_record_is_not_woken_the_registry_has_dropped_the_claimed_one() -> None:
     """A thread that waits for another record is not woken; the registry has dropped the claimed one."""
     registry = _registry()
     taken, other = registry.open(2, None)
@@ -131,7 +131,7 @@ def test_who_waits_for_another_record_does_not_go_on_when_a_batch_takes_one_over
     assert [call.result().result for call in calls] == [FAILED, FAILED]
 
 
-def test_who_waited_before_the_record_was_fed_has_the_result_of_its_batch() -> None:
+def test_a_thread_that_waited_before_the_record_was_fed_gets_the_result_of_its_batch() -> None:
     """A thread that waited before the record was fed gets the result of its batch."""
     one = by_hand(RecordingSink(), KeptChannel(), batch_count_threshold=1)
     future = one.admission.accept(KEY, record(), 1, None)
@@ -182,7 +182,7 @@ def test_close_returns_the_committed_and_their_senders_settle_the_others() -> No
 
 
 @pytest.mark.parametrize(("stored", "synced", "expected"), [(Stored.DISK, -1, True), (Stored.MEMORY, 99, False)])
-def test_stored_is_what_the_commit_said(stored: Stored, synced: int, expected: bool) -> None:
+def test_stored_is_true_at_once_or_stays_false(stored: Stored, synced: int, expected: bool) -> None:
     """stored is True at once, or stays False."""
     future = Registry(_Synced(synced), Handler()).open(1, None)[0]  # type: ignore[arg-type]
     assert future.stored is False

@@ -145,7 +145,9 @@ def test_a_crash_in_an_outage_loses_nothing(server: LogHubServer, tmp_path: Path
 
 
 @pytest.mark.parametrize("dead_letters", [False, True])
-def test_a_record_whose_project_comes_late_waits_for_it(server: LogHubServer, dead_letters: bool) -> None:
+def test_a_record_waits_for_its_projectconfig_and_is_delivered_soon_after_it_is_added(
+    server: LogHubServer, dead_letters: bool
+) -> None:
     """A record waits for its ProjectConfig, and is delivered soon after it is added."""
     channel = KeptChannel()
     with _producer(channel=channel, dead_letter=KeptChannel() if dead_letters else None) as producer:
@@ -173,7 +175,7 @@ def test_a_key_that_was_rotated_does_not_flush_the_channel_into_the_dead_letters
     assert (server.count("p", "l"), dead.events()) == (3, [])
 
 
-def test_what_nobody_mends_is_a_dead_letter_when_its_time_is_over(server: LogHubServer) -> None:
+def test_a_record_without_a_projectconfig_becomes_a_dead_letter_after_delivery_timeout_ms(server: LogHubServer) -> None:
     """A record without a ProjectConfig becomes a dead letter after delivery_timeout_ms, and does not delay the
     others.
     """

@@ -73,7 +73,7 @@ def test_an_event_with_two_failed_halves_is_kept_back_once() -> None:
     assert (one.stored, one.stats().kept_back) == (1, 1)
 
 
-def test_resume_in_the_callback_of_the_failure_waits_for_what_is_still_being_parked(
+def test_the_stream_resumes_only_when_all_events_behind_the_failure_are_parked_so_that_none_overtakes(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """The stream resumes only when all events behind the failure are parked, so that none overtakes."""
@@ -120,7 +120,7 @@ class _GivesNothingBack(KeptChannel):
         return transaction
 
 
-def test_a_stream_does_not_go_on_without_what_the_channel_would_not_take_back() -> None:
+def test_if_the_channel_refuses_the_parked_events_once_the_stream_stays_stopped_until_it_has_them() -> None:
     """If the channel refuses the parked events once, the stream stays stopped until it has them."""
     channel, sink = _GivesNothingBack(), ScriptedSink([BAD])
     one = by_hand(sink, channel, batch_count_threshold=1)

@@ -194,7 +194,7 @@ async def _without_lifespan(_scope: Any, _receive: Any, _send: Any) -> None:
 
 
 @pytest.mark.parametrize("app", [_with_lifespan, _without_lifespan])
-def test_an_asgi_application_has_delivered_before_its_server_hears_of_its_shutdown(app: Any) -> None:
+def test_an_asgi_application_delivers_the_logs_of_all_integrations_and_given_producers(app: Any) -> None:
     """An ASGI application delivers the logs of all integrations and given producers before its server is notified."""
     sinks = [RecordingSink(), RecordingSink(), RecordingSink()]
     producers = [Producer(sink=sink, config=ProducerConfig(linger_ms=60_000)) for sink in sinks]

@@ -52,7 +52,9 @@ def test_a_message_arrives_with_its_record(producer: Producer, logstore: str, ar
     assert sink.dropped == 0
 
 
-def test_an_exception_that_cannot_be_told_is_sent(producer: Producer, logstore: str, arrived: Arrived) -> None:
+def test_a_message_with_an_exception_that_cannot_be_formatted_is_sent(
+    producer: Producer, logstore: str, arrived: Arrived
+) -> None:
     """A message with an exception that cannot be formatted is sent."""
 
     class UnspeakableError(Exception):
@@ -93,7 +95,9 @@ def test_the_time_is_that_of_the_record(producer: Producer, logstore: str, arriv
     assert log.time * 1_000_000 + log.time_ns // 1000 == round(times[0].timestamp() * 1_000_000)
 
 
-def test_what_a_producers_thread_logs_does_not_come_back(producer: Producer, logstore: str, arrived: Arrived) -> None:
+def test_records_of_a_producers_threads_that_are_forwarded_to_loguru_are_not_sent(
+    producer: Producer, logstore: str, arrived: Arrived
+) -> None:
     """Records of a producer's threads that are forwarded to loguru are not sent; those of a callback are."""
     logger.add(LogHubSink(producer, PROJECT, logstore))
     with at_work():
@@ -115,7 +119,9 @@ class ToLoguru(logging.Handler):
         logger.opt(depth=depth).log(record.levelname, record.getMessage())
 
 
-def test_what_is_said_of_dropped_messages_reaches_the_other_sinks(capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_report_of_dropped_messages_reaches_logurus_other_sinks_and_does_not_come_back(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     """The report of dropped messages reaches loguru's other sinks, and does not come back."""
     gated, said, own = GatedSink(), list[str](), logging.getLogger("loghub")
     handler = ToLoguru()

@@ -68,7 +68,7 @@ def test_a_span_arrives_in_the_schema_of_traces(producer: Producer, logstore: st
     assert abs(int(fields["start"]) / 1e6 - time.time()) < 60
 
 
-def test_a_span_with_a_value_that_cannot_be_told_costs_no_other(
+def test_a_span_with_an_invalid_value_arrives_and_so_do_the_others_of_its_batch(
     producer: Producer, logstore: str, arrived: Arrived
 ) -> None:
     """A span with an invalid value arrives, and so do the others of its batch."""
@@ -110,7 +110,7 @@ def test_a_log_record_arrives_with_its_trace(producer: Producer, logstore: str, 
     assert log.fields["otlp.name"] == "shop.web"
 
 
-def test_what_is_not_taken_is_a_failure_and_shutdown_ends_an_own_producer(
+def test_an_export_that_is_not_accepted_fails_and_shutdown_closes_an_own_producer_after_delivery(
     reach: dict[str, Any], loghub: LogHubServer, logstore: str
 ) -> None:
     """An export that is not accepted fails, and shutdown closes an own producer after delivery."""
@@ -186,7 +186,7 @@ class Telling(RecordingSink):
 
 
 @pytest.mark.filterwarnings("ignore::DeprecationWarning")
-def test_what_a_producer_does_makes_neither_log_records_nor_spans_that_come_back() -> None:
+def test_a_producers_work_causes_no_log_records_and_spans_that_are_exported_callbacks_do() -> None:
     """A producer's work causes no log records and spans that are exported; callbacks do."""
     traces, logs = TracerProvider(sampler=ALWAYS_ON), LoggerProvider()
     sink = Telling(traces.get_tracer("urllib3"))

@@ -49,7 +49,7 @@ def test_figures_are_served_under_prometheus_names(
     assert ("loghub_producer_channel_fill_ratio", own) not in found
 
 
-def test_a_collector_of_what_is_no_producer_is_refused() -> None:
+def test_a_collector_of_something_that_is_not_a_producer_is_refused() -> None:
     """A collector of something that is not a producer is refused."""
     with pytest.raises(ConfigError, match="producer: must be a Producer"):
         LogHubCollector("shop")  # type: ignore[arg-type]

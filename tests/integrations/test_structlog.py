@@ -135,7 +135,9 @@ def test_the_time_is_that_of_the_event(sender: LogHubProcessor, arrived: Arrived
     assert before <= now.time * 1_000_000_000 + now.time_ns <= time.time_ns()
 
 
-def test_before_a_renderer_the_event_goes_on(producer: Producer, logstore: str, arrived: Arrived) -> None:
+def test_with_pass_on_the_event_is_sent_and_passed_to_the_next_processor(
+    producer: Producer, logstore: str, arrived: Arrived
+) -> None:
     """With ``pass_on`` the event is sent and passed to the next processor."""
     printed = io.StringIO()
     structlog.configure(
@@ -148,7 +150,9 @@ def test_before_a_renderer_the_event_goes_on(producer: Producer, logstore: str, 
     assert printed.getvalue() == '{"amount": 1, "event": "paid"}\n'
 
 
-def test_its_loggers_send_what_a_renderer_made(sender: LogHubProcessor, arrived: Arrived) -> None:
+def test_the_loggers_of_the_factory_send_text_as_the_message_with_the_method_as_the_level(
+    sender: LogHubProcessor, arrived: Arrived
+) -> None:
     """The loggers of the factory send text as the message, with the method as the level."""
     structlog.configure(processors=[structlog.processors.JSONRenderer()], logger_factory=sender.logger_factory())
     structlog.get_logger().error("paid", amount=1)
@@ -160,7 +164,9 @@ def test_its_loggers_send_what_a_renderer_made(sender: LogHubProcessor, arrived:
     assert sender.dropped == 0
 
 
-def test_what_a_producer_causes_does_not_come_back(sender: LogHubProcessor, arrived: Arrived) -> None:
+def test_a_producers_own_records_are_not_sent_others_have_no_internal_fields_of_structlog(
+    sender: LogHubProcessor, arrived: Arrived
+) -> None:
     """A producer's own records are not sent; others have no internal fields of structlog."""
     formatter = structlog.stdlib.ProcessorFormatter(
         foreign_pre_chain=[structlog.stdlib.add_logger_name, sender], processors=[lambda *_: "seen"]

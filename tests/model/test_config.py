@@ -33,7 +33,7 @@ DEFAULTS = {
 }
 
 
-def test_names_and_defaults_are_those_of_the_java_producer() -> None:
+def test_every_option_of_the_java_producer_has_its_snake_case_name_and_default() -> None:
     """Every option of the Java producer has its snake_case name and default."""
     config = ProducerConfig()
     assert {name: getattr(config, name) for name in DEFAULTS} == DEFAULTS
@@ -129,7 +129,7 @@ def test_http_options_are_checked_alike(options: dict[str, Any]) -> None:
         HttpConfig(**options)
 
 
-def test_an_unknown_option_is_an_error_that_names_near_ones() -> None:
+def test_from_mapping_and_the_constructor_refuse_unknown_names_and_suggest_near_ones() -> None:
     """from_mapping and the constructor refuse unknown names and suggest near ones."""
     with pytest.raises(ConfigError, match="linger: unknown option; it is called linger_ms here"):
         ProducerConfig.from_mapping({"linger": 5})
@@ -213,7 +213,7 @@ def test_retry_policies_take_callables_only() -> None:
         (" https://[::1]:9170 ", "https://[::1]:9170"),
     ],
 )
-def test_an_endpoint_is_a_url_https_where_nothing_is_said(given: str, normal: str) -> None:
+def test_an_endpoint_keeps_scheme_host_and_port_https_is_the_default(given: str, normal: str) -> None:
     """An endpoint keeps scheme, host and port; https is the default."""
     config = ProjectConfig("p", endpoint=given, access_key_id="a", access_key_secret="b")
     assert config.endpoint == normal
@@ -313,7 +313,7 @@ def test_the_hosts_address_is_found_without_failing() -> None:
     "endpoint",
     ["https://my-project.cn-hangzhou.log.aliyuncs.com", "My-Project.cn-hangzhou-intranet.log.aliyuncs.com:443"],
 )
-def test_an_endpoint_that_begins_with_the_project_is_refused_with_what_to_write(endpoint: str) -> None:
+def test_an_endpoint_that_begins_with_the_project_is_refused_with_the_right_one(endpoint: str) -> None:
     """An endpoint that begins with the project is refused with the right one."""
     rule = r"endpoint: must not begin with the project.*write https://cn-hangzhou"
     with pytest.raises(ConfigError, match=rule):

@@ -140,7 +140,9 @@ def test_a_done_callback_added_on_a_loop_runs_on_that_loop(gated: tuple[Producer
     assert [name.endswith("-success") for name in threads["thread"]] == [True]
 
 
-def test_a_done_callback_whose_loop_has_ended_is_called_all_the_same(gated: tuple[Producer, GatedSink]) -> None:
+def test_if_its_loop_closed_before_completion_a_callback_runs_on_a_handler_thread_instead(
+    gated: tuple[Producer, GatedSink],
+) -> None:
     """If its loop closed before completion, a callback runs on a handler thread instead."""
     producer, sink = gated
     told: list[SendFuture] = []

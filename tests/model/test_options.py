@@ -112,7 +112,7 @@ def test_a_secret_is_in_no_message() -> None:
     assert "hush" not in f"{error.value!r} {error.value.__cause__!r}"
 
 
-def test_an_unknown_name_gets_the_nearest_ones() -> None:
+def test_an_unknown_name_is_refused_with_the_nearest_ones_or_with_all() -> None:
     """An unknown name is refused with the nearest ones, or with all."""
     assert str(unknown("topic_colum", ["topicColumn", "mode"])) == (
         "topic_colum: unknown option; did you mean topicColumn?"

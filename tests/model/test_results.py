@@ -52,7 +52,7 @@ def test_a_success_is_a_result_and_a_failure_an_error_that_carries_it() -> None:
     assert repr(bad) == "<SendFuture failed: ParameterInvalid>"
 
 
-def test_result_times_out_in_time_and_the_delivery_goes_on() -> None:
+def test_result_raises_timeouterror_after_the_timeout_and_the_record_is_still_delivered() -> None:
     """result() raises TimeoutError after the timeout, and the record is still delivered."""
     pipeline = threadless()
     future = _accept(pipeline)[0]
@@ -80,7 +80,9 @@ def test_an_accepted_record_cannot_be_recalled() -> None:
 
 @pytest.mark.parametrize("when", ["ALL_COMPLETED", "FIRST_COMPLETED", "FIRST_EXCEPTION"])
 @pytest.mark.parametrize("settled_before", [True, False])
-def test_wait_of_concurrent_futures_returns_what_it_promises(when: str, settled_before: bool) -> None:
+def test_wait_works_with_each_return_when_on_futures_that_complete_before_it_and_during_it(
+    when: str, settled_before: bool
+) -> None:
     """wait() works with each return_when, on futures that complete before it and during it."""
     pipeline = threadless(ScriptedSink([None, RejectedError("C", "x"), None]))
     futures = _accept(pipeline, 3)
@@ -104,7 +106,7 @@ def test_wait_of_concurrent_futures_returns_what_it_promises(when: str, settled_
     assert done == set(futures[:expected])
 
 
-def test_wait_for_all_counts_a_future_settled_but_not_yet_told_once() -> None:
+def test_a_future_with_a_result_whose_handler_is_still_busy_counts_once_wait() -> None:
     """A future with a result whose handler is still busy counts once: wait() for all waits for the other one."""
     pipeline = threadless()
     settled, pending = _accept(pipeline, 2)
@@ -121,7 +123,7 @@ def test_wait_for_all_counts_a_future_settled_but_not_yet_told_once() -> None:
     assert (done, not_done) == ({settled, pending}, set())
 
 
-def test_as_completed_yields_each_future_once_also_one_settled_but_not_yet_told() -> None:
+def test_as_completed_yields_every_future_once_in_the_order_of_completion() -> None:
     """as_completed() yields every future once, in the order of completion."""
     pipeline = threadless()
     futures = _accept(pipeline, 5)
@@ -204,7 +206,7 @@ def test_waits_that_race_with_settlement_always_end() -> None:
         assert [call.result() for call in calls] == [True] * 4
 
 
-def test_a_watch_born_between_result_and_telling_is_told_nothing_twice() -> None:
+def test_the_first_watcher_between_result_and_handler_sees_the_final_state_at_once() -> None:
     """The first watcher between result and handler sees the final state at once."""
     pipeline = threadless()
     future = _accept(pipeline)[0]

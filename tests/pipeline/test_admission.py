@@ -80,7 +80,7 @@ def test_all_waits_of_one_send_have_one_deadline(send: Callable[[Pipeline], obje
 # What is reserved.
 
 
-def test_memory_that_is_reserved_for_what_is_being_encoded_is_shown_as_such() -> None:
+def test_while_a_slice_is_encoded_its_memory_is_in_the_stage_reserved_and_afterwards_in_its_batch() -> None:
     """While a slice is encoded its memory is in the stage "reserved", and afterwards in its batch."""
     pipeline = threadless()
     seen = []
@@ -96,7 +96,7 @@ def test_memory_that_is_reserved_for_what_is_being_encoded_is_shown_as_such() ->
     assert after["open"] == pipeline.budget.used
 
 
-def test_callbacks_hold_what_settled_records_occupy_until_their_handler_takes_them_up() -> None:
+def test_at_completion_the_records_bytes_are_returned_their_overhead_follows_before_the_callback_runs() -> None:
     """At completion the records' bytes are returned; their overhead follows before the callback runs."""
     pipeline = threadless()
     seen: list[dict[str, int]] = []
@@ -136,7 +136,9 @@ def _steps_of(call: Callable[[], object]) -> int:
     return steps.count
 
 
-def test_what_a_refused_send_costs_does_not_depend_on_how_many_batches_are_open(without_coverage: None) -> None:
+def test_a_send_without_memory_is_refused_in_as_many_steps_among_a_thousand_open_batches_as_among_ten(
+    without_coverage: None,
+) -> None:
     """A send without memory is refused in as many steps among a thousand open batches as among ten."""
     steps = []
     for streams in (10, 1000):
@@ -156,7 +158,7 @@ def test_what_a_refused_send_costs_does_not_depend_on_how_many_batches_are_open(
     assert steps[0] == steps[1]
 
 
-def test_the_sums_of_memory_are_those_of_the_batches() -> None:
+def test_used_sealed_and_reserved_agree_with_the_batches_after_each_step_of_their_lives() -> None:
     """used, sealed and reserved agree with the batches after each step of their lives."""
     pipeline = threadless(batch_count_threshold=3)
     budget = pipeline.budget

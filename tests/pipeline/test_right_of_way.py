@@ -84,7 +84,7 @@ class Waiter:
 
 
 @pytest.mark.usefixtures("kept", "asking")
-def test_who_sends_lets_threads_that_send_have_the_interpreter(stream: Stream) -> None:
+def test_a_sender_yields_as_soon_as_an_io_thread_asks_not_after_5_ms(stream: Stream) -> None:
     """A sender yields as soon as an IO thread asks, not after 5 ms."""
     with Waiter() as waiter:
         assert any(_ran_after_a_log(stream, waiter) for _ in range(1000))
@@ -96,7 +96,7 @@ def _ran_after_a_log(stream: Stream, waiter: Waiter) -> bool:
 
 
 @pytest.mark.usefixtures("kept")
-def test_who_sends_keeps_the_interpreter_while_nobody_asks(stream: Stream) -> None:
+def test_while_no_thread_asks_a_sender_does_not_pause_a_pause_costs_more_than_a_hundred_logs(stream: Stream) -> None:
     """While no thread asks, a sender does not pause: a pause costs more than a hundred logs."""
     with Waiter() as waiter:
         for _ in range(1000):
@@ -112,7 +112,7 @@ def test_who_sends_keeps_the_interpreter_while_nobody_asks(stream: Stream) -> No
         lambda stream: stream.send_arrow(pa.table({"message": ["m", "n"]})),
     ],
 )
-def test_who_sends_many_logs_at_once_gives_way(
+def test_a_sender_of_many_logs_yields_once_for_each_piece(
     stream: Stream, send: Callable[[Stream], object], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A sender of many logs yields once for each piece."""
@@ -123,19 +123,19 @@ def test_who_sends_many_logs_at_once_gives_way(
 
 
 @pytest.mark.usefixtures("asking")
-def test_who_sends_waits_a_moment_only_for_who_asks() -> None:
+def test_a_thread_that_asks_and_never_gets_the_interpreter_does_not_block_a_sender() -> None:
     """A thread that asks, and never gets the interpreter, does not block a sender."""
     started = time.monotonic()
     assert give_way()
     assert time.monotonic() - started < PATIENCE
 
 
-def test_nobody_gives_way_while_nobody_asks() -> None:
+def test_no_sender_yields_while_no_thread_asks() -> None:
     assert not give_way()
 
 
 @pytest.mark.usefixtures("asking")
-def test_in_a_forked_child_nobody_asks() -> None:
+def test_the_asking_thread_is_not_in_the_child_whose_sends_do_not_pause() -> None:
     """The asking thread is not in the child, whose sends do not pause."""
     child = os.fork()
     if child == 0:
@@ -164,7 +164,7 @@ def _asks(work: Callable[[], object]) -> bool:
 
 
 @pytest.mark.skipif(packing.pack_lz4 is packing.pure_pack_lz4, reason="lz4 or OpenSSL are not to be found in this way")
-def test_who_has_packed_a_batch_asks_for_the_interpreter() -> None:
+def test_an_io_thread_asks_for_the_interpreter_after_packing_a_batch() -> None:
     data = bytes(1024 * 1024)
     assert _asks(lambda: packing.pack_lz4(data))
 
@@ -185,12 +185,12 @@ def answering() -> Iterator[socket.socket]:
         yield ours
 
 
-def test_who_has_an_answer_asks_for_the_interpreter(answering: socket.socket) -> None:
+def test_an_io_thread_asks_for_the_interpreter_after_an_answer(answering: socket.socket) -> None:
     body = bytes(16 * 1024)
     assert _asks(lambda: exchange_at_once(TimedSocket(answering, lambda: PATIENCE, PATIENCE), b"head", body, 100_000))
 
 
-def test_who_has_an_answer_to_a_small_request_does_not_ask(answering: socket.socket) -> None:
+def test_thousands_of_small_requests_a_second_would_each_make_a_sender_pause(answering: socket.socket) -> None:
     """Thousands of small requests a second would each make a sender pause."""
     done = threading.Event()
 

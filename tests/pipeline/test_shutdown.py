@@ -44,7 +44,7 @@ def _producer(sink: RecordingSink, name: str, **options: object) -> Producer:
     return Producer(sink=sink, config=config(name=name, **({"linger_ms": 10**6} | options)))
 
 
-def test_close_delivers_what_is_open_and_ends_every_thread() -> None:
+def test_when_close_returns_everything_is_delivered_and_notified_no_thread_is_left() -> None:
     """When close returns, everything is delivered and notified, no thread is left, and the sink is closed."""
     sink, told = RecordingSink(), []
     producer = _producer(sink, "tidy")
@@ -99,7 +99,7 @@ def test_batches_that_wait_for_a_retry_get_one_last_attempt_at_once() -> None:
 @pytest.mark.parametrize(
     ("drain_timeout_ms", "timeout", "patience"), [(60_000, 10.0, 5.0), (3_000, 10.0, 3.0), (4_000, None, 2.0)]
 )
-def test_close_lets_retries_go_on_for_the_drain_timeout_or_half_of_its_own(
+def test_retries_continue_every_second_until_then_and_once_more_at_once(
     drain_timeout_ms: int, timeout: float | None, patience: float
 ) -> None:
     """Retries continue every second until then, and once more at once."""
@@ -119,7 +119,7 @@ def test_close_lets_retries_go_on_for_the_drain_timeout_or_half_of_its_own(
     assert at == [float(second) for second in range(int(patience) + 1)]
 
 
-def test_what_is_left_at_the_deadline_fails_by_name_and_is_counted() -> None:
+def test_at_the_deadline_the_rest_fails_with_producerclosed_attempts_in_flight_may_have_been_stored() -> None:
     """At the deadline the rest fails with ProducerClosed; attempts in flight may have been stored; the error has the
     count.
     """
@@ -316,7 +316,7 @@ def test_any_large_timeout_works(timeout: float) -> None:
     producer.close(timeout)
 
 
-def test_a_sender_who_waits_for_memory_is_told_of_the_close() -> None:
+def test_send_raises_producerclosederror_when_close_begins_not_after_max_block_ms() -> None:
     """send raises ProducerClosedError when close begins, not after max_block_ms."""
     sink = GatedSink()
     producer = _producer(sink, "full", total_size_in_bytes=6000, max_block_ms=-1)
@@ -354,7 +354,7 @@ def test_flush_while_another_thread_closes_returns() -> None:
     closing.result()
 
 
-def test_flush_waits_for_what_was_accepted_before_it_only() -> None:
+def test_flush_waits_for_earlier_records_and_their_callbacks_and_not_for_later_ones() -> None:
     """flush waits for earlier records and their callbacks, and not for later ones."""
     sink, told = GatedSink(), []
     producer = _producer(sink, "flush", batch_count_threshold=1, io_thread_count=1)
@@ -370,7 +370,7 @@ def test_flush_waits_for_what_was_accepted_before_it_only() -> None:
     assert all(future.done() for future in later)
 
 
-def test_flush_that_is_too_short_says_how_many_batches_go_on() -> None:
+def test_flushtimeouterror_has_the_number_of_batches_which_are_delivered_later() -> None:
     """FlushTimeoutError has the number of batches, which are delivered later."""
     sink = GatedSink()
     producer = _producer(sink, "short")
@@ -434,7 +434,7 @@ def test_a_close_that_is_interrupted_can_be_resumed() -> None:
     eventually(lambda: _alive("ctrl") == [])
 
 
-def test_one_who_waits_for_a_close_takes_over_when_it_is_interrupted() -> None:
+def test_the_second_thread_in_close_finishes_the_work_of_the_interrupted_first_one() -> None:
     """The second thread in close finishes the work of the interrupted first one."""
     sink, clock = GatedSink(), ManualClock()
     producer = Producer(sink=sink, clock=clock, config=config(name="over", linger_ms=10**6))
@@ -537,7 +537,7 @@ class _BrokenAtTheEnd(RecordingSink):
 
 
 @pytest.mark.parametrize("used", [True, False])
-def test_a_sink_that_cannot_be_closed_is_told_once(used: bool) -> None:
+def test_the_first_close_raises_the_sinks_error_later_ones_nothing(used: bool) -> None:
     """The first close raises the sink's error, later ones nothing; all is delivered, and no thread is left."""
     producer = _producer(_BrokenAtTheEnd(), "broken-end")
     futures = [producer.send("p", "l", LOG)] if used else []

@@ -41,7 +41,9 @@ def test_a_sender_takes_no_place_in_the_line_for_a_lock() -> None:
 
 
 @pytest.mark.parametrize("place", [accumulator, memory])
-def test_who_sends_lists_stands_back_from_the_budgets_lock(place: ModuleType, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_senders_of_lists_wait_until_the_budgets_lock_is_free(
+    place: ModuleType, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Senders of lists wait until the budget's lock is free, where memory is reserved and where a piece joins its
     batch.
     """
@@ -52,7 +54,9 @@ def test_who_sends_lists_stands_back_from_the_budgets_lock(place: ModuleType, mo
     assert pipeline.budget.lock in asked
 
 
-def test_who_gives_memory_back_stands_back_from_the_budgets_lock(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_threads_that_return_memory_wait_until_the_lock_is_free_as_those_that_reserve_it(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Threads that return memory wait until the lock is free, as those that reserve it."""
     budget, asked = threadless().budget, list[object]()
     monkeypatch.setattr(memory, "wait_until_free", asked.append)
@@ -61,7 +65,7 @@ def test_who_gives_memory_back_stands_back_from_the_budgets_lock(monkeypatch: py
 
 
 @pytest.mark.skipif(threads._compiled is None, reason="what is compiled alone may do so on any thread")
-def test_who_has_a_lock_does_not_stand_back_from_it() -> None:
+def test_a_finalizer_on_a_thread_that_holds_the_lock_gets_an_error_it_would_wait_forever() -> None:
     """A finalizer on a thread that holds the lock gets an error: it would wait forever."""
     lock = threading.RLock()
     with lock:
@@ -70,7 +74,9 @@ def test_who_has_a_lock_does_not_stand_back_from_it() -> None:
     assert not lock._is_owned()
 
 
-def test_who_stands_back_takes_no_place_in_the_line_for_a_lock(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_in_the_pure_implementation_a_stage_thread_polls_until_the_lock_is_free_and_leaves_it_free(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """In the pure implementation, a stage thread polls until the lock is free, and leaves it free.
 
     On a user's thread, which an interrupt may meet, it does nothing.

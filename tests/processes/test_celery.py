@@ -39,7 +39,9 @@ app.worker_main(["worker", "--pool=prefork", "--concurrency=1", "--loglevel=ERRO
 """
 
 
-def test_a_worker_that_ends_drains_although_nobody_said_so_to_celery(tmp_path: Path) -> None:
+def test_each_log_arrives_exactly_once_from_its_own_process_after_single_task_workers_and_at_shutdown(
+    tmp_path: Path,
+) -> None:
     """Each log arrives exactly once, from its own process, after single-task workers and at shutdown."""
     with LogHubServer() as server:
         command = [sys.executable, "-c", PROGRAM, json.dumps(server.connection), str(tmp_path)]

@@ -119,7 +119,7 @@ def test_record_that_was_stored_before_a_kill_is_delivered_by_the_next_run(
 
 
 @pytest.mark.parametrize("workers", [(), ("--workers", "2")], ids=["alone", "two workers"])
-def test_web_application_delivers_what_it_accepted_when_it_stops(
+def test_uvicorn_ends_the_lifespan_of_each_worker_on_sigterm_which_closes_the_producer(
     serve: Serve, server: LogHubServer, workers: tuple[str, ...]
 ) -> None:
     """uvicorn ends the lifespan of each worker on SIGTERM, which closes the producer."""

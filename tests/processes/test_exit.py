@@ -58,13 +58,15 @@ def test_thread_that_outlives_the_main_thread_has_its_records_sent_while_it_runs
     assert ended.stderr.count("no threads can be started") <= 1
 
 
-def test_os_exit_loses_what_was_not_flushed(run: Run, server: LogHubServer) -> None:
+def test_os_exit_loses_unflushed_records_documented_flush_first(run: Run, server: LogHubServer) -> None:
     """``os._exit`` loses unflushed records (documented: flush first)."""
     assert run("exits.py", "os_exit", 5).returncode == 0
     assert messages(server) == []
 
 
-def test_sigterm_without_handler_loses_what_was_not_sent(start: Start, server: LogHubServer) -> None:
+def test_sigterm_without_a_handler_loses_unsent_records_documented_examples_sigterm_py(
+    start: Start, server: LogHubServer
+) -> None:
     """SIGTERM without a handler loses unsent records (documented: ``examples/sigterm.py``)."""
     child = start("exits.py", "sigterm", 5)
     child.wait_for("sent")
@@ -106,7 +108,9 @@ def test_interrupt_as_the_drain_begins_does_not_skip_it(python: str, run: Run, d
     assert ended.said("told") == 300
 
 
-def test_interrupt_during_the_drain_cuts_it_short_and_says_what_is_lost(start: Start, stalled_endpoint: str) -> None:
+def test_ctrl_c_during_the_exits_drain_ends_it_at_once_and_prints_the_number_of_lost_records(
+    start: Start, stalled_endpoint: str
+) -> None:
     """Ctrl-C during the exit's drain ends it at once and prints the number of lost records."""
     child = start("dead.py", 300, "interrupted", endpoint=stalled_endpoint)
     child.wait_for("exiting")

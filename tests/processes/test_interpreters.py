@@ -14,7 +14,7 @@ def absent(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> s
     return str(request.param)
 
 
-def test_a_python_that_is_missing_is_said_and_fails_where_all_are_wanted(
+def test_a_missing_python_is_reported_and_fails_with_all(
     absent: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """The output says how to install it; ``--all`` fails for one that CI has."""

@@ -10,7 +10,7 @@ from .child import Ended, messages, numbered
 
 
 @pytest.mark.parametrize("mode", ["open", "sealing"])
-def test_child_sends_by_a_handle_whose_batch_was_open_at_the_fork(
+def test_a_child_sends_by_a_handle_whose_batch_was_open_at_the_fork(
     mode: str, run: Callable[..., Ended], server: LogHubServer
 ) -> None:
     """A parent's thread holds the locks or seals a batch: the child waits for none, and each record is sent once."""

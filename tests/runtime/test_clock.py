@@ -14,7 +14,7 @@ from producer.testing import ManualClock
 from tests.support.waiting import PATIENCE, Call, eventually
 
 
-def test_a_wait_whose_time_has_passed_ends_though_the_clock_was_moved_before_it_began() -> None:
+def test_a_wait_whose_deadline_passes_before_it_begins_ends() -> None:
     """A wait whose deadline passes before it begins ends."""
     clock = ManualClock()
     deadline = Deadline.after(clock, 5.0)
@@ -23,7 +23,7 @@ def test_a_wait_whose_time_has_passed_ends_though_the_clock_was_moved_before_it_
     Call(lambda: clock.wait_for(Signal(), deadline)).result()
 
 
-def test_a_clock_that_moves_while_somebody_begins_to_wait_wakes_him() -> None:
+def test_a_clock_moved_past_the_deadline_at_any_moment_ends_a_wait_that_is_beginning() -> None:
     """A clock moved past the deadline at any moment ends a wait that is beginning."""
     clock = ManualClock()
     lock, moved = clock._lock, threading.Event()
@@ -48,7 +48,7 @@ def test_a_clock_that_moves_while_somebody_begins_to_wait_wakes_him() -> None:
 
 
 @pytest.mark.parametrize("make", [ManualClock, SystemClock])
-def test_a_room_sees_a_change_that_is_made_between_the_look_and_the_wait(make: type[ManualClock]) -> None:
+def test_a_wake_up_between_the_check_and_the_wait_is_not_missed(make: type[ManualClock]) -> None:
     """A wake-up between the check and the wait is not missed."""
     room, there = WaitingRoom(make()), threading.Event()
     looks: list[bool] = []
@@ -72,7 +72,7 @@ class _Moment(Deadline):
         return 1e-9
 
 
-def test_a_wait_whose_time_passes_while_it_begins_ends() -> None:
+def test_each_of_many_waits_of_a_nanosecond_ends() -> None:
     """Each of many waits of a nanosecond ends."""
     clock, moment = SystemClock(), _Moment(0.0)
 
@@ -111,7 +111,7 @@ def test_a_room_is_left_at_the_deadline() -> None:
     assert len(room) == 0
 
 
-def test_a_wake_for_one_who_leaves_is_for_the_next() -> None:
+def test_a_wake_up_of_a_thread_that_leaves_goes_to_the_next_one() -> None:
     """A wake-up of a thread that leaves goes to the next one."""
     room = WaitingRoom(SystemClock())
     things: list[int] = []
@@ -160,7 +160,7 @@ def test_two_wakes_wake_two() -> None:
     assert sorted(order) == [0, 1, 2]
 
 
-def test_who_waits_in_a_room_looks_again_though_nobody_wakes_him() -> None:
+def test_a_waiting_thread_checks_again_after_some_seconds_but_not_beyond_its_deadline() -> None:
     """A waiting thread checks again after some seconds, but not beyond its deadline."""
     clock, looks = ManualClock(), []
     room = WaitingRoom(clock, look_again=1.0)

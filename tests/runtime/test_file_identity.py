@@ -12,7 +12,9 @@ from producer.runtime.file_identity import Mark, holds_marks, marks_at, marks_of
 
 
 @given(size=st.integers(1, 100_000), added=st.integers(1, 100_000))
-def test_marks_of_blocks_are_those_of_the_file(size: int, added: int, tmp_path_factory: pytest.TempPathFactory) -> None:
+def test_marks_computed_from_blocks_equal_those_read_from_the_file(
+    size: int, added: int, tmp_path_factory: pytest.TempPathFactory
+) -> None:
     """Marks computed from blocks equal those read from the file."""
     data = b"".join(b"line %d\n" % number for number in range(40_000))[: size + added]
     size = min(size, len(data) - 1)

@@ -43,7 +43,7 @@ def in_child(order: list[str]) -> str:
         return told.read().decode()
 
 
-def test_what_stands_below_is_told_first() -> None:
+def test_locks_are_renewed_first_then_channels_then_producers_in_any_order_of_imports() -> None:
     """Locks are renewed first, then channels, then producers, in any order of imports."""
     order: list[str] = []
     told = [Told(order, name) for name in ("producer", "channel")]
@@ -54,7 +54,7 @@ def test_what_stands_below_is_told_first() -> None:
     assert order == []
 
 
-def test_what_is_gone_is_not_told() -> None:
+def test_the_registry_keeps_no_object_alive() -> None:
     """The registry keeps no object alive."""
     order: list[str] = []
     watch_fork(Told(order, "gone"), Stage.PRODUCERS)
@@ -74,7 +74,7 @@ def test_there_is_one_registry() -> None:
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("kinds", [(ValueError,), (ValueError, KeyboardInterrupt)])
-def test_what_raises_in_a_child_keeps_nobody_else_from_being_told(kinds: tuple[type[BaseException], ...]) -> None:
+def test_a_renewal_that_raises_does_not_prevent_the_others(kinds: tuple[type[BaseException], ...]) -> None:
     """A renewal that raises does not prevent the others."""
     order: list[str] = []
 
@@ -107,7 +107,7 @@ def interrupt_once() -> Callable[[], None]:
 
 @pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize("when", ["before it is taken", "after it was taken"])
-def test_a_fork_that_is_interrupted_takes_what_it_holds_and_tells_everybody(when: str) -> None:
+def test_an_interrupted_fork_releases_only_locks_that_it_took_and_renews_the_child(when: str) -> None:
     """An interrupted fork releases only locks that it took, and renews the child."""
     order: list[str] = []
     steps = [interrupt_once(), lambda: None]
@@ -122,7 +122,7 @@ def test_a_fork_that_is_interrupted_takes_what_it_holds_and_tells_everybody(when
     assert Call(lambda: held.lock.acquire(blocking=False)).result()
 
 
-def test_a_fork_by_who_holds_such_a_lock_does_not_wait_for_itself() -> None:
+def test_a_fork_by_the_locks_owner_does_not_deadlock_and_the_owner_keeps_the_lock() -> None:
     """A fork by the lock's owner does not deadlock, and the owner keeps the lock."""
     order: list[str] = []
     held = AskedFor(lambda: order.append("taken"))
@@ -137,7 +137,7 @@ def test_a_fork_by_who_holds_such_a_lock_does_not_wait_for_itself() -> None:
     assert not held._is_owned()
 
 
-def test_what_is_held_across_a_fork_is_whole_in_the_child() -> None:
+def test_data_under_a_lock_held_across_a_fork_are_consistent_in_the_child() -> None:
     """Data under a lock held across a fork are consistent in the child."""
     forking, changing = threading.Event(), threading.Event()
     held, halves = AskedFor(forking.set), list[str]()

@@ -14,7 +14,9 @@ from tests.support.pipelines import config
 from tests.support.waiting import PATIENCE, Call, eventually, passed
 
 
-def test_what_a_handler_raises_is_shown_and_stops_nothing(raising_handler: list[str]) -> None:
+def test_an_exception_of_a_handler_is_printed_and_stops_nothing_also_for_an_existing_logger(
+    raising_handler: list[str],
+) -> None:
     """An exception of a handler is printed and stops nothing, also for an existing logger."""
     logging.getLogger("loghub.made.before")
     for name in ("loghub.made.before", "loghub.made.here"):
@@ -22,7 +24,7 @@ def test_what_a_handler_raises_is_shown_and_stops_nothing(raising_handler: list[
         assert f"a defect, at: {name} is logged" in raising_handler[-1]
 
 
-def test_what_a_filter_of_the_logger_raises_stops_nothing(shown_of_logging: list[str]) -> None:
+def test_an_exception_of_a_filter_stops_nothing(shown_of_logging: list[str]) -> None:
     """An exception of a filter stops nothing."""
     logger = loggers.get_logger("loghub.filtered")
 
@@ -35,7 +37,7 @@ def test_what_a_filter_of_the_logger_raises_stops_nothing(shown_of_logging: list
     assert "KeyError" in shown_of_logging.pop()
 
 
-def test_a_logger_that_is_asked_for_often_is_guarded_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_logger_is_guarded_once_and_the_record_names_the_logging_line(caplog: pytest.LogCaptureFixture) -> None:
     """A logger is guarded once, and the record names the logging line."""
     logger = loggers.get_logger("loghub.often")
     guard = logger.handle
@@ -60,7 +62,9 @@ class Flushing(logging.Handler):
         self.flushed.set()
 
 
-def test_a_handler_that_flushes_does_not_keep_those_waiting_who_deliver(request: pytest.FixtureRequest) -> None:
+def test_a_flushing_handler_does_not_block_delivering_threads_whose_records_are_logged_afterwards(
+    request: pytest.FixtureRequest,
+) -> None:
     """A flushing handler does not block delivering threads, whose records are logged afterwards."""
     sink = ScriptedSink([NetworkError("RequestError", "no route to host")])
     options = {"io_thread_count": 1, "linger_ms": 1, "base_retry_backoff_ms": 1, "max_retry_backoff_ms": 1}
@@ -74,7 +78,9 @@ def test_a_handler_that_flushes_does_not_keep_those_waiting_who_deliver(request:
         eventually(lambda: not loggers._late.busy)
 
 
-def test_what_waits_for_a_handler_is_logged_in_order_and_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_waiting_records_are_logged_in_order_by_one_thread_at_most_the_newest_ones(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Waiting records are logged in order by one thread, at most the newest ones."""
     monkeypatch.setattr(loggers, "_late", late := loggers._Late())
     lines, gate, begun = list[str](), threading.Event(), threading.Event()

@@ -74,7 +74,7 @@ def test_a_source_that_waits_for_a_full_channel_says_so_every_ten_seconds(
     channel.close()
 
 
-def test_the_end_of_what_was_told_is_told_once() -> None:
+def test_the_end_of_a_logged_error_is_logged_once() -> None:
     """The end of a logged error is logged once, and that of an unlogged one is not."""
     log = RateLimitedLog(ManualClock())
     assert not log.recovered()
@@ -85,7 +85,9 @@ def test_the_end_of_what_was_told_is_told_once() -> None:
     assert not log.recovered()
 
 
-def test_a_source_that_goes_on_says_so(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_source_that_continues_after_a_full_channel_logs_it_except_for_an_optional_channel(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """A source that continues after a full channel logs it, except for an optional channel."""
     clock, stop = ManualClock(), Stop()
     channel, optional = (memory_channel(tmp_path / name, capacity=1, keep_alive=0) for name in "ab")

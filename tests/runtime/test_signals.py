@@ -35,7 +35,7 @@ def installed(stops: StopSignals) -> StopSignals:
     return stops
 
 
-def test_handlers_are_there_for_the_block_and_the_former_ones_after_it() -> None:
+def test_handlers_are_installed_for_the_block_and_the_former_ones_restored_also_if_it_raises() -> None:
     """Handlers are installed for the block, and the former ones restored, also if it raises."""
     came: list[int] = []
     before = {number: signal.getsignal(number) for number in (signal.SIGUSR1, signal.SIGUSR2)}
@@ -96,7 +96,9 @@ def test_a_callback_may_need_the_lock_that_the_main_thread_held(former: list[int
     assert not former
 
 
-def test_a_second_signal_does_what_it_did_before_the_block(former: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_second_signal_has_its_former_action_a_sigterm_within_half_a_second_is_an_echo(
+    former: list[int], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A second signal has its former action; a SIGTERM within half a second is an echo."""
     came: list[int] = []
     with on_stop_signal(came.append):
@@ -112,7 +114,9 @@ def test_a_second_signal_does_what_it_did_before_the_block(former: list[int], mo
     assert came == [signal.SIGTERM]
 
 
-def test_what_the_signal_did_before_follows_the_callback(former: list[int]) -> None:
+def test_the_former_action_follows_the_callback_on_the_main_thread_and_a_later_signal_is_a_first_one(
+    former: list[int],
+) -> None:
     """The former action follows the callback, on the main thread, and a later signal is a first one."""
     gate = threading.Event()
     stops = installed(StopSignals(lambda _: passed(gate), then_former=True))
@@ -154,7 +158,7 @@ def test_a_forked_child_has_signals_of_its_own(former: list[int]) -> None:
     eventually(lambda: not stops.stopping)
 
 
-def test_without_a_thread_the_exit_goes_on_and_a_second_signal_ends_it(
+def test_during_the_interpreters_exit_the_first_signal_changes_nothing_and_a_second_one_ends_it(
     former: list[int], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """During the interpreter's exit the first signal changes nothing, and a second one ends it."""

@@ -49,7 +49,7 @@ def _outcomes(command: list[str], **environment: str) -> dict[str, str | None]:
 
 @pytest.mark.timeout(2 * PATIENCE)
 @pytest.mark.parametrize("version", ["v1", "v4"])
-def test_the_clients_of_go_can_do_what_the_documentation_says(version: str) -> None:
+def test_each_call_of_the_go_sdk_producer_and_consumer_library_works_or_is_refused_as_documented(version: str) -> None:
     """Each call of the Go SDK, producer and consumer library works, or is refused as documented."""
     program = _built("go", ["go", "build", "-o", "TARGET/calls"]) / "calls"
     with LogHubServer(auto_create=False) as server:
@@ -59,7 +59,7 @@ def test_the_clients_of_go_can_do_what_the_documentation_says(version: str) -> N
 
 
 @pytest.mark.timeout(2 * PATIENCE)
-def test_the_official_cli_can_do_what_the_documentation_says(tmp_path: Path) -> None:
+def test_each_cli_command_about_logs_works_or_is_refused_as_documented(tmp_path: Path) -> None:
     """Each CLI command about logs works, or is refused as documented."""
     pip = [sys.executable, "-m", "pip", "install", "--quiet", "--target", "TARGET", _CLI]
     program = [sys.executable, "-W", "ignore", str(CLIENTS / "cli" / "calls.py")]
@@ -73,7 +73,9 @@ def test_the_official_cli_can_do_what_the_documentation_says(tmp_path: Path) -> 
 
 @pytest.mark.timeout(2 * PATIENCE)
 @pytest.mark.parametrize("version", ["V1", "V4"])
-def test_the_clients_of_java_can_do_what_the_documentation_says(version: str, tmp_path: Path) -> None:
+def test_each_call_of_the_java_sdk_producer_and_consumer_library_works_or_is_refused_as_documented(
+    version: str, tmp_path: Path
+) -> None:
     """Each call of the Java SDK, producer and consumer library works, or is refused as documented."""
     jars = _built(
         "java", ["mvn", "--batch-mode", "--quiet", "dependency:copy-dependencies", "-DoutputDirectory=TARGET"]

@@ -41,7 +41,7 @@ def sts() -> Iterator[tuple[LogHubServer, Client]]:
         ({}, {"x-log-compresstype": None}, "SignatureNotMatch"),
     ],
 )
-def test_what_does_not_verify_is_401(
+def test_an_invalid_key_token_signature_or_signed_header_is_401(
     signed: Client, client_has: dict[str, str], changed: dict[str, str | None], code: str
 ) -> None:
     """An invalid key, token, signature or signed header is 401.

@@ -17,7 +17,7 @@ def test_every_error_code_is_documented_with_its_status() -> None:
     assert documented == STATUS_OF
 
 
-def test_the_documented_limits_are_those_of_the_code() -> None:
+def test_the_table_of_limits_has_the_defaults_of_the_code() -> None:
     """The table of limits has the defaults of the code."""
     limits = Limits()
     assert (limits.raw_bytes, limits.pull_bytes) == (10 * 1024 * 1024, 10 * 1024 * 1024)

@@ -111,7 +111,7 @@ def test_a_child_does_not_keep_the_data_of_a_parent_that_has_ended(tmp_path: Pat
         parent.stdin.close()
 
 
-def test_a_child_does_not_give_up_the_data_of_a_parent_that_lives(tmp_path: Path) -> None:
+def test_the_end_of_a_forked_child_which_had_a_copy_of_the_locks_file_unlocks_nothing(tmp_path: Path) -> None:
     """The end of a forked child, which had a copy of the lock's file, unlocks nothing."""
     with LogHubServer(data=tmp_path):
         child = os.fork()
@@ -135,7 +135,7 @@ def test_a_child_does_not_give_up_the_data_of_a_parent_that_lives(tmp_path: Path
         "server.start()",
     ],
 )
-def test_a_child_that_asks_its_copy_is_told_at_once(asked: str) -> None:
+def test_a_call_on_a_childs_copy_fails_at_once_instead_of_blocking(asked: str) -> None:
     """A call on a child's copy fails at once instead of blocking, and the parent goes on."""
     done = run(ASKS, asked)
     assert done.returncode == 0, done.stderr

@@ -29,7 +29,7 @@ def kept(journal: Journal) -> list[int]:
     return [record.number for record in journal.records()]
 
 
-def test_what_was_asked_is_remembered_in_bounded_memory(server: LogHubServer, client: Client) -> None:
+def test_the_journal_keeps_the_last_requests_in_bounded_memory(server: LogHubServer, client: Client) -> None:
     """Of requests with heads of 15 KiB the journal keeps the last ones in its bound, and counts the dropped ones."""
     for _ in range(20):
         assert client.put(log_group("x"), headers={"Cookie": os.urandom(7_500).hex()}).status_code == 200
@@ -48,7 +48,7 @@ def test_the_number_of_records_is_bounded_too() -> None:
     assert (kept(journal), journal.dropped) == ([7, 8, 9], 7)
 
 
-def test_a_large_record_makes_room_for_many_small_ones() -> None:
+def test_a_dropped_record_frees_its_bytes_one_larger_than_the_bound_leaves_the_journal_empty() -> None:
     """A dropped record frees its bytes; one larger than the bound leaves the journal empty."""
     journal = Journal(1000, 100 * KIB)
     for number in range(50):

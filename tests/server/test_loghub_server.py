@@ -182,7 +182,9 @@ def test_an_ipv6_server_has_a_bracketed_endpoint() -> None:
     ("key", "token"),
     [("a-secret", {}), (AccessKey(secret="a-secret", security_token="token-1"), {"security_token": "token-1"})],
 )
-def test_a_connection_is_what_a_project_needs(key: AccessKey | str, token: dict[str, str]) -> None:
+def test_projectconfig_name_server_connection_reaches_the_server_and_signs_with_a_token_if_needed(
+    key: AccessKey | str, token: dict[str, str]
+) -> None:
     """``ProjectConfig(name, **server.connection)`` reaches the server and signs, with a token if needed."""
     with LogHubServer(access_keys={"an-id": key}) as server:
         assert server.connection == {
@@ -196,7 +198,7 @@ def test_a_connection_is_what_a_project_needs(key: AccessKey | str, token: dict[
         assert server.count(PROJECT, LOGSTORE) == 1
 
 
-def test_requests_tell_what_was_asked_and_when(server: LogHubServer, client: Client) -> None:
+def test_each_request_is_recorded_with_time_operation_place(server: LogHubServer, client: Client) -> None:
     """Each request is recorded with time, operation, place, status and sizes before its answer is read."""
     raw = log_group("a", "b")
     before = time.monotonic()
@@ -216,7 +218,7 @@ def test_requests_tell_what_was_asked_and_when(server: LogHubServer, client: Cli
     assert server.requests == []
 
 
-def test_looking_at_what_is_not_there_finds_nothing(server: LogHubServer) -> None:
+def test_count_logs_and_log_groups_of_a_missing_logstore_are_empty(server: LogHubServer) -> None:
     """count, logs and log_groups of a missing logstore are empty."""
     assert (server.count("p", "l"), server.logs("p", "l"), server.log_groups("p", "l")) == (0, [], [])
 
@@ -244,7 +246,9 @@ def test_many_log_groups_are_all_seen(server: LogHubServer, client: Client) -> N
     assert server.count(PROJECT, LOGSTORE) == 300
 
 
-def test_a_large_request_does_not_hold_up_small_ones(server: LogHubServer, client: Client) -> None:
+def test_a_small_request_is_answered_promptly_while_10_mib_requests_are_decoded(
+    server: LogHubServer, client: Client
+) -> None:
     """A small request is answered promptly while 10 MiB requests are decoded."""
     large = log_group(*["x" * 200] * 40_000)
     stop = threading.Event()
@@ -276,7 +280,7 @@ sys.stdin.read()
 """
 
 
-def test_what_was_answered_200_is_there_after_sigkill(tmp_path: Path) -> None:
+def test_a_restarted_server_has_every_loggroup_acknowledged_before_its_sigkill(tmp_path: Path) -> None:
     """A restarted server has every LogGroup acknowledged before its SIGKILL."""
     root = str(Path(__file__).parents[2])
     for round_number in range(3):
@@ -390,7 +394,7 @@ def test_the_default_key_is_good_on_this_machine(host: str) -> None:
         socket.create_connection((host, server.port), timeout=60).close()
 
 
-def test_a_key_of_ones_own_may_be_offered_to_other_machines() -> None:
+def test_a_server_with_its_own_keys_listens_on_all_addresses() -> None:
     """With its own keys a server listens on all addresses; with the default key it does not start again."""
     with LogHubServer("0.0.0.0", access_keys={"mine": "secret"}) as server:
         server.stop()
@@ -400,7 +404,7 @@ def test_a_key_of_ones_own_may_be_offered_to_other_machines() -> None:
 
 
 @pytest.mark.parametrize("host", ["x" * 300, "a..b"])
-def test_a_host_that_nobody_knows_is_refused_in_words(host: str) -> None:
+def test_the_message_names_an_unknown_host_with_default_and_own_keys(host: str) -> None:
     """The message names an unknown host, with default and own keys."""
     for keys in (None, {"mine": "secret"}):
         with pytest.raises(ServerStartError, match="cannot listen on"), LogHubServer(host, access_keys=keys):

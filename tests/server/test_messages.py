@@ -67,7 +67,7 @@ def test_an_absolute_target_has_the_path_of_its_origin_form(target: bytes, path:
 
 
 @pytest.mark.parametrize("text", ["", "-1", "1.0", "\uff11", "1e3", "9" * 21, "11"])
-def test_what_is_no_number_in_range_is_refused(text: str) -> None:
+def test_a_number_consists_of_ascii_digits_and_is_within_its_bounds(text: str) -> None:
     """A number consists of ASCII digits and is within its bounds."""
     with pytest.raises(Exception, match="whole number from 1 to 10"):
         parse_number("count", text, 1, 10)
@@ -132,7 +132,7 @@ def test_every_answer_has_its_own_request_id_and_a_date(client: Client) -> None:
         ("GET", "/logstores/", (400, "ParameterInvalid")),
     ],
 )
-def test_what_the_server_does_not_speak_is_refused_in_words(
+def test_a_wrong_method_is_405_invalidmethod_another_path_400_parameterinvalid(
     client: Client, method: str, path: str, expected: tuple[int, str]
 ) -> None:
     """A wrong method is 405 InvalidMethod, another path 400 ParameterInvalid; both name the request's value."""

@@ -20,7 +20,7 @@ def documented(client: str) -> dict[str, str | None]:
     return {name: code or None for names, code in rows for name in re.findall(r"`(\w+)`", names)}
 
 
-def test_the_official_sdk_can_do_what_the_documentation_says() -> None:
+def test_each_documented_call_works_the_consumer_library_included_or_is_refused_as_documented() -> None:
     """Each documented call works, the consumer library included, or is refused as documented."""
     rows = re.findall(r"^\| ((?:`\w+`(?:, )?)+) \| (works|refused with `(\w+)`)", TEXT, re.MULTILINE)
     documented = {name: code or None for names, _, code in rows for name in re.findall(r"\w+", names)}
@@ -38,7 +38,9 @@ def test_the_official_sdk_can_do_what_the_documentation_says() -> None:
         ("CLI", "cli/calls.py", r'\b(?:run|of|of_name)\("(\w+)"'),
     ],
 )
-def test_the_documented_calls_of_other_clients_are_those_that_are_tried(client: str, program: str, call: str) -> None:
+def test_the_table_of_each_client_lists_exactly_the_calls_that_its_program_makes(
+    client: str, program: str, call: str
+) -> None:
     """The table of each client lists exactly the calls that its program makes; `make soak` runs the programs."""
     tried = re.findall(call, (CLIENTS / program).read_text(), re.MULTILINE)
     assert sorted(set(tried)) == sorted(documented(client))

@@ -79,7 +79,7 @@ def test_every_line_of_a_directory_arrives_once_and_unchanged(
     assert shipment.figures.file_bytes == sum(file.size for file in files)
 
 
-def test_portion_whose_request_was_refused_is_tried_again(
+def test_a_refusal_that_does_not_blame_the_records_fails_the_attempt(
     spark: SparkSession, tmp_path: Path, server: LogHubServer, make_job: MakeJob
 ) -> None:
     """A refusal that does not blame the records fails the attempt, and the next one delivers everything."""
@@ -91,7 +91,7 @@ def test_portion_whose_request_was_refused_is_tried_again(
     assert contents(server) == ["one", "two", "three"]
 
 
-def test_job_fails_when_records_are_refused_for_good(
+def test_refused_records_fail_the_job_at_the_first_attempt(
     spark: SparkSession, tmp_path: Path, server: LogHubServer, make_job: MakeJob
 ) -> None:
     """Refused records fail the job at the first attempt, with a reason of one line without a trace or secret."""
@@ -108,7 +108,7 @@ def test_job_fails_when_records_are_refused_for_good(
 
 
 @pytest.mark.usefixtures("spark")
-def test_attempts_of_an_earlier_run_are_not_those_of_the_next(
+def test_attempts_of_an_earlier_run_are_not_counted_for_the_next_even_at_the_same_memory_address(
     make_job: MakeJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Attempts of an earlier run are not counted for the next, even at the same memory address."""
@@ -118,7 +118,7 @@ def test_attempts_of_an_earlier_run_are_not_those_of_the_next(
     assert runs[0]._group != runs[1]._group
 
 
-def test_other_records_of_a_failed_job_are_those_of_the_file(
+def test_copies_left_by_a_repeated_task_have_the_same_file_and_offset(
     spark: SparkSession, tmp_path: Path, server: LogHubServer, make_job: MakeJob
 ) -> None:
     """Copies left by a repeated task have the same file and offset, so that a reader can recognise them."""
@@ -181,7 +181,7 @@ def test_command_fails_when_a_record_was_not_acknowledged(
 
 
 @pytest.mark.usefixtures("on_test_session")
-def test_command_tells_what_it_leaves_out(
+def test_skipped_binary_files_of_a_directory_are_named_a_directory_without_logs_is_no_error(
     tmp_path: Path, server: LogHubServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Skipped binary files of a directory are named; a directory without logs is no error."""
@@ -222,7 +222,7 @@ def test_command_tells_what_it_leaves_out(
         ([], "/no/such/file: cannot be read"),
     ],
 )
-def test_wrong_use_is_told_before_spark_is_started(
+def test_invalid_use_is_refused_before_spark_starts_with_exit_code_2_and_the_remedy(
     server: LogHubServer,
     capsys: pytest.CaptureFixture[str],
     monkeypatch: pytest.MonkeyPatch,
@@ -251,7 +251,7 @@ def test_closed_standard_input_is_no_file_that_was_opened_since(
 
 
 @pytest.mark.parametrize("missing", ["LOGHUB_ACCESS_KEY_ID", "LOGHUB_ACCESS_KEY_SECRET"])
-def test_missing_credentials_are_told_by_name(missing: str) -> None:
+def test_the_error_for_missing_credentials_names_the_variable_to_set(missing: str) -> None:
     """The error for missing credentials names the variable to set."""
     environ = {"LOGHUB_ACCESS_KEY_ID": "id", "LOGHUB_ACCESS_KEY_SECRET": "secret"}
     del environ[missing]
@@ -316,7 +316,7 @@ def test_a_run_without_a_checkpoint_says_that_the_next_one_sends_all_again(
     assert "sends all of this again" not in capsys.readouterr().out
 
 
-def test_an_empty_file_is_said_to_have_no_line(
+def test_an_empty_file_is_reported_as_having_no_line(
     tmp_path: Path, server: LogHubServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """An empty file is reported as having no line."""
@@ -339,7 +339,7 @@ def test_an_empty_file_is_said_to_have_no_line(
     ],
     ids=" ".join,
 )
-def test_what_cannot_be_read_makes_the_exit_code_say_so(
+def test_unreadable_files_set_the_exit_code_in_every_mode_unless_an_option_allows_them(
     mode: list[str], tmp_path: Path, server: LogHubServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Unreadable files set the exit code in every mode, unless an option allows them; all other files are shipped."""
@@ -425,7 +425,7 @@ def test_a_name_that_a_terminal_would_obey_is_shown_in_one_line(
     ]
 
 
-def test_a_dry_run_tells_what_would_fail(
+def test_a_dry_run_exits_with_1_for_a_damaged_file_2_for_a_missing_one_and_refuses_a_checkpoint(
     tmp_path: Path, server: LogHubServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A dry run exits with 1 for a damaged file, 2 for a missing one, and refuses a checkpoint."""
@@ -443,7 +443,7 @@ def test_a_dry_run_tells_what_would_fail(
         assert said in capsys.readouterr().err
 
 
-def test_a_run_that_ships_what_was_appended_does_not_say_that_nothing_was_new(
+def test_a_run_that_ships_appended_lines_does_not_report_that_nothing_was_new(
     tmp_path: Path, server: LogHubServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A run that ships appended lines does not report that nothing was new."""

@@ -66,13 +66,13 @@ def test_line_that_came_twice_is_a_failure(
     assert "FAILED: 1 difference in 2 lines of 1 file\n" in shown
 
 
-def test_path_that_is_not_there_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_missing_input_is_an_error_not_a_success_without_files(capsys: pytest.CaptureFixture[str]) -> None:
     """A missing INPUT is an error, not a success without files."""
     assert demo.main(["--input", "/no/such/file"]) == 2
     assert "/no/such/file" in capsys.readouterr().out
 
 
-def test_directory_without_files_is_told(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_directory_without_files_is_an_error(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """A directory without files is an error."""
     assert demo.main(["--input", str(tmp_path)]) == 2
     assert f"there are no files to ship in {tmp_path}" in capsys.readouterr().out
@@ -100,7 +100,7 @@ def test_verdict_counts_in_singular_and_plural(tmp_path: Path, text: str, said: 
     assert said in shown.getvalue()
 
 
-def test_machine_without_logs_gets_made_up_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_machine_without_readable_logs_uses_made_up_ones(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A machine without readable logs uses made-up ones."""
     monkeypatch.setattr(demo, "_newest", lambda _found: demo.Found((), ()))
     found = demo._choose(None, tmp_path, Console(file=io.StringIO()))

@@ -151,7 +151,9 @@ def test_worker_that_is_killed_stores_nothing_twice(start: Start, server: LogHub
     assert stored(server) == Counter(expected)
 
 
-def test_file_that_comes_again_is_no_copy_of_what_it_was(server: LogHubServer, logs: Path) -> None:
+def test_a_truncated_and_rewritten_file_has_the_same_offsets_but_its_lines_are_stored(
+    server: LogHubServer, logs: Path
+) -> None:
     """A truncated and rewritten file has the same offsets, but its lines are stored."""
     for line in ("one", "two", "six"):
         (logs / "a.log").write_text(f"{line}\n")
@@ -170,7 +172,7 @@ def test_job_that_has_ended_ships_nothing_more(server: LogHubServer, logs: Path)
     assert {PLAN_FILE, ENDED_FILE} <= {file.name for file in (logs.parent / "checkpoint").iterdir()}
 
 
-def test_failed_job_goes_on_where_it_was(server: LogHubServer, logs: Path) -> None:
+def test_a_failed_job_continues_stored_lines_are_not_stored_again(server: LogHubServer, logs: Path) -> None:
     """A failed job continues: stored lines are not stored again, and the others are stored by the next start."""
     expected = write_lines(logs / "a.log", 0, 3000)
     refusal = server.faults.add(of_lines(refusing_after(2)), operation="PutLogs")

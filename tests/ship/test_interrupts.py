@@ -129,7 +129,7 @@ def test_interrupt_before_there_is_a_jvm_leaves_no_process(
     assert_ended(started, signal.SIGINT, 130, group=group)
 
 
-def test_termination_ends_what_an_interrupt_would(
+def test_sigterm_leaves_no_process_either_and_has_its_own_exit_code(
     start: Start, endless_java: str, tmp_path: Path, server: LogHubServer
 ) -> None:
     """SIGTERM leaves no process either, and has its own exit code."""

@@ -70,7 +70,9 @@ def test_stub_that_does_not_run_is_no_java(tmp_path: Path, monkeypatch: pytest.M
         find_java()
 
 
-def test_no_java_at_all_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_java_the_error_names_the_requirement_the_candidates_and_both_ways_to_install_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Without Java the error names the requirement, the candidates, and both ways to install one."""
     set_path(monkeypatch)
     monkeypatch.setenv("JAVA_HOME", "/no/java/here")

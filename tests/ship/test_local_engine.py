@@ -154,7 +154,7 @@ def test_no_interrupt_comes_between_a_workers_start_and_its_first_step(
     run._workers[0].pipe.close()
 
 
-def test_bar_shows_a_percentage_while_files_are_still_looked_for(
+def test_the_percentage_is_that_of_the_bytes_found_so_far(
     tmp_path: Path, server: LogHubServer, make_job: MakeJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The percentage is that of the bytes found so far, while the search goes on."""
@@ -217,7 +217,9 @@ def test_failure_tells_of_all_parts(
     assert sum(file.unsent_bytes > 0 for file in done.files) >= 64
 
 
-def test_driver_keeps_no_block_of_what_is_stored(tmp_path: Path, server: LogHubServer, make_job: MakeJob) -> None:
+def test_a_completed_portion_reports_only_a_number_per_file_to_the_driver(
+    tmp_path: Path, server: LogHubServer, make_job: MakeJob
+) -> None:
     """A completed portion reports only a number per file to the driver."""
     for number in range(100):
         (tmp_path / f"{number:03d}").write_text("one\n" * number + "two\n")
@@ -238,7 +240,9 @@ def test_portion_that_failed_is_tried_again(tmp_path: Path, server: LogHubServer
     assert contents(server) == ["one", "two", "three"]
 
 
-def test_job_fails_when_records_are_refused_for_good(tmp_path: Path, server: LogHubServer, make_job: MakeJob) -> None:
+def test_refused_records_fail_the_job_at_the_first_attempt(
+    tmp_path: Path, server: LogHubServer, make_job: MakeJob
+) -> None:
     """Refused records fail the job at the first attempt, with a one-line reason that has the offset and no secret."""
     (tmp_path / "a.log").write_text("one\n")
     server.faults.add(answer(400, "PostBodyInvalid", "no good"), operation="PutLogs")
@@ -250,7 +254,7 @@ def test_job_fails_when_records_are_refused_for_good(tmp_path: Path, server: Log
     assert server.access_key_secret not in shipment.failure
 
 
-def test_no_portion_is_begun_or_tried_again_when_one_has_failed_for_good(
+def test_after_a_permanent_failure_no_portion_is_started_or_repeated_but_the_running_ones_are_awaited(
     server: LogHubServer, make_job: MakeJob
 ) -> None:
     """After a permanent failure no portion is started or repeated, but the running ones are awaited."""

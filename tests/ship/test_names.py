@@ -60,7 +60,7 @@ def test_every_error_of_the_job_is_text_that_can_travel() -> None:
     assert str(SparkJobError("/logs/a\udcff.log: gone")) == "/logs/a\\xff.log: gone"
 
 
-def test_file_with_such_a_name_is_shipped_and_verified(
+def test_a_file_with_such_a_name_is_shipped_next_to_others_and_the_comparison_finds_it_by_its_name(
     spark: SparkSession, tmp_path: Path, server: LogHubServer, make_job: MakeJob
 ) -> None:
     """A file with such a name is shipped next to others, and the comparison finds it by its name."""
@@ -79,7 +79,7 @@ def test_file_with_such_a_name_is_shipped_and_verified(
     assert differences(digests_of_files(found.files), digests_of_logs(held(server))) == []
 
 
-def test_failure_over_such_a_file_reaches_the_driver(
+def test_an_error_of_a_worker_with_such_a_path_ends_the_job_instead_of_leaving_the_driver_waiting(
     spark: SparkSession, tmp_path: Path, server: LogHubServer, make_job: MakeJob
 ) -> None:
     """An error of a worker with such a path ends the job, instead of leaving the driver waiting."""
@@ -92,7 +92,9 @@ def test_failure_over_such_a_file_reaches_the_driver(
     assert f"{tmp_path}/bad\\xff.gz: damaged or incomplete gzip data" in failure
 
 
-def test_truncated_file_with_such_a_name_is_named(tmp_path: Path, server: LogHubServer, make_job: MakeJob) -> None:
+def test_the_error_for_a_truncated_file_with_such_a_name_shows_it_as_text(
+    tmp_path: Path, server: LogHubServer, make_job: MakeJob
+) -> None:
     """The error for a truncated file with such a name shows it as text."""
     path = write(tmp_path, b"bad\xff.log", b"one\n")
     file = find_files([path]).files[0]
@@ -101,7 +103,7 @@ def test_truncated_file_with_such_a_name_is_named(tmp_path: Path, server: LogHub
         ship_splits(plan([file])[0], make_job(parser="text"))
 
 
-def test_followed_file_with_such_a_name_goes_on_where_it_was(
+def test_the_checkpoint_keeps_the_bytes_of_such_a_name_and_the_file_is_continued(
     spark: SparkSession, tmp_path: Path, server: LogHubServer, make_job: MakeJob
 ) -> None:
     """The checkpoint keeps the bytes of such a name, and the file is continued."""
@@ -125,7 +127,7 @@ def test_a_portion_as_a_column_keeps_the_bytes_of_the_name() -> None:
     assert pickle.loads(packed) == portion
 
 
-def test_skipped_file_with_such_a_name_is_told_on_any_terminal() -> None:
+def test_a_skipped_file_with_such_a_name_is_printed_on_a_utf_8_terminal() -> None:
     """A skipped file with such a name is printed on a UTF-8 terminal."""
     terminal = io.TextIOWrapper(io.BytesIO(), encoding="utf-8", errors="strict")
     print_skipped([("/logs/a\udcff.bin", "binary")], Console(file=terminal, width=200))

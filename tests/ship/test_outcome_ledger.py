@@ -95,7 +95,7 @@ def test_a_damaged_file_is_reported_and_nothing_is_sent_twice(
     assert [Path(file.path).name for file in shipment.files if not file.complete] == ["b.gz"]
 
 
-def test_the_next_attempt_sends_only_what_is_not_stored(
+def test_the_next_attempt_sends_only_lines_that_are_not_stored(
     engine: Engine, tmp_path: Path, server: LogHubServer, make_job: MakeJob
 ) -> None:
     """The next attempt sends only lines that are not stored."""
@@ -112,7 +112,7 @@ def test_the_next_attempt_sends_only_what_is_not_stored(
     assert server.count(PROJECT, LOGSTORE) == FILES * LINES
 
 
-def test_a_failed_job_counts_what_was_stored(
+def test_the_table_and_the_report_of_a_failed_job_have_the_same_number_of_lines(
     engine: Engine, tmp_path: Path, server: LogHubServer, make_job: MakeJob
 ) -> None:
     """The table and the report of a failed job have the same number of lines."""
@@ -125,7 +125,7 @@ def test_a_failed_job_counts_what_was_stored(
     assert sum(file.stored for file in shipment.files) == 40
 
 
-def test_what_was_never_sent_is_told_in_bytes(
+def test_unread_data_is_reported_in_bytes_the_rest_of_a_file_or_a_whole_portion(
     engine: Engine, tmp_path: Path, server: LogHubServer, make_job: MakeJob
 ) -> None:
     """Unread data is reported in bytes: the rest of a file, or a whole portion."""
@@ -152,7 +152,7 @@ def command(server: LogHubServer, capsys: pytest.CaptureFixture[str]) -> Callabl
     return run
 
 
-def test_the_command_tells_what_became_of_each_file_and_how_to_go_on(
+def test_after_the_table_the_command_reports_sums_incomplete_files_complete_ones_and_the_remedy(
     tmp_path: Path, server: LogHubServer, command: Callable[..., tuple[int, str, str]]
 ) -> None:
     """After the table, the command reports sums, incomplete files, complete ones, and the remedy."""
@@ -177,7 +177,7 @@ WRONG = {
 
 @pytest.mark.parametrize("engine_name", ["local", "spark"])
 @pytest.mark.parametrize(("code", "said"), WRONG.items())
-def test_a_target_that_is_wrong_is_told_by_its_argument_before_anything_starts(
+def test_an_invalid_target_is_reported_by_its_argument_before_spark_starts_with_exit_code_2(
     tmp_path: Path,
     server: LogHubServer,
     command: Callable[..., tuple[int, str, str]],
@@ -199,7 +199,7 @@ def test_a_target_that_is_wrong_is_told_by_its_argument_before_anything_starts(
 
 
 @pytest.mark.parametrize("engine_name", ["local", "spark"])
-def test_an_endpoint_that_nobody_listens_at_is_told_before_anything_starts(
+def test_an_unreachable_endpoint_is_reported_before_the_start_with_exit_code_2(
     tmp_path: Path,
     server: LogHubServer,
     command: Callable[..., tuple[int, str, str]],
@@ -294,7 +294,7 @@ def test_a_long_line_is_stored_when_all_its_pieces_are() -> None:
     assert account.files(portions, ())[0].stored == 1
 
 
-def test_the_next_attempt_leaves_out_what_is_stored_and_nothing_else() -> None:
+def test_the_next_attempt_skips_stored_blocks() -> None:
     """The next attempt skips stored blocks; a block stored in part is sent again, a long line without its stored
     pieces.
     """

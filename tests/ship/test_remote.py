@@ -92,7 +92,7 @@ def test_remote_file_is_stored_once_whatever_is_killed(
     assert Counter(contents(server)) == Counter(LINES)
 
 
-def test_file_that_changed_between_two_starts_is_said(
+def test_a_file_that_changed_between_two_starts_is_reported_and_nothing_of_the_new_one_is_stored(
     server: LogHubServer, web: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A file that changed between two starts is reported, and nothing of the new one is stored."""
@@ -114,7 +114,7 @@ def test_file_that_changed_between_two_starts_is_said(
         ("/a.log", ["--follow", "--checkpoint=s3://bucket/ck"], "must be a local directory"),
     ],
 )
-def test_what_cannot_be_is_refused_before_anything_starts(
+def test_impossible_requests_are_refused_before_the_start_with_exit_code_2_without_showing_a_secret(
     server: LogHubServer, tmp_path: Path, capsys: pytest.CaptureFixture[str], path: str, more: list[str], said: str
 ) -> None:
     """Impossible requests are refused before the start with exit code 2, without showing a secret."""

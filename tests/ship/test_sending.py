@@ -27,7 +27,7 @@ def ship_file(path: Path, job: ShipJob) -> None:
 
 
 @pytest.mark.parametrize("parser", ["text", "auto"])
-def test_where_lines_come_from_stands_in_tags(
+def test_path_and_host_are_tags_of_the_batch_the_line_and_its_parsed_fields_are_fields(
     tmp_path: Path, server: LogHubServer, make_job: MakeJob, parser: str
 ) -> None:
     """Path and host are tags of the batch; the line and its parsed fields are fields."""
@@ -41,7 +41,7 @@ def test_where_lines_come_from_stands_in_tags(
 
 
 @pytest.mark.parametrize("parser", ["text", "auto"])
-def test_place_of_a_line_is_told_where_it_is_asked_for(
+def test_on_request_the_offset_is_a_field_and_the_inode_a_tag(
     tmp_path: Path, server: LogHubServer, make_job: MakeJob, parser: str
 ) -> None:
     """On request the offset is a field, and the inode a tag."""
@@ -84,7 +84,9 @@ def test_neighbours_of_a_refused_line_arrive(
     assert contents(server) == [line for line in lines if line != bad]
 
 
-def test_refused_lines_are_not_looked_for_for_ever(tmp_path: Path, server: LogHubServer, make_job: MakeJob) -> None:
+def test_a_server_that_refuses_everything_ends_the_attempt_after_a_few_lines(
+    tmp_path: Path, server: LogHubServer, make_job: MakeJob
+) -> None:
     """A server that refuses everything ends the attempt after a few lines."""
     file = tmp_path / "a.log"
     file.write_text("x\n" * 4096)
@@ -105,7 +107,7 @@ def test_refused_lines_are_not_looked_for_for_ever(tmp_path: Path, server: LogHu
     [("json", '{{"time":"{}"}}'), ("syslog", "{} box su: x"), ("logfmt", "ts={} a=1"), ("delimited", "{},1")],
 )
 @pytest.mark.parametrize("broken", [b"", b"\xff"], ids=["as columns", "record by record"])
-def test_record_has_the_time_of_its_line_where_that_is_asked_for(
+def test_on_request_a_record_has_the_time_of_its_line_a_line_without_one_has_the_time_of_sending(
     tmp_path: Path, server: LogHubServer, make_job: MakeJob, broken: bytes, parser: str, form: str
 ) -> None:
     """On request, a record has the time of its line; a line without one has the time of sending."""
@@ -142,7 +144,7 @@ def test_header_of_a_file_names_its_columns_in_each_range(
     assert [log["other"] for log in held(server)[len(first) :]] == ["x"]
 
 
-def test_file_whose_header_tells_no_columns_is_shipped_as_text(
+def test_a_file_whose_header_names_no_columns_is_shipped_as_text_with_its_first_line(
     tmp_path: Path, server: LogHubServer, make_job: MakeJob
 ) -> None:
     """A file whose header names no columns is shipped as text, with its first line."""

@@ -52,7 +52,7 @@ def test_local_workers_import_pyspark_as_it_is_installed(spark: SparkSession) ->
     assert python_daemon.installed_first(path) == [path[0], *path[3:], *path[1:3]]
 
 
-def test_local_workers_are_forked_with_what_ships_files(spark: SparkSession) -> None:
+def test_local_workers_are_forked_with_the_shipping_modules_imported(spark: SparkSession) -> None:
     """Local workers are forked with the shipping modules imported."""
 
     def look(_: int) -> bool:
@@ -61,7 +61,7 @@ def test_local_workers_are_forked_with_what_ships_files(spark: SparkSession) -> 
     assert spark.sparkContext.parallelize([0], 1).map(look).collect() == [True]
 
 
-def test_what_is_imported_before_a_fork_starts_no_thread() -> None:
+def test_modules_imported_before_a_fork_start_no_thread_which_the_fork_would_lose() -> None:
     """Modules imported before a fork start no thread, which the fork would lose."""
     program = """if True:
         import os, sys, threading
@@ -95,7 +95,7 @@ def test_a_daemon_takes_another_pyspark_than_sparks_own_only_if_they_are_the_sam
     assert not python_daemon.has_same_pyspark(path)
 
 
-def test_values_of_numpy_are_not_asked_for_where_it_is_not_loaded() -> None:
+def test_without_numpy_loaded_pysparks_check_for_numpy_values_with_its_slow_imports_is_skipped() -> None:
     """Without NumPy loaded, pyspark's check for NumPy values, with its slow imports, is skipped."""
     program = """if True:
         import sys
@@ -113,7 +113,7 @@ def test_values_of_numpy_are_not_asked_for_where_it_is_not_loaded() -> None:
     assert done.stdout.split() == ["False", "False", "False", "True", "True"]
 
 
-def test_values_of_numpy_still_become_those_of_java(spark: SparkSession) -> None:
+def test_numpy_values_are_still_converted_to_java(spark: SparkSession) -> None:
     """NumPy values are still converted to Java."""
     arrays = spark._jvm.java.util.Arrays  # type: ignore[union-attr]
     assert arrays.toString(numpy.array([1, 2])) == "[1, 2]"
@@ -157,7 +157,9 @@ def test_zip_holds_the_package_and_nothing_else() -> None:
     assert {name[:-1] for name in names if name.endswith(".pyc")} <= set(names)
 
 
-def test_zip_has_bytecode_of_what_workers_import(tmp_path: Path) -> None:
+def test_the_zip_file_has_bytecode_of_the_modules_for_workers_another_python_compiles_the_sources(
+    tmp_path: Path,
+) -> None:
     """The zip file has bytecode of the modules for workers; another Python compiles the sources."""
     shutil.copy(session.package_zip(), tmp_path / "producer.zip")
     program = """if True:
@@ -228,7 +230,7 @@ def test_daemon_of_a_cluster_is_the_packages_own_where_no_sql_is_planned(
     assert context.environment["PYTHONPATH"] == f"/theirs{os.pathsep}./producer.zip"
 
 
-def test_package_path_is_added_after_what_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_package_is_appended_to_a_pythonpath_of_the_user_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """The package is appended to a PYTHONPATH of the user once."""
     monkeypatch.setenv("PYTHONPATH", "/one")
     session._put_on_python_path(Path("/two"))
@@ -252,13 +254,13 @@ def test_package_path_is_added_after_what_is_there(monkeypatch: pytest.MonkeyPat
         ("", "RuntimeError"),
     ],
 )
-def test_failure_of_a_job_is_told_in_one_line(text: str, said: str) -> None:
+def test_sparks_traces_are_reduced_to_the_message_of_the_exception_that_ended_the_task(text: str, said: str) -> None:
     """Spark's traces are reduced to the message of the exception that ended the task."""
     assert describe(RuntimeError(text)).startswith(said)
 
 
 @pytest.mark.parametrize("logger", ["py4j.clientserver", "py4j.java_gateway", None])
-def test_what_an_interrupt_does_to_the_bridge_is_not_logged(
+def test_the_effects_of_an_interrupt_on_the_bridge_to_java_are_not_logged(
     logger: str | None, caplog: pytest.LogCaptureFixture
 ) -> None:
     """The effects of an interrupt on the bridge to Java are not logged; other errors are."""
@@ -288,7 +290,7 @@ def test_the_pipe_to_a_jvm_is_closed_with_it(program: str, monkeypatch: pytest.M
     assert (process.stdin.closed, process.returncode is None) == (True, False)
 
 
-def test_options_of_a_driver_stand_before_those_of_the_environment(
+def test_spark_submit_opts_overrides_the_options_for_a_quick_start_as_java_uses_the_last_of_two(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """SPARK_SUBMIT_OPTS overrides the options for a quick start, as Java uses the last of two."""
@@ -303,7 +305,9 @@ def test_options_of_a_driver_stand_before_those_of_the_environment(
     assert (tmp_path / "said").read_text().split() == ["-XX:TieredStopAtLevel=1", "-XX:TieredStopAtLevel=4"]
 
 
-def test_options_of_executors_that_somebody_has_set_stay(spark: SparkSession) -> None:
+def test_options_of_executors_in_spark_defaults_conf_are_kept_else_the_jvm_is_set_to_start_quickly(
+    spark: SparkSession,
+) -> None:
     """Options of executors in ``spark-defaults.conf`` are kept; else the JVM is set to start quickly."""
     name = "spark.executor.defaultJavaOptions"
     properties = spark._jvm.System  # type: ignore[union-attr]
@@ -340,7 +344,7 @@ def test_work_on_a_cluster_begins_when_there_is_an_executor(monkeypatch: pytest.
     session._wait_for_executor(SimpleNamespace(_jsc=_Executors()))  # type: ignore[arg-type]
 
 
-def test_a_wait_for_executors_is_told_once(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_wait_for_executors_is_logged_once(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:
     """A wait for executors is logged once."""
     monkeypatch.setattr(session, "_POLL_SECONDS", 0.0)
     monkeypatch.setattr(session, "_SILENT_SECONDS", 0.0)

@@ -126,7 +126,7 @@ def test_longest_line_of_invalid_bytes_still_fits_a_batch(
     assert content_bytes(log) == b"\xff" * MAX_LINE_BYTES
 
 
-def test_line_whose_fields_do_not_fit_is_shipped_as_text(
+def test_a_line_that_is_too_large_with_its_fields_is_sent_without_them_and_counted(
     tmp_path: Path, server: LogHubServer, make_job: MakeJob
 ) -> None:
     """A line that is too large with its fields is sent without them, and counted."""
@@ -138,7 +138,9 @@ def test_line_whose_fields_do_not_fit_is_shipped_as_text(
     assert figures.unparsed == 1
 
 
-def test_parsed_and_unparsed_lines_are_told_apart(tmp_path: Path, server: LogHubServer, make_job: MakeJob) -> None:
+def test_a_line_that_does_not_parse_is_shipped_as_text_and_counted(
+    tmp_path: Path, server: LogHubServer, make_job: MakeJob
+) -> None:
     """A line that does not parse is shipped as text and counted."""
     file = tmp_path / "a.log"
     file.write_text('{"level": "INFO"}\nTraceback:\n{"level": "WARN"}\n')
@@ -187,7 +189,7 @@ def test_offsets_and_lines_do_not_depend_on_the_partitions(
     assert (figures.files, figures.file_bytes) == (1, len(data))
 
 
-def test_what_is_appended_after_the_plan_is_left_to_the_next_job(
+def test_bytes_appended_after_the_plan_are_left_to_the_next_job(
     tmp_path: Path, server: LogHubServer, make_job: MakeJob
 ) -> None:
     """Bytes appended after the plan are left to the next job."""
@@ -333,7 +335,7 @@ def test_files_of_another_encoding_become_utf8(
     assert contents(server) == [f"eins {number} \u00fc\u010a" for number in range(200)]
 
 
-def test_odd_files_are_told_once_and_holes_are_counted(
+def test_a_file_that_looks_like_utf_16_and_one_with_a_hole_are_logged_once_skipped_nuls_are_counted(
     tmp_path: Path, server: LogHubServer, make_job: MakeJob, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A file that looks like UTF-16, and one with a hole, are logged once; skipped NULs are counted."""

@@ -92,7 +92,7 @@ def test_input_of_another_encoding_becomes_utf8(server: LogHubServer, ship: Call
     assert r"x\xd6" in contents(server)
 
 
-def test_lines_arrive_while_the_input_goes_on(server: LogHubServer, ship: Callable[..., Shipping]) -> None:
+def test_whole_lines_are_sent_after_the_linger_time(server: LogHubServer, ship: Callable[..., Shipping]) -> None:
     """Whole lines are sent after the linger time; an unfinished one waits for its end, or for that of the input."""
     shipping = ship(parser="text")
     shipping.send(b"one\ntwo\nunfin")
@@ -129,7 +129,7 @@ def test_log_of_several_lines_waits_for_its_time(server: LogHubServer, ship: Cal
     assert contents(server)[2:] == ["3 c\n\tat"]
 
 
-def test_refused_line_fails_the_command_while_the_input_goes_on(
+def test_a_refused_line_fails_the_command_before_the_input_ends(
     server: LogHubServer, ship: Callable[..., Shipping]
 ) -> None:
     """A refused line fails the command before the input ends."""
@@ -204,7 +204,7 @@ def _unread(pipe: object) -> int:
         (["--workers=2"], "leave out --engine spark and --workers"),
     ],
 )
-def test_what_does_not_go_with_standard_input_is_refused(
+def test_options_that_do_not_apply_to_standard_input_are_refused_with_exit_code_2(
     server: LogHubServer, capsys: pytest.CaptureFixture[str], extra: list[str], said: str
 ) -> None:
     """Options that do not apply to standard input are refused with exit code 2."""

@@ -43,7 +43,7 @@ def disk_full_at(size: int) -> Iterator[None]:
         resource.setrlimit(resource.RLIMIT_FSIZE, limits)
 
 
-def test_a_log_becomes_a_line_with_what_belongs_to_its_stream(tmp_path: Path) -> None:
+def test_a_line_has_time_project_logstore_topic_source_and_tags_then_the_fields(tmp_path: Path) -> None:
     """A line has time, project, logstore, topic, source and tags, then the fields; empty values are left out."""
     path = tmp_path / "out.jsonl"
     with Producer(sink=FileSink(path), config=config(linger_ms=100)) as producer:
@@ -98,7 +98,7 @@ def test_a_full_disk_leaves_no_part_of_a_batch_and_says_so(tmp_path: Path) -> No
     assert path.read_bytes() == before
 
 
-def test_what_met_a_full_disk_arrives_once_when_there_is_room(tmp_path: Path) -> None:
+def test_the_producer_retries_and_pauses_sending_to_the_file_meanwhile(tmp_path: Path) -> None:
     """The producer retries, and pauses sending to the file meanwhile."""
     path = tmp_path / "out.jsonl"
     with Producer(sink=FileSink(path), config=config(linger_ms=100, base_retry_backoff_ms=10)) as producer:
@@ -109,7 +109,7 @@ def test_what_met_a_full_disk_arrives_once_when_there_is_room(tmp_path: Path) ->
     assert [line["n"] for line in lines(path)] == ["0", "1", "2"]
 
 
-def test_what_cannot_be_cut_off_again_leaves_the_batch_in_doubt() -> None:
+def test_on_a_full_device_that_cannot_be_truncated_the_batch_may_have_been_stored() -> None:
     """On a full device that cannot be truncated, the batch may have been stored."""
     with pytest.raises(NetworkError, match="cannot be removed") as raised:
         deliver(FileSink("/dev/full"), "x")
@@ -169,7 +169,9 @@ def test_a_directory_that_goes_and_comes_back_costs_no_record(tmp_path: Path) ->
     assert len(lines(place / "out.jsonl")) == 1
 
 
-def test_each_batch_is_synced_if_asked_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_fsync_a_delivered_batch_is_on_the_disk_a_failed_sync_cuts_it_off_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """With ``fsync``, a delivered batch is on the disk; a failed sync cuts it off again."""
     path, synced = tmp_path / "out.jsonl", []
     monkeypatch.setattr(os, "fsync", lambda descriptor: synced.append(path.read_bytes()))
@@ -204,7 +206,7 @@ def test_a_producer_with_a_file_can_be_pickled_and_forked(tmp_path: Path) -> Non
     assert sorted(str(line["who"]) for line in lines(path)) == ["child", "copy", "parent"]
 
 
-def test_a_channel_in_front_of_a_file_delivers_what_it_holds(tmp_path: Path) -> None:
+def test_a_channel_before_a_file_sink_is_durable_and_ordered_sequence_numbers_are_ignored(tmp_path: Path) -> None:
     """A channel before a file sink is durable and ordered; sequence numbers are ignored."""
     path = tmp_path / "out.jsonl"
     with Producer(

@@ -56,7 +56,7 @@ def test_a_task_outlasts_quotas_and_nothing_else() -> None:
         assert (attempts, arrived) == (1, 0)
 
 
-def test_what_the_user_says_of_retries_holds() -> None:
+def test_the_users_retries_delivery_timeout_ms_and_backoff_apply_also_to_quota_errors() -> None:
     """The user's ``retries``, ``delivery_timeout_ms`` and backoff apply, also to quota errors."""
     quotas = [QuotaExceededError("ShardWriteQuotaExceed", "x")] * 200
     assert _tried(quotas, _config(retries="3"))[:2] == (4, 0)
@@ -102,14 +102,14 @@ def test_a_task_fails_when_one_acknowledgement_takes_too_long_and_not_all_of_the
     assert write(server, rows(10), linger_ms="60000").rows == 10
 
 
-def test_a_task_that_waits_too_long_says_what_for(server: LogHubServer) -> None:
+def test_a_task_that_waits_too_long_reports_the_last_attempts_error(server: LogHubServer) -> None:
     """A task that waits too long reports the last attempt's error."""
     server.faults.add(answer(403, "WriteQuotaExceed"), operation="PutLogs")
     with pytest.raises(DeliveryFailedError, match=r"not completed within 1\.0 s.*the last attempt: WriteQuotaExceed"):
         write(server, rows(10), ackTimeout="1")
 
 
-def test_what_lingers_leaves_at_once_and_nobody_waits_for_its_answer() -> None:
+def test_at_the_end_of_a_task_open_batches_are_sent_at_once_without_waiting_for_their_answers() -> None:
     """At the end of a task open batches are sent at once, without waiting for their answers."""
     sink = GatedSink()
     project = ProjectConfig("p", endpoint="http://127.0.0.1:9", access_key_id="a", access_key_secret="s")

@@ -11,7 +11,9 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-def test_every_way_delivers_what_it_is_measured_for(spark: SparkSession, capsys: pytest.CaptureFixture[str]) -> None:
+def test_every_way_of_the_benchmark_delivers_its_bytes_and_has_a_line(
+    spark: SparkSession, capsys: pytest.CaptureFixture[str]
+) -> None:
     """Every way of the benchmark delivers the bytes that it is measured for, and has a line in the table."""
     found = measure(spark, 2000, 1, WAYS)
     assert [line.split()[0] for line in capsys.readouterr().err.splitlines() if line.endswith("rows/s")] == list(WAYS)

@@ -52,7 +52,7 @@ def test_batch_job_that_runs_twice_writes_once(ran: tuple[LogHubServer, str]) ->
     assert {log.topic for log in server.logs("my-project", "orders")} == {"cn", "de", "br"}
 
 
-def test_streaming_example_writes_only_what_is_new(ran: tuple[LogHubServer, str]) -> None:
+def test_the_second_run_of_the_streaming_example_writes_only_the_second_file(ran: tuple[LogHubServer, str]) -> None:
     """The second run of the streaming example writes only the second file, and the metrics have both."""
     server, output = ran
     assert "micro-batch 0: 300 rows" in output

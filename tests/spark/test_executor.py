@@ -32,7 +32,7 @@ def test_equal_configuration_gives_the_same_producer() -> None:
     assert get_producer(again[0], config=again[1]) is first
 
 
-def test_a_project_that_is_only_a_name_is_refused_with_what_is_needed() -> None:
+def test_a_project_that_is_only_a_name_is_refused_with_the_type_that_is_needed() -> None:
     """A project that is only a name is refused with the type that is needed."""
     said = r"projects: each must be a ProjectConfig, .*, got 'p' \(str\)"
     with pytest.raises(InvalidArgumentError, match=said):
@@ -119,7 +119,7 @@ def usable(producer: Producer) -> bool:
     return True
 
 
-def test_task_keeps_every_producer_that_it_asked_for(worker: Worker) -> None:
+def test_a_task_keeps_every_producer_that_it_asked_for_until_it_ends(worker: Worker) -> None:
     """A task keeps every producer that it asked for until it ends."""
     asked = [get_producer(project(f"p{number}")) for number in range(MAX_PRODUCERS + 2)]
     assert worker.idle(10 * IDLE_SECONDS) == []
@@ -209,7 +209,7 @@ def stubborn_producers() -> executor.WorkerProducers:
     )
 
 
-def test_no_task_waits_for_the_close_of_another_ones_producer(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_no_task_waits_for_the_close_of_another_tasks_producer(worker: Worker, monkeypatch: pytest.MonkeyPatch) -> None:
     """No task waits for the close of another task's producer."""
     producers = stubborn_producers()
     monkeypatch.setattr(executor, "_producers", producers)

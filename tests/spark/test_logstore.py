@@ -75,7 +75,7 @@ def test_a_cursor_has_the_time_of_receipt(server: LogHubServer, client: Logstore
     ids=["500", "busy", "quota", "portal", "reset", "half", "garbage"],
 )
 @pytest.mark.parametrize("operation", ["ListShards", "PullLogs"])
-def test_what_may_pass_is_tried_again(
+def test_a_request_that_fails_twice_for_a_transient_reason_succeeds(
     server: LogHubServer, client: LogstoreClient, put: Put, fault: object, operation: str
 ) -> None:
     """A request that fails twice for a transient reason succeeds."""

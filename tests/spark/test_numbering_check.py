@@ -51,14 +51,18 @@ def test_service_that_uses_up_the_numbers_of_refused_requests_is_refused() -> No
         assert server.count(PROJECT, LOGSTORE) == 0
 
 
-def test_service_that_cannot_be_asked_is_no_error(server: LogHubServer, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_service_that_does_not_answer_the_check_does_not_fail_the_job(
+    server: LogHubServer, caplog: pytest.LogCaptureFixture
+) -> None:
     """A service that does not answer the check does not fail the job."""
     server.faults.add(answer(403, "Unauthorized"))
     assert not asks(server)
     assert "cannot check whether" in caplog.text
 
 
-def test_rows_that_were_written_already_are_told_of(server: LogHubServer, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_task_that_finds_its_rows_already_written_logs_their_number_partition_and_target(
+    server: LogHubServer, caplog: pytest.LogCaptureFixture
+) -> None:
     """A task that finds its rows already written logs their number, partition and target."""
     with caplog.at_level(logging.WARNING, "loghub.spark.write"):
         write(server, rows(100), **ONCE)

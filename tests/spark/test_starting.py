@@ -20,7 +20,7 @@ from producer.spark.starting import _warn_of_another_python, prepare, session
 HOME = str(Path(producer.__file__).parents[1])
 
 
-def test_what_is_not_set_is_set_so_that_workers_are_this_python() -> None:
+def test_unset_variables_get_this_interpreter_this_package_and_the_packaged_java_if_there_is_none() -> None:
     """Unset variables get this interpreter, this package, and the packaged Java if there is none."""
     environment = {"PATH": "/nowhere"}
     prepare(environment)
@@ -29,7 +29,7 @@ def test_what_is_not_set_is_set_so_that_workers_are_this_python() -> None:
     assert Path(environment["JAVA_HOME"], "bin", "java").is_file()
 
 
-def test_what_the_user_has_set_stays() -> None:
+def test_the_users_interpreter_and_java_stay_and_the_package_is_the_last_on_the_path_once() -> None:
     """The user's interpreter and Java stay, and the package is the last on the path, once."""
     own = {"PATH": "/nowhere", "PYSPARK_PYTHON": "python3.12", "JAVA_HOME": "/java", "PYTHONPATH": "/one"}
     environment = dict(own)
@@ -38,7 +38,7 @@ def test_what_the_user_has_set_stays() -> None:
     assert environment == {**own, "PYTHONPATH": os.pathsep.join(["/one", HOME])}
 
 
-def test_another_python_of_the_workers_is_said(caplog: pytest.LogCaptureFixture) -> None:
+def test_another_python_of_the_workers_causes_a_warning(caplog: pytest.LogCaptureFixture) -> None:
     """Another Python of the workers causes a warning; another name of the same one does not."""
     _warn_of_another_python(sys.executable)
     assert caplog.records == []
@@ -60,7 +60,7 @@ for go_on in (lambda: source({}).writer(None, False), lambda: pickle.loads(bytes
 """
 
 
-def test_a_worker_without_the_package_says_what_to_do() -> None:
+def test_a_worker_without_the_package_raises_an_error_with_its_interpreter_with_the_package_it_works() -> None:
     """A worker without the package raises an error with its interpreter; with the package it works."""
     write = write_partition({"endpoint": "http://127.0.0.1:9", "project": "p", "logstore": "l"})
     parcels = [cloudpickle.dumps(each) for each in (travelling_source(), write)]

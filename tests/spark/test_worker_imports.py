@@ -31,6 +31,6 @@ HEAVY = {
         pytest.param("import producer.ship.spark_engine", {"producer.client.producer", "requests"}, id="ships files"),
     ],
 )
-def test_what_a_process_does_not_do_is_not_imported(statement: str, needed: set[str]) -> None:
+def test_each_kind_of_process_imports_only_the_modules_of_its_work(statement: str, needed: set[str]) -> None:
     """Each kind of process imports only the modules of its work."""
     assert imported(statement) & HEAVY <= needed

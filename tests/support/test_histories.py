@@ -69,14 +69,14 @@ def test_a_seed_tells_the_whole_history() -> None:
     assert any(error for _, error in histories)
 
 
-def test_only_what_is_possible_happens_and_not_every_rule_takes_part_each_time() -> None:
+def test_a_reset_at_zero_never_happens_some_histories_omit_some_rules() -> None:
     """A reset at zero never happens; some histories omit some rules."""
     assert [each.name for each in rules_of(Counter)] == ["add", "nothing", "reset"]
     used = {frozenset(name for name, _ in random_history(Fine, seed, 40)[0]) for seed in range(40)}
     assert len(used) > 3
 
 
-def test_what_goes_wrong_is_told_in_its_shortest_form() -> None:
+def test_a_failure_is_reported_with_its_three_steps_and_their_simplest_arguments() -> None:
     """A failure is reported with its three steps and their simplest arguments, as code that replays it."""
     with pytest.raises(HistoryError) as caught:
         run(Counter, range(100), 40)

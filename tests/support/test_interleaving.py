@@ -30,7 +30,7 @@ def writing(seen: list[str], name: str) -> Callable[[], str]:
         ((99,), "a0 a1 a2 b0 b1 b2"),
     ],
 )
-def test_another_thread_goes_on_at_the_points_that_were_named(switches: tuple[int, ...], expected: str) -> None:
+def test_another_thread_continues_at_the_named_points_only(switches: tuple[int, ...], expected: str) -> None:
     """Another thread continues at the named points only; at the end of a thread the next one continues."""
     for _ in range(3):
         seen: list[str] = []
@@ -40,7 +40,7 @@ def test_another_thread_goes_on_at_the_points_that_were_named(switches: tuple[in
         assert interleaving.points == 6
 
 
-def test_who_waits_for_a_lock_gives_way_and_its_release_is_a_point() -> None:
+def test_a_thread_inside_the_lock_yields_to_one_that_wants_it_both_get_it_one_after_the_other() -> None:
     """A thread inside the lock yields to one that wants it: both get it, one after the other."""
     with locks_that_take_turns():
         lock = threading.Lock()
@@ -61,7 +61,7 @@ def test_who_waits_for_a_lock_gives_way_and_its_release_is_a_point() -> None:
     assert not lock.acquire(blocking=False)
 
 
-def test_who_waits_for_a_signal_gives_way() -> None:
+def test_a_thread_that_waits_for_a_signal_yields_until_it_is_set_or_the_timeout_ends() -> None:
     """A thread that waits for a signal yields until it is set or the timeout ends."""
     clock, signal, seen = TurnClock(), Signal(), list[str]()
 
@@ -97,7 +97,7 @@ def test_threads_that_wait_for_each_other_are_a_failure_and_no_hang() -> None:
     point()  # no threads take turns here: nothing happens
 
 
-def test_errors_are_kept_for_the_one_who_asks() -> None:
+def test_an_error_in_one_thread_is_kept_for_the_caller_the_other_threads_continue() -> None:
     """An error in one thread is kept for the caller; the other threads continue."""
 
     def fail() -> None:

@@ -40,7 +40,7 @@ def test_what_lasts_is_not_looked_at():
 """
 
 
-def test_what_lasts_is_looked_at_once_and_garbage_goes_between_modules(tmp_path: Path) -> None:
+def test_a_full_collection_scans_a_tests_own_objects_and_a_modules_garbage_is_gone(tmp_path: Path) -> None:
     """A full collection scans a test's own objects, and a module's garbage is gone before the next module."""
     (tmp_path / "test_first.py").write_text(_FIRST)
     (tmp_path / "test_second.py").write_text(_SECOND)

@@ -27,7 +27,7 @@ def test_a_place_is_a_folder_a_file_or_a_test() -> None:
     assert not is_rare(f"tests/{test}_more")
 
 
-def test_what_is_left_out_is_told_at_the_end() -> None:
+def test_make_test_deselects_the_rare_tests_including_those_of_other_pythons() -> None:
     """`make test` deselects the rare tests, including those of other Pythons, and names them in one line."""
     places = ["server/fuzz/test_fuzz.py", "processes/test_signals.py"]
     command = [sys.executable, "-m", "pytest", "-p", "no:cacheprovider", "--collect-only", "--without-rare", *places]

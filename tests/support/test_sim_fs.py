@@ -126,12 +126,12 @@ def everything(disk: Any, root: str) -> list[object]:
     return seen
 
 
-def test_it_does_what_the_real_disk_does(tmp_path: Path) -> None:
+def test_the_same_calls_return_the_same_and_fail_with_the_same_errors_on_both(tmp_path: Path) -> None:
     """The same calls return the same and fail with the same errors on both."""
     assert everything(SimFS(), "") == everything(Disk(), str(tmp_path))
 
 
-def test_what_was_written_is_seen_at_once() -> None:
+def test_a_process_sees_its_own_writes() -> None:
     """A process sees its own writes; after a kill the next process sees them too, and the dead one writes no more."""
     disk = written(b"abc")()
     file = disk.open("/d/a")
@@ -214,7 +214,7 @@ MOVED = (("make_directory", "/e"), *NAMED, ("rename", "/d/a", "/e/b"))
         ((("make_directory", "/x/y/z"),), lambda disk: disk.is_directory("/x/y/z"), {True}),
     ],
 )
-def test_what_was_not_synced_may_be_lost_and_nothing_else(
+def test_after_a_power_failure_exactly_these_states_may_be_found(
     steps: tuple[tuple[Any, ...], ...], look: Callable[[SimFS], Any], expected: set[Any]
 ) -> None:
     """After a power failure exactly these states may be found."""
@@ -409,7 +409,7 @@ def test_a_sync_in_which_it_dies_saves_nothing_for_certain() -> None:
     assert outcomes(build, lambda disk: disk.content("/d/a").rstrip(b"\0")) == {b"", b"abc"}
 
 
-def test_a_copy_has_what_is_seen() -> None:
+def test_a_copy_has_the_visible_bytes_and_names_changes_of_one_do_not_touch_the_other() -> None:
     """A copy has the visible bytes and names; changes of one do not touch the other."""
     disk = written(b"abc")()
     copy = disk.copy()

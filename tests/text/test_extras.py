@@ -28,7 +28,7 @@ URL = "https://example.org/loghub-producer.git"
         ({"url": "file:///dist/x.whl", "archive_info": {}}, "pip install '/dist/x.whl[spark]'"),
     ],
 )
-def test_the_hint_names_what_this_installation_came_from(
+def test_the_hint_has_the_origin_of_the_installation(
     monkeypatch: pytest.MonkeyPatch, told: dict[str, Any] | None, said: str
 ) -> None:
     """The hint has the origin of the installation, and builds without a compiler if it is not compiled."""
@@ -45,7 +45,7 @@ def test_the_hint_names_what_this_installation_came_from(
     assert how_to_install("spark") == ("PRODUCER_BUILD=pure " if built else "") + said
 
 
-def test_compiled_is_told_by_what_is_there() -> None:
+def test_the_compiled_state_is_found_by_the_modules_whatever_producer_pure_says() -> None:
     """The compiled state is found by the modules, whatever ``PRODUCER_PURE`` says."""
     wire = Path(producer.__file__).parent / "wire"
     assert extras._is_compiled() == any((wire / f"_lines{end}").exists() for end in EXTENSION_SUFFIXES)

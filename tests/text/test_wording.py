@@ -49,12 +49,12 @@ def test_a_number_and_its_noun_agree(number: int, words: tuple[str, ...], said: 
     assert counted(number, *words) == said
 
 
-def test_large_numbers_are_grouped_where_that_is_asked_for() -> None:
+def test_large_numbers_are_grouped_on_request() -> None:
     """Large numbers are grouped if asked for."""
     assert counted(1_000_000, "line", form=",") == "1,000,000 lines"
 
 
-def test_what_people_read_goes_through_one_helper() -> None:
+def test_messages_use_the_helper_for_plurals_except_in_the_agent_wire_errors_and_sql() -> None:
     """Messages use the helper for plurals, except in the agent, wire errors and SQL."""
     found = [
         f"{path.relative_to(PACKAGE)}:{number}: {line.strip()}"

@@ -93,7 +93,7 @@ def test_both_twins_find_the_same(lines: list[str], others: bytes) -> None:
 
 
 @given(lines=st.lists(_LINES, max_size=20))
-def test_columns_hold_what_is_found_line_by_line(split: Split, lines: list[str]) -> None:
+def test_each_row_of_the_columns_has_the_fields_of_its_line_parsed_alone(split: Split, lines: list[str]) -> None:
     """Each row of the columns has the fields of its line parsed alone."""
     assert rows_of(columns_of(lines, split)) == [parse_access_line(line) for line in lines]
 

@@ -28,7 +28,7 @@ def twin(request: pytest.FixtureRequest) -> ModuleType:
 @example(data=b"\r\n")
 @example(data=b"a\r")
 @example(data=b"\n\r\n\n")
-def test_the_lines_of_the_column_are_those_of_the_block(twin: ModuleType, data: bytes) -> None:
+def test_the_column_has_the_start_and_the_bytes_of_each_line(twin: ModuleType, data: bytes) -> None:
     """The column has the start and the bytes of each line; a last line without an end keeps its carriage return."""
     block = Block(0, data)
     starts, column = twin.line_column(data, block.count)

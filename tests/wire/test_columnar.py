@@ -37,7 +37,7 @@ def encode(batch: pa.RecordBatch) -> list[bytes]:
 
 @SLOW
 @given(batches())
-def test_records_equal_those_of_send_for_every_type(batch: pa.RecordBatch) -> None:
+def test_for_any_schema_values_nulls_and_slices_the_records_equal_those_of_send(batch: pa.RecordBatch) -> None:
     """For any schema, values, nulls and slices, the records equal those of ``send``."""
     assert encode(batch) == sent([LogItem(row) for row in rows_of(batch)])
     assert ColumnarEncoder(batch.schema).estimate(batch) >= batch.num_rows  # Each row has a minimum size in any type.
@@ -274,7 +274,7 @@ def test_the_compiled_twin_reads_and_writes_no_further_than_memory_reaches() -> 
 
 
 @native
-def test_the_compiled_twin_keeps_what_it_reads() -> None:
+def test_native_code_keeps_the_arrays_alive_that_it_reads() -> None:
     """Native code keeps the arrays alive that it reads."""
 
     def measured() -> EncodedRows:

@@ -156,7 +156,7 @@ def test_the_row_of_a_text_is_named() -> None:
     assert said == "row 1: field 'k': it is outside of the column's data; check the array with validate(full=True)"
 
 
-def test_what_null_hides_may_lie_anywhere_in_a_view() -> None:
+def test_a_null_view_may_point_anywhere_but_offsets_must_ascend() -> None:
     """A null view may point anywhere, but offsets must ascend."""
     words = numbers(np.int32, 1, 0x61, 0, 0, 99, 0, 7, -7)
     column = pa.Array.from_buffers(pa.string_view(), 2, [pa.py_buffer(b"\1"), words])

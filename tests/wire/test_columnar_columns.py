@@ -33,7 +33,7 @@ def refusal(schema: pa.Schema, **options: Any) -> str:
 
 
 @pytest.mark.parametrize("option", OPTIONS)
-def test_a_column_that_is_not_there_is_refused_with_those_near(option: str) -> None:
+def test_a_missing_column_is_refused_with_similar_names_or_all_names(option: str) -> None:
     """A missing column is refused with similar names, or all names."""
     assert refusal(SCHEMA, **{option: "topics"}) == f"{option}: there is no column 'topics'; similar: 'topic'"
     assert refusal(SCHEMA, **{option: "zzz"}).endswith("the columns: 'at', 'naive', 'topic', 'number', 'pairs'")
@@ -59,7 +59,9 @@ def test_a_column_that_is_there_twice_is_refused(option: str) -> None:
         ("contents_column", "pairs", "is map<int8, string>, but must be a map with text as its keys"),
     ],
 )
-def test_a_column_of_the_wrong_type_is_refused_with_the_right_ones(option: str, column: str, words: str) -> None:
+def test_a_column_of_a_wrong_type_is_refused_with_its_type_and_the_allowed_ones(
+    option: str, column: str, words: str
+) -> None:
     """A column of a wrong type is refused with its type and the allowed ones."""
     assert words in refusal(SCHEMA, **{option: column})
     assert refusal(SCHEMA, **{option: column}).startswith(f"{option}: column {column!r} is ")
@@ -138,7 +140,7 @@ def test_without_picking_columns_there_is_one_stream() -> None:
     assert picked(batch.slice(2)) == []
 
 
-def test_what_columns_pick_is_no_field() -> None:
+def test_columns_that_select_the_stream_or_hold_the_time_are_no_fields() -> None:
     """Columns that select the stream or hold the time are no fields."""
     batch = pa.record_batch({"t": ["a"], "at": [NOW], "n": [7]})
     encoded = ColumnarEncoder(batch.schema, topic_column="t", time_column="at").encode(batch, 0)

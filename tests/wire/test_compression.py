@@ -17,7 +17,7 @@ REAL = ("lz4", "zstd", "deflate")
 
 @pytest.mark.parametrize("method", COMPRESSIONS)
 @given(data=st.one_of(st.binary(max_size=5000), st.just(b"abc" * 100_000)))
-def test_what_is_compressed_decompresses(method: str, data: bytes) -> None:
+def test_any_bytes_are_restored_by_every_method(method: str, data: bytes) -> None:
     """Any bytes are restored, by every method."""
     assert decompress(compress(data, method), method, len(data)) == data
 

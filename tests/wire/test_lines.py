@@ -81,7 +81,7 @@ def test_a_line_without_an_end_is_handed_back(encode: Encode, block: bytes, text
         ("ä".encode() + b"\x80" + "€".encode(), "ä\\x80€"),
     ],
 )
-def test_what_is_not_utf_8_is_shown_byte_by_byte(encode: Encode, line: bytes, text: str) -> None:
+def test_each_byte_that_is_not_utf_8_is_shown_as_xnn(encode: Encode, line: bytes, text: str) -> None:
     """Each byte that is not UTF-8 is shown as ``\\xNN``."""
     assert whole(encode, line + b"\n" + line).records == records_of([text, text])
 
@@ -124,7 +124,7 @@ def test_a_block_is_any_memory_of_bytes(encode: Encode) -> None:
     mapped.close()
 
 
-def test_what_is_no_memory_of_bytes_is_refused(encode: Encode) -> None:
+def test_text_and_memory_with_gaps_are_refused(encode: Encode) -> None:
     """Text, and memory with gaps, are refused."""
     with pytest.raises(TypeError):
         whole(encode, "text")

@@ -94,7 +94,9 @@ values = st.one_of(texts, scalars, st.none(), nested.filter(lambda value: isinst
 
 @settings(max_examples=400)
 @given(st.dictionaries(texts, values, max_size=8), st.integers(0, 2**32 - 1))
-def test_any_log_decodes_to_what_was_sent_and_both_ways_agree(log: dict[str, Any], now: int) -> None:
+def test_any_dict_is_decoded_by_the_protobuf_library_to_its_values_as_text_by_both_paths(
+    log: dict[str, Any], now: int
+) -> None:
     """Any dict is decoded by the protobuf library to its values as text, by both paths."""
     quick, general = _known_and_new(log, now)
     assert quick == general
@@ -118,7 +120,7 @@ def test_any_log_decodes_to_what_was_sent_and_both_ways_agree(log: dict[str, Any
     st.tuples(st.text(), st.text()),
     st.lists(st.tuples(st.text(), st.text()), max_size=3),
 )
-def test_items_and_tails_decode_to_what_was_given(
+def test_time_nanoseconds_repeated_fields_topic_source_and_tags_are_restored(
     pairs: list[tuple[str, str]], seconds: int, nanos: int, topic_source: tuple[str, str], tags: list[tuple[str, str]]
 ) -> None:
     """Time, nanoseconds, repeated fields, topic, source and tags are restored."""
@@ -238,7 +240,9 @@ def test_names_that_are_subclasses_of_text_are_their_true_characters() -> None:
         (LogItem({}, time=datetime(2026, 1, 1)), "needs a time zone"),
     ],
 )
-def test_what_cannot_be_a_log_is_refused_in_words(log: Any, words: str) -> None:
+def test_an_invalid_name_value_time_or_log_is_an_invalidargumenterror_with_the_reason_each_time(
+    log: Any, words: str
+) -> None:
     """An invalid name, value, time or log is an InvalidArgumentError with the reason, each time."""
     for _ in range(2):
         with pytest.raises(InvalidArgumentError, match=words):
@@ -253,7 +257,7 @@ def test_a_structure_that_contains_itself_is_refused() -> None:
         encode_log({"a": loop}, NOW)
 
 
-def test_a_refused_log_leaves_what_is_known_in_order() -> None:
+def test_after_a_refused_value_the_same_names_are_still_encoded_correctly() -> None:
     """After a refused value, the same names are still encoded correctly."""
     good = [encode_log({"a": "b"}, NOW) for _ in range(10)]
     with pytest.raises(InvalidArgumentError):

@@ -132,7 +132,7 @@ def test_any_number_of_fields(count: int) -> None:
     both({f"k{n}": Decimal(n) for n in range(count)})
 
 
-def test_what_is_no_dict_is_a_log_or_none() -> None:
+def test_they_agree_on_other_mappings_items_with_times_and_objects_that_are_no_log() -> None:
     """They agree on other mappings, items with times, and objects that are no log."""
     for log in (
         OrderedDict(a="b"),

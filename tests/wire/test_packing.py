@@ -41,7 +41,7 @@ def test_a_packed_body_is_the_one_that_lz4_makes_with_the_digest_that_hashlib_ma
 
 @pytest.mark.parametrize("twin", PACK_LZ4)
 @pytest.mark.parametrize("wrong", ["text", None, memoryview(bytes(100))[::2]])
-def test_what_is_no_memory_is_not_packed_by_either_twin(twin: str, wrong: object) -> None:
+def test_an_object_without_a_buffer_is_an_error_of_the_caller(twin: str, wrong: object) -> None:
     """An object without a buffer is an error of the caller."""
     with pytest.raises((TypeError, BufferError)):
         PACK_LZ4[twin](wrong)  # type: ignore[arg-type]

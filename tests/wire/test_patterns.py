@@ -34,7 +34,7 @@ _ALIKE = (
 
 @pytest.mark.parametrize("flags", [0, re.ASCII, re.DOTALL])
 @pytest.mark.parametrize("text", _ALIKE)
-def test_a_pattern_means_what_it_means_to_python(text: str, flags: int) -> None:
+def test_each_search_and_replacement_finds_what_re_finds_even_for_syntax_of_regex(text: str, flags: int) -> None:
     """Each search and replacement finds what ``re`` finds, even for syntax of ``regex``; what ``re`` refuses is
     refused.
     """
@@ -55,7 +55,7 @@ def test_a_pattern_means_what_it_means_to_python(text: str, flags: int) -> None:
 
 
 @pytest.mark.parametrize("text", ["(", "a**", r"\p{L}", "(?<n>a)", "(?<=a+)b", "(?P<n>a)(?P<n>b)", "(?R)", "[b-a]"])
-def test_what_python_refuses_is_refused(text: str) -> None:
+def test_syntax_that_only_regex_supports_is_refused(text: str) -> None:
     """Syntax that only ``regex`` supports is refused."""
     for given in (text, text.encode()):
         with pytest.raises(ValueError, match=f"^{re.escape(repr(text))} is not a regular expression: "):

@@ -122,7 +122,7 @@ _LOG = field(1, log_of(5, 0, [(b"a", b"1")]))
         "unknown in a group",
     ],
 )
-def test_what_is_written_in_an_unusual_way_is_read(group: bytes) -> None:
+def test_an_unusual_form_of_a_field_is_read_as_the_protobuf_library_does_with_its_neighbours(group: bytes) -> None:
     """An unusual form of a field is read as the protobuf library does, with its neighbours."""
     body = field(1, _LOG + group + _LOG)
     found = read_groups(body)
@@ -130,7 +130,7 @@ def test_what_is_written_in_an_unusual_way_is_read(group: bytes) -> None:
     assert found.named(0, 1, ["a"])[0].to_pylist() == [b"1"]
 
 
-def test_what_is_no_list_of_log_groups_is_an_error() -> None:
+def test_a_page_of_a_proxy_or_half_a_response_is_an_error() -> None:
     """A page of a proxy, or half a response, is an error."""
     for body in (b"<html>", field(1, _LOG)[:-1]):
         with pytest.raises(ValueError, match="not a list of LogGroups"):
@@ -147,7 +147,7 @@ def test_logs_that_are_not_there_are_an_error() -> None:
 
 @native
 @pytest.mark.parametrize(("first", "stop"), [(0, 2), (-1, 1), (1, 0)])
-def test_the_compiled_twin_looks_where_logs_are(first: int, stop: int) -> None:
+def test_native_code_refuses_a_range_beyond_the_logs_of_the_response(first: int, stop: int) -> None:
     """Native code refuses a range beyond the logs of the response."""
     groups = read_columns._native.Groups(field(1, _LOG))  # type: ignore[union-attr]
     for ask in (groups.times, groups.contents, lambda *span: groups.named(*span, [b"a"])):
@@ -185,7 +185,7 @@ def contents_last(logs: list[Pairs]) -> list[Pairs]:
 
 
 @native
-def test_what_logs_share_is_found_between_them() -> None:
+def test_topic_source_and_tags_may_be_before_between_and_after_the_logs_of_their_loggroup() -> None:
     """Topic, source and tags may be before, between and after the logs of their LogGroup."""
     group = (
         field(3, b"t") + _LOG + field(6, pair(b"x", b"1")) + _LOG + field(4, b"s") + field(6, pair(b"y", b"2")) + _LOG

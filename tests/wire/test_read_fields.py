@@ -18,7 +18,7 @@ def framed(key: bytes, value: bytes) -> bytes:
 
 @settings(max_examples=60, deadline=None)
 @given(st.lists(st.tuples(st.binary(max_size=200), st.binary(max_size=400)), max_size=20))
-def test_keys_and_values_are_what_the_library_reads(pairs: list[tuple[bytes, bytes]]) -> None:
+def test_keys_and_values_of_any_bytes_and_length_are_restored(pairs: list[tuple[bytes, bytes]]) -> None:
     """Keys and values of any bytes and length are restored."""
     keys, values = split_fields([framed(key, value) for key, value in pairs])
     assert list(zip(keys.to_pylist(), values.to_pylist(), strict=True)) == pairs

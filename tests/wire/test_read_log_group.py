@@ -20,7 +20,9 @@ TEXT = st.text(st.characters(exclude_categories=["Cs"]), max_size=8)
     source=TEXT,
     time=st.integers(0, (1 << 32) - 1),
 )
-def test_what_was_encoded_is_read_back(logs: list[dict[str, str]], topic: str, source: str, time: int) -> None:
+def test_time_fields_topic_source_and_tags_of_each_log_are_restored(
+    logs: list[dict[str, str]], topic: str, source: str, time: int
+) -> None:
     """Time, fields, topic, source and tags of each log are restored."""
     group = b"".join(encode_log(log, time) for log in logs) + encode_tail(topic, source, [("k", "v")])
     common = {"__time__": str(time), "__source__": source, "__topic__": topic, "__tag__:k": "v"}
@@ -28,7 +30,7 @@ def test_what_was_encoded_is_read_back(logs: list[dict[str, str]], topic: str, s
     assert [list(each) for each in read_groups(delimited(0x0A, group) * 2)] == [[common | log for log in logs]] * 2
 
 
-def test_what_another_writer_made_is_read() -> None:
+def test_nanoseconds_fields_in_another_order_unknown_fields_and_invalid_bytes_are_read() -> None:
     """Nanoseconds, fields in another order, unknown fields, and invalid bytes are read."""
     message = LogGroup()
     log = message.Logs.add(Time=5, Time_ns=7)
@@ -41,7 +43,7 @@ def test_what_another_writer_made_is_read() -> None:
 
 
 @pytest.mark.parametrize("data", [b"\x0a\x05ab", b"\x0a", b"\x0d\x01", b"\x0b"])
-def test_what_is_no_message_is_refused(data: bytes) -> None:
+def test_a_truncated_message_or_an_unknown_field_type_is_refused(data: bytes) -> None:
     """A truncated message, or an unknown field type, is refused."""
     with pytest.raises(ValueError, match="protobuf"):
         list(read_group(data))

@@ -81,7 +81,7 @@ def test_the_pure_columns_have_it_too(kind: pa.DataType) -> None:
     assert names_of(bytes(rows.body)) == ["__topic___", *FREE.values()]
 
 
-def test_a_reader_shows_the_true_ones_beside_what_another_client_has_sent() -> None:
+def test_a_reader_returns_the_logs_own_time_topic_source_and_tags() -> None:
     """A reader returns the log's own time, topic, source and tags, and renames such fields of other clients."""
     group = LogGroup(Topic="true", Source="here")
     group.LogTags.add(Key="env", Value="true")

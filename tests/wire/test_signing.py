@@ -19,7 +19,7 @@ SIGNATURES = [
 
 
 @pytest.mark.parametrize("vector", SIGNATURES)
-def test_each_signature_of_the_official_sdk_is_made_again(vector: dict[str, Any]) -> None:
+def test_each_vectors_request_gets_exactly_the_vectors_headers_and_signature(vector: dict[str, Any]) -> None:
     """Each vector's request gets exactly the vector's headers and signature."""
     request = UnsignedRequest(
         method=vector["method"],

@@ -44,7 +44,9 @@ def test_long_offsets_are_read() -> None:
         (b"\x7f" + b"\x00a", "127 bytes, the limit is 100"),
     ],
 )
-def test_what_is_no_block_is_refused(block: bytes, reason: str) -> None:
+def test_truncated_blocks_invalid_copies_and_wrong_sizes_raise_compressionerror_with_the_reason(
+    block: bytes, reason: str
+) -> None:
     """Truncated blocks, invalid copies, and wrong sizes raise CompressionError with the reason."""
     with pytest.raises(CompressionError, match=reason):
         snappy.decompress(block, 100)

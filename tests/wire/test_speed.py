@@ -39,7 +39,7 @@ def run(*arguments: str, path: str = str(ROOT), **environment: str) -> str:
 
 
 @native
-def test_what_was_compiled_is_used() -> None:
+def test_compiled_modules_are_used_by_default() -> None:
     """Compiled modules are used by default."""
     assert run("-c", TWIN) == "native producer.wire._lines"
     assert run("-c", TWIN, PRODUCER_PURE="0") == "native producer.wire._lines"
@@ -56,7 +56,7 @@ def test_without_a_global_lock_the_compiled_twins_stay_away() -> None:
 
 
 @native
-def test_what_was_compiled_is_used_from_a_zip_file(tmp_path: Path) -> None:
+def test_compiled_modules_are_loaded_from_a_zip_file_as_for_sparks_workers_and_leave_no_file(tmp_path: Path) -> None:
     """Compiled modules are loaded from a zip file, as for Spark's workers, and leave no file."""
     files = [str(path.relative_to(ROOT)) for path in (ROOT / "producer").rglob(f"*{SUFFIX}")]
     names = [file.removesuffix(SUFFIX).replace(os.sep, ".") for file in files]
@@ -146,7 +146,7 @@ def _setup() -> dict[str, Any]:
         return runpy.run_path(str(ROOT / "setup.py"))
 
 
-def test_nothing_is_compiled_for_who_asks_for_pure_python(sources: Path) -> None:
+def test_producer_build_pure_compiles_nothing(sources: Path) -> None:
     """``PRODUCER_BUILD=pure`` compiles nothing."""
     done = build(sources, CC="/no/compiler", PRODUCER_BUILD="pure")
     assert (done.returncode, list(sources.rglob("*.so"))) == (0, [])

@@ -63,7 +63,9 @@ def test_values_inside_a_structure_follow_the_same_table() -> None:
     }
 
 
-def test_what_a_signal_handler_raises_is_not_blamed_on_a_plain_value(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_exception_of_a_signal_handler_is_raised_unchanged_as_plain_values_run_no_foreign_code(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """An exception of a signal handler is raised unchanged, as plain values run no foreign code."""
 
     class HandlerError(Exception):

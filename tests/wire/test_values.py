@@ -258,7 +258,7 @@ def sent(log: Any, **options: Any) -> dict[str, str]:
     return {name.decode(): value.decode() for name, value in records[0]}
 
 
-def test_default_makes_of_a_value_what_can_be_sent() -> None:
+def test_default_converts_values_of_other_types_in_a_log_and_inside_json_repeatedly_if_needed() -> None:
     """``default`` converts values of other types, in a log and inside JSON, repeatedly if needed."""
 
     def default(value: Any) -> Any:
@@ -282,7 +282,7 @@ def test_default_makes_of_a_value_what_can_be_sent() -> None:
 
 
 @pytest.mark.parametrize("name", ["\udfff", 5, None, b"n"])
-def test_with_repr_no_log_is_lost_for_what_is_in_it(name: Any) -> None:
+def test_with_repr_names_and_values_that_cannot_be_sent_are_sent_as_their_repr(name: Any) -> None:
     """With ``repr``, names and values that cannot be sent are sent as their repr; the others are unchanged."""
     loop: list[Any] = []
     loop.append(loop)
@@ -340,7 +340,7 @@ HOSTILE = [Lazy(), Stranger(), Chosen(), {"in": Stranger()}, [Stranger(), math.n
 
 
 @pytest.mark.parametrize("number", range(len(HOSTILE)))  # pytest would access attributes of such values.
-def test_a_value_whose_own_code_raises_is_refused_as_any_other(number: int) -> None:
+def test_a_value_whose_own_code_raises_is_refused_with_its_field_with_repr_it_is_sent(number: int) -> None:
     """A value whose own code raises is refused with its field; with repr it is sent."""
     value = HOSTILE[number]
     with pytest.raises(InvalidArgumentError, match="field 'bad'"):
@@ -356,7 +356,7 @@ def test_a_value_whose_own_code_raises_is_refused_as_any_other(number: int) -> N
     assert set(made) == {"good", "bad"}
 
 
-def test_a_log_whose_own_code_raises_is_refused() -> None:
+def test_a_mapping_that_cannot_be_read_is_refused_one_that_can_be_read_once_is_sent_even_with_repr() -> None:
     """A mapping that cannot be read is refused; one that can be read once is sent, even with repr."""
 
     class Once(dict[str, Any]):
@@ -370,13 +370,13 @@ def test_a_log_whose_own_code_raises_is_refused() -> None:
     assert sent(Once(), on_unencodable="repr") == {"a": "1", "b": "<odd \\udfff>", "c": "2"}
 
 
-def test_an_exception_that_cannot_be_told_is_sent() -> None:
+def test_an_exception_whose_message_raises_is_sent_as_traceback_formats_it() -> None:
     """An exception whose message raises is sent as ``traceback`` formats it."""
     said = json.loads(str(text_of(UnspeakableError(), "k")))
     assert said["message"] == "<exception str() failed>"
 
 
-def test_what_was_found_of_a_type_is_bounded() -> None:
+def test_the_cache_of_types_is_bounded_even_if_a_program_makes_types_at_run_time() -> None:
     """The cache of types is bounded, even if a program makes types at run time."""
     from producer.wire import values
 

@@ -76,7 +76,7 @@ class Losses:
         self._report(batches, others, held=False)
 
     def found(self, events: Sequence[LostEvent], others: int) -> tuple[int, bool]:
-        """Report damaged batches of a take. Return the known number of their events, and True if that is all of them."""
+        """Report damaged batches of a take. Return the known number of their events, and True if all are known."""
         news = [lost_batch(event) for event in events if event.sequence not in self._reported]
         self._reported.difference_update(event.sequence for event in events)
         self._report(news, others, held=True)

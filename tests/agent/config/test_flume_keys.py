@@ -146,7 +146,7 @@ def test_each_key_of_flumes_guide_is_understood(named, tmp_path):
 
 
 @pytest.mark.parametrize(("named", "lines", "words"), [(n, *each) for n, told in _TOLD.items() for each in told])
-def test_a_key_that_something_else_stands_for_is_told_with_what_to_write(named, lines, words):
+def test_an_unsupported_key_such_as_a_key_store_or_a_filter_is_reported_once(named, lines, words):
     """An unsupported key, such as a key store or a filter, is reported once, with what to write instead."""
     kind, name = named.split()
     key = lines.split()[0]
@@ -227,7 +227,7 @@ def test_a_serializer_may_be_named_by_its_class(sink, key):
         ("execc", "did you mean 'exec'?"),
     ],
 )
-def test_a_type_that_is_not_here_is_told_with_what_to_do(name, words):
+def test_custom_classes_unsupported_types_of_flume_and_misspelt_types_are_refused_with_advice(name, words):
     """Custom classes, unsupported types of Flume and misspelt types are refused with advice."""
     with pytest.raises(AgentConfigError, match="no such type") as caught:
         draw(parse_flume(_file("sources", name, "")))

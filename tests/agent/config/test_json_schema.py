@@ -74,7 +74,9 @@ def test_a_mistake_is_refused(schema: dict[str, Any], old: str, new: str, told: 
         ('headers = "fields"', 'headers = "${env:HEADERS}"'),
     ],
 )
-def test_what_the_agent_takes_as_text_is_valid(schema: dict[str, Any], old: str, new: str) -> None:
+def test_references_numbers_in_quotes_and_sizes_with_a_unit_are_valid(
+    schema: dict[str, Any], old: str, new: str
+) -> None:
     """References, numbers in quotes and sizes with a unit are valid."""
     assert old in NGINX
     assert wrong(schema, NGINX.replace(old, new, 1)) == ""

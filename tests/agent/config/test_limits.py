@@ -122,7 +122,7 @@ def test_a_source_rests_behind_each_batch(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(("hurried", "waited"), [(False, [5.0]), (True, [])])
-def test_a_sink_rests_behind_each_delivery_unless_somebody_waits_for_all(
+def test_a_sink_rests_after_each_delivery_but_not_while_the_agent_waits_for_channels_to_become_empty(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, hurried: bool, waited: list[float]
 ) -> None:
     """A sink rests after each delivery, but not while the agent waits for channels to become empty."""
@@ -158,7 +158,7 @@ def test_an_agent_stays_within_its_share_of_the_processors(tmp_path: Path) -> No
 
 
 @pytest.mark.parametrize(("limit", "well"), [("88m", True), ("87m", False)])
-def test_memory_that_is_not_enough_is_told_before_anything_starts(limit: str, well: bool) -> None:
+def test_a_memory_limit_below_the_components_needs_is_refused(limit: str, well: bool) -> None:
     """A memory limit below the components' needs is refused, with each component's need and the limit's line."""
     config = parse_toml(_text(f'max_memory_bytes = "{limit}"'))
     if well:
@@ -173,7 +173,7 @@ def test_memory_that_is_not_enough_is_told_before_anything_starts(limit: str, we
     )
 
 
-def test_what_a_source_lets_strangers_take_counts() -> None:
+def test_a_sources_limit_for_the_requests_of_all_senders_counts_as_its_need() -> None:
     """A source's limit for the requests of all senders counts as its need."""
     text = _text('max_memory_bytes = "100m"', source="http", options="port = 0")
     with pytest.raises(AgentConfigError, match=r"sources\.numbers 128"):
@@ -181,7 +181,7 @@ def test_what_a_source_lets_strangers_take_counts() -> None:
 
 
 @pytest.mark.parametrize("wrong", ["max_cpu = 0", 'max_cpu = "half"', 'max_memory_bytes = "much"'])
-def test_a_limit_that_is_none_is_a_problem_with_its_line(wrong: str) -> None:
+def test_an_invalid_limit_is_a_problem_with_its_line(wrong: str) -> None:
     """An invalid limit is a problem with its line."""
     with pytest.raises(AgentConfigError, match=f"line 5: agent.{wrong.split(maxsplit=1)[0]}: must be"):
         draw(parse_toml(_text(wrong)))
@@ -193,7 +193,7 @@ def test_limits_are_written_as_they_are_read() -> None:
     assert parse_toml(write_toml(config)).limits == config.limits
 
 
-def test_what_the_process_has_is_looked_at() -> None:
+def test_at_nine_tenths_of_its_limit_the_memory_is_full_it_is_not_measured_more_often_than_necessary() -> None:
     """At nine tenths of its limit the memory is full; it is not measured more often than necessary."""
     clock, used = ManualClock(), [90]
     memory = Memory(100, clock, lambda: used[0])
@@ -207,7 +207,7 @@ def test_what_the_process_has_is_looked_at() -> None:
 
 
 @pytest.mark.parametrize(("limit", "left"), [(400, 40), (88, 16), (60, 10), (44, 4.4)])
-def test_what_is_on_its_way_has_room_below_the_bound(limit: int, left: float) -> None:
+def test_a_share_of_the_memory_limit_is_reserved_for_data_in_flight(limit: int, left: float) -> None:
     """A tenth of the limit, 16 MiB, or half of what the bare process leaves, is reserved for data in flight."""
     used = [0.0]
     for more, full in ((-0.01, False), (0.01, True)):

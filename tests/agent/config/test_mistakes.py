@@ -164,7 +164,9 @@ def told(text: str, *, flume: bool = False) -> list[str]:
         ('channel = "q"', 'channel = ["q"]', "line 16: sinks.lh.channel: must be text, got ['q']"),
     ],
 )
-def test_a_mistake_in_toml_is_told_once_and_says_what_to_do(right: str, wrong: str, sentence: str) -> None:
+def test_each_mistake_in_toml_gives_one_sentence_with_its_line_and_the_correction(
+    right: str, wrong: str, sentence: str
+) -> None:
     """Each mistake in TOML gives one sentence with its line and the correction, and no follow-up errors."""
     assert told(TOML.replace(right, wrong, 1)) == [sentence]
 
@@ -253,12 +255,14 @@ def test_a_port_alone_and_a_byte_order_mark_are_understood() -> None:
         ),
     ],
 )
-def test_a_mistake_in_flumes_file_is_told_once_under_the_files_own_names(right: str, wrong: str, sentence: str) -> None:
+def test_a_mistake_in_flumes_file_is_reported_once_under_the_files_own_names(
+    right: str, wrong: str, sentence: str
+) -> None:
     """A mistake in Flume's file is reported once, under the file's own names."""
     assert told(FLUME.replace(right, wrong, 1), flume=True) == [sentence]
 
 
-def test_a_file_of_the_other_kind_is_told_to_go_the_other_way(tmp_path: Path) -> None:
+def test_a_toml_file_given_as_flumes_or_the_reverse_and_a_file_in_another_encoding_are_refused(tmp_path: Path) -> None:
     """A TOML file given as Flume's, or the reverse, and a file in another encoding are refused with advice."""
     path = tmp_path / "file"
     path.write_text(f"# an agent\n{FLUME}")
@@ -307,7 +311,9 @@ channels = ["q"]
         ),
     ],
 )
-def test_what_two_components_cannot_share_is_told(right: str, wrong: str, sentence: str | None) -> None:
+def test_two_components_may_share_neither_a_port_of_one_address_nor_a_directory(
+    right: str, wrong: str, sentence: str | None
+) -> None:
     """Two components may share neither a port of one address nor a directory."""
     text = SECOND.replace(right, wrong, 1)
     if sentence is None:
@@ -317,7 +323,7 @@ def test_what_two_components_cannot_share_is_told(right: str, wrong: str, senten
     assert told(text) == [sentence]
 
 
-def test_two_sources_on_one_spool_directory_are_told(tmp_path: Path) -> None:
+def test_two_sources_on_one_spool_directory_are_refused_by_whatever_path_they_name_it(tmp_path: Path) -> None:
     """Two sources on one spool directory are refused, by whatever path they name it."""
     (tmp_path / "other").symlink_to(tmp_path)
     source = '[sources.{}]\ntype = "spooldir"\nspool_directory = "{}"\nchannels = ["q"]\n'
@@ -327,7 +333,7 @@ def test_two_sources_on_one_spool_directory_are_told(tmp_path: Path) -> None:
     assert told(text) == [f"line 21: sources.t.spool_directory: {tmp_path / 'other'} is already used by sources.s"]
 
 
-def test_what_may_be_meant_is_a_note(tmp_path: Path) -> None:
+def test_a_glob_that_matches_no_file_yet_and_dead_letters_without_a_sink_give_notes(tmp_path: Path) -> None:
     """A glob that matches no file yet, and dead letters without a sink, give notes."""
     text = TOML.replace("/var/log/*.log", f"{tmp_path}/*.log").replace(
         'channel = "q"', 'channel = "q"\ndead_letters = "d"'
@@ -356,7 +362,7 @@ def test_dead_letters_in_a_spillable_channel_are_lost_as_far_as_they_are_in_memo
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le"])
-def test_a_file_in_utf_16_is_told(encoding: str, tmp_path: Path) -> None:
+def test_a_file_in_utf_16_is_refused_with_the_advice_to_save_it_as_utf_8(encoding: str, tmp_path: Path) -> None:
     """A file in UTF-16 is refused with the advice to save it as UTF-8."""
     path = tmp_path / "agent.properties"
     path.write_bytes(FLUME.encode(encoding))
@@ -377,7 +383,7 @@ def _burying(*ways: str) -> str:
     return text + "".join([f'[channels.{name}]\ntype = "file"\n' for name in names] + sinks)
 
 
-def test_dead_letters_that_go_round_are_told_once() -> None:
+def test_sinks_whose_dead_letters_go_to_each_others_channels_are_refused_with_one_message() -> None:
     """Sinks whose dead letters go to each other's channels are refused, with one message."""
     assert draw(parse_toml(_burying("ab", "bc"))).sinks.keys() == {"ab", "bc"}
     for ways in (("ab", "ba"), ("ab", "bc", "ca")):
@@ -385,7 +391,7 @@ def test_dead_letters_that_go_round_are_told_once() -> None:
         assert [line.partition(": ")[2] for line in told(_burying(*ways))] == [f"sinks.ab.dead_letters: {sentence}"]
 
 
-def test_sinks_of_a_group_with_dead_letters_of_their_own_are_told() -> None:
+def test_the_sinks_of_a_group_must_share_their_dead_letters() -> None:
     """The sinks of a group must share their dead letters."""
     group = '[groups.g]\ntype = "failover"\nsinks = ["ab", "ac"]\n'
     message = "the sinks of a group share their dead letters; these have b, c"
@@ -411,7 +417,7 @@ def test_a_plugin_that_cannot_be_loaded_is_a_problem(monkeypatch: pytest.MonkeyP
     )
 
 
-def test_what_packages_add_is_read_once_and_a_new_package_is_found(
+def test_entry_points_are_read_once_for_all_components_and_again_for_an_unknown_type(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Entry points are read once for all components, and again for an unknown type."""

@@ -118,7 +118,7 @@ def test_flumes_channels_have_all_of_their_keys() -> None:
     }
 
 
-def test_values_that_cannot_be_translated_are_told(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_value_that_a_component_cannot_translate_is_reported_with_its_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """A value that a component cannot translate is reported with its line."""
     text = FLUME + "a1.channels.c1.fsyncPerTransaction = false\na1.channels.c1.fsyncInterval = often\n"
     rule = 'must be "commit", "os" or a number of seconds from 0.001 to 86400'
@@ -141,7 +141,7 @@ def test_the_agent_is_chosen_by_name() -> None:
     assert parse_flume("x.sources = r1").name == "x"
 
 
-def test_what_is_not_known_is_told_before_anything_starts() -> None:
+def test_unknown_types_keys_and_filters_are_reported_with_their_lines_and_flumes_nearest_names() -> None:
     """Unknown types, keys and filters are reported with their lines and Flume's nearest names."""
     text = FLUME.replace("k3.type = logger", "k3.type = hive").replace("r1.batchSize", "r1.batchSiez")
     text = text.replace("useDualCheckpoints = false", "useDualCheckpoints = maybe")
@@ -187,7 +187,7 @@ def test_converted_toml_gives_the_same_agent(tmp_path: Path) -> None:
     draw(converted)
 
 
-def test_what_convert_leaves_out_is_a_comment(tmp_path: Path) -> None:
+def test_settings_that_convert_leaves_out_are_comments(tmp_path: Path) -> None:
     """Unknown keys and types, idle components and unconvertible units are comments of the converted file."""
     path = tmp_path / "flume.properties"
     text = FLUME.replace("15000", "${env:CHECKPOINT}").replace("k3.type = logger", "k3.type = hive")

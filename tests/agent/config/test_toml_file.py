@@ -96,7 +96,7 @@ def test_a_file_has_all_that_an_agent_is_made_of() -> None:
     assert config.groups["g1"] == GroupConfig("g1", "failover", {"priority": {"k1": 2, "k2": 1}}, sinks=("k1", "k2"))
 
 
-def test_all_that_is_wrong_is_told_at_once_with_lines_and_the_nearest_names() -> None:
+def test_all_problems_are_reported_at_once_in_order_with_lines_and_suggestions() -> None:
     """All problems are reported at once, in order, with lines and suggestions."""
     text = DRAWN.replace("monitoring", "monitorin").replace("size = 10", "nosuch = 1")
     text = text.replace('channels = ["c1", "c2"]', 'channels = ["c1", "c3"]').replace("k2 = 1", "k9 = 1")
@@ -128,7 +128,7 @@ def test_all_that_is_wrong_is_told_at_once_with_lines_and_the_nearest_names() ->
         ('type = "loghub"', ["access_key_id", "access_key_secret", "endpoint", "logstore", "project"]),
     ],
 )
-def test_a_wrong_value_is_told_beside_what_is_missing(options: str, told: list[str]) -> None:
+def test_wrong_values_and_missing_keys_are_reported_together(options: str, told: list[str]) -> None:
     """Wrong values and missing keys are reported together, without errors about values that were not given."""
     problems = problems_of(f'[channels.c]\ntype = "memory"\n[sinks.k]\nchannel = "c"\n{options}\n')
     own = [problem.partition("sinks.k.")[2] for problem in problems if "sinks.k." in problem]
@@ -144,7 +144,9 @@ def test_a_wrong_value_is_told_beside_what_is_missing(options: str, told: list[s
         ('sinks = ["k1", "k2"]', "sinks", 'sink = ["k1", "k2"]'),
     ],
 )
-def test_a_misspelt_key_that_is_no_option_is_told_by_its_name(key: str, meant: str, wrong: str) -> None:
+def test_misspelt_keys_for_routing_such_as_channels_get_suggestions_like_options(
+    key: str, meant: str, wrong: str
+) -> None:
     """Misspelt keys for routing, such as ``channels``, get suggestions like options."""
     assert key in DRAWN
     told = [each for each in problems_of(DRAWN.replace(key, wrong)) if "unknown option" in each]
@@ -164,19 +166,21 @@ def test_a_misspelt_key_that_is_no_option_is_told_by_its_name(key: str, meant: s
         ('[agent]\nname = """web"""\n\nstate = "', "line 4: a text has no closing quote"),
     ],
 )
-def test_a_text_that_is_no_toml_is_told_in_words(text: str, told: str) -> None:
+def test_a_syntax_error_is_reported_with_its_line_and_a_correction_but_without_the_lines_text(
+    text: str, told: str
+) -> None:
     """A syntax error is reported with its line and a correction, but without the line's text, which may be secret."""
     assert problems_of(text) == [told]
 
 
 @pytest.mark.parametrize("value", ["9" * 5000, "[" * 100_000, "{ a = " * 5000])
-def test_a_text_that_takes_the_reader_to_its_limits_is_told(value: str) -> None:
+def test_deep_nesting_and_huge_numbers_are_reported_as_problems_with_their_lines(value: str) -> None:
     """Deep nesting and huge numbers are reported as problems with their lines."""
     [problem] = problems_of(f"[agent]\nstop_timeout = {value}\n[sinks]\n")
     assert problem.startswith("line 2: cannot be read: ")
 
 
-def test_a_sink_of_a_group_without_a_channel_is_told_once() -> None:
+def test_a_missing_channel_of_a_sink_in_a_group_gives_one_problem() -> None:
     """A missing channel of a sink in a group gives one problem."""
     text = DRAWN.replace('[sinks.k2]\ntype = "null"\nchannel = "c1"', '[sinks.k2]\ntype = "null"')
     assert problems_of(text) == ["line 29: sinks.k2.channel: is missing: name the channel to take from"]
@@ -202,7 +206,7 @@ def test_a_huge_value_is_shown_in_part() -> None:
         ("groups.g1", "line 44: groups.g1.type"),
     ],
 )
-def test_a_component_whose_type_is_empty_is_refused(
+def test_an_empty_type_is_refused_like_a_missing_one(
     table: str, told: str, value: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An empty type is refused like a missing one."""
@@ -224,7 +228,7 @@ def test_a_channels_options_are_checked_before_it_is_opened() -> None:
 
 
 @pytest.mark.parametrize("package", ["no_such_package", "no_such_package.inner"])
-def test_a_package_that_is_not_there_is_told_before_anything_starts(
+def test_a_missing_python_package_is_reported_with_the_extra_that_has_it_even_if_it_is_imported_late(
     package: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A missing Python package is reported with the extra that has it, even if it is imported late."""
@@ -263,7 +267,7 @@ def test_secrets_come_from_the_environment_and_from_files(tmp_path: Path, monkey
     ]
 
 
-def test_a_file_that_cannot_be_read_is_told(tmp_path: Path) -> None:
+def test_an_unreadable_file_is_reported_with_its_path_and_the_reason(tmp_path: Path) -> None:
     """An unreadable file is reported with its path and the reason."""
     with pytest.raises(AgentConfigError, match=r"missing.toml: 1 problem\n  cannot be read: No such file"):
         read_toml(tmp_path / "missing.toml")
@@ -282,7 +286,7 @@ def test_a_selector_that_reaches_no_channel_is_refused() -> None:
 
 
 @pytest.mark.parametrize(("default", "notes"), [('default = ["c1"]\n', 0), ("default = []\n", 0), ("", 1)])
-def test_a_forgotten_default_is_told(default: str, notes: int) -> None:
+def test_a_multiplexing_selector_without_default_gives_a_note_unless_default_is_given(default: str, notes: int) -> None:
     """A multiplexing selector without ``default`` gives a note, unless ``default = []`` is given."""
     text = _with_selector(f'header = "kind"\nmapping = {{a = ["c1"]}}\n{default}')
     found = [note for note in draw(parse_toml(text)).notes if "selector" in note]
@@ -303,7 +307,7 @@ def test_a_forgotten_default_is_told(default: str, notes: int) -> None:
         ('type = "memory"', 'type = "file"\nfsync = "${env:KEY}"'),
     ],
 )
-def test_what_a_reference_stood_for_is_in_no_message(
+def test_a_message_shows_the_reference_instead_of_its_value_whatever_is_wrong_with_it(
     old: str, new: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A message shows the reference instead of its value, whatever is wrong with it."""

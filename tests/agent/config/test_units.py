@@ -118,7 +118,7 @@ def test_a_relative_path_of_the_configuration_is_made_absolute(
         assert expected in capsys.readouterr().out
 
 
-def test_what_a_service_with_temporary_files_of_its_own_does_not_see_is_said(
+def test_paths_below_tmp_of_the_configuration_the_state_and_the_virtual_environment_are_reported(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Paths below /tmp of the configuration, the state and the virtual environment are reported for systemd."""

@@ -80,7 +80,7 @@ def test_the_example_of_the_format() -> None:
     assert (event.headers, event.body) == ({"~form": "ends", "~count": "2"}, bytes.fromhex(shown))
 
 
-def test_an_event_of_somebody_else_is_a_batch_of_one() -> None:
+def test_an_event_of_another_program_is_delivered_as_one_event_with_its_headers() -> None:
     """An event of another program is delivered as one event with its headers."""
     batch = read_batch(Event({"k": "v", "none": None}, b"body\n", 7))
     assert (list(batch.events()), batch.sequence) == ([({"k": "v"}, b"body\n")], 7)
@@ -138,7 +138,7 @@ def test_events_with_ever_new_headers_take_memory_in_proportion() -> None:
 
 
 @pytest.mark.parametrize("form", ["lines", "bodies"])
-def test_a_batch_is_a_record_batch_for_who_speaks_arrow(form: str) -> None:
+def test_a_batch_exports_to_arrow_a_header_with_the_bodies_column_name_is_renamed(form: str) -> None:
     """A batch exports to Arrow; a header with the bodies' column name is renamed."""
     pyarrow = pytest.importorskip("pyarrow")
     batch = EventBatch.of_lines(b"a\nb\xff\n") if form == "lines" else EventBatch.of_bodies([b"a", b"b\xff"])

@@ -140,7 +140,9 @@ def test_held_events_are_dead_letters_once_these_have_room(
     assert caplog.messages[-1] == "sink k: no held-back events remain"
 
 
-def test_without_dead_letters_only_what_was_refused_is_tried_again(channel: BatchChannel) -> None:
+def test_without_dead_letters_only_the_refused_event_is_retried_until_the_destination_accepts_it(
+    channel: BatchChannel,
+) -> None:
     """Without dead letters only the refused event is retried, until the destination accepts it."""
     _put(channel, b"1\nbad 1\nbad 2\n", b"2\n")
     sink, clock = _Refusing(), ManualClock()
@@ -204,7 +206,9 @@ def test_each_refused_event_is_a_dead_letter_for_its_own_reason(channel: BatchCh
     assert found == [(b"bad 1", "not now"), (b"bad 2", "never")]
 
 
-def test_without_dead_letters_only_what_no_destination_could_take_is_dropped(channel: BatchChannel) -> None:
+def test_without_dead_letters_undeliverable_events_are_dropped_others_wait_and_the_batch_leaves(
+    channel: BatchChannel,
+) -> None:
     """Without dead letters undeliverable events are dropped; others wait, and the batch leaves with them."""
     _put(channel, b"bad 1\n1\nbad 2\n")
     runner = _runner(channel, RecordingSink(_refuse_for_two_reasons), most_events=3)
@@ -213,7 +217,7 @@ def test_without_dead_letters_only_what_no_destination_could_take_is_dropped(cha
     assert runner._held_back._waiting[0].parts[0].bodies() == [b"bad 1"]
 
 
-def test_what_is_held_is_tried_again_after_growing_pauses(channel: BatchChannel) -> None:
+def test_held_back_events_are_retried_after_growing_pauses_not_with_each_delivery(channel: BatchChannel) -> None:
     """Held-back events are retried after growing pauses, not with each delivery."""
     _put(channel, b"bad\n")
     sink, clock = _Refusing(), ManualClock()
@@ -224,7 +228,9 @@ def test_what_is_held_is_tried_again_after_growing_pauses(channel: BatchChannel)
     assert len(sink.attempts) == 1 + 11  # at 0.1, 0.2, 0.4 … 6.4, then every 5 seconds
 
 
-def test_what_is_held_is_bounded(channel: BatchChannel, letters: BatchChannel, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_beyond_a_limit_of_held_back_events_the_channel_is_blocked_without_loss(
+    channel: BatchChannel, letters: BatchChannel, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Beyond a limit of held-back events the channel is blocked, without loss."""
     monkeypatch.setattr(held_back, "HELD_BYTES", 10)
     _put(channel, *[b"bad %d\n" % number for number in range(4)], b"1\n")
@@ -246,7 +252,7 @@ def test_one_large_refused_batch_may_always_be_held(
     _deliver_all(_runner(channel, sink, letters, most_events=1), sink, [b"1"])
 
 
-def test_a_runner_that_ends_gives_back_what_it_held(channel: BatchChannel) -> None:
+def test_a_runner_that_ends_returns_held_back_events_to_their_place_for_the_next_runner(channel: BatchChannel) -> None:
     """A runner that ends returns held-back events to their place for the next runner."""
     _put(channel, b"bad\n", b"1\n")
     sink, stop = _Refusing(), Stop()
@@ -257,7 +263,9 @@ def test_a_runner_that_ends_gives_back_what_it_held(channel: BatchChannel) -> No
     assert taken(channel) == [b"bad"]
 
 
-def test_nothing_passes_what_must_be_delivered_first(tmp_path: Path, letters: BatchChannel) -> None:
+def test_if_the_sink_requires_the_order_no_later_batch_is_delivered_before_a_refused_one(
+    tmp_path: Path, letters: BatchChannel
+) -> None:
     """If the sink requires the order, no later batch is delivered before a refused one."""
 
     def refuse(batches: Sequence[EventBatch]) -> None:
@@ -273,7 +281,9 @@ def test_nothing_passes_what_must_be_delivered_first(tmp_path: Path, letters: Ba
         assert (sink.bodies, taken(channel)) == ([], [b"bad", b"1"])
 
 
-def test_a_sink_that_begins_anew_gets_only_what_was_refused(tmp_path: Path) -> None:
+def test_a_restarted_sink_gets_only_the_refused_events_of_a_batch_if_the_channel_keeps_its_events(
+    tmp_path: Path,
+) -> None:
     """A restarted sink gets only the refused events of a batch, if the channel keeps its events."""
     with opened(file_channel(tmp_path, capacity=3)) as channel:
         _put(channel, b"1\nbad 1\n2\n")
@@ -290,7 +300,7 @@ def test_a_sink_that_begins_anew_gets_only_what_was_refused(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("numbered", [False, True])
-def test_what_others_have_passed_has_no_number_that_a_destination_knows(tmp_path: Path, numbered: bool) -> None:
+def test_a_batch_delivered_after_later_ones_has_no_number_even_after_a_crash(tmp_path: Path, numbered: bool) -> None:
     """A batch delivered after later ones has no number, even after a crash: it could be taken for stored."""
 
     def refuse(batches: Sequence[EventBatch]) -> None:
@@ -317,7 +327,9 @@ def _origins(channel: BatchChannel) -> list[bool]:
     return known
 
 
-def test_what_fails_behind_a_refused_one_is_still_in_order(channel: BatchChannel) -> None:
+def test_if_the_destination_refuses_an_event_and_then_fails_later_batches_are_retried_in_order(
+    channel: BatchChannel,
+) -> None:
     """If the destination refuses an event and then fails, later batches are retried in order, without duplicates."""
     _put(channel, b"1\n", b"bad\n", b"2\n", b"3\n")
     answers: Iterator[Callable[[Sequence[EventBatch]], None]] = iter([_refuse_second, _fail, _take])

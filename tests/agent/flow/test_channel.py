@@ -69,7 +69,9 @@ def test_a_batch_of_more_bytes_than_the_channel_holds_is_let_in_alone(
 
 
 @pytest.mark.parametrize("make", [file_channel, spillable_channel])
-def test_a_key_file_encrypts_what_a_channel_writes(tmp_path: Path, make: Callable[..., BatchChannel]) -> None:
+def test_with_a_key_file_no_event_is_readable_on_the_disk_a_restart_needs_the_keys(
+    tmp_path: Path, make: Callable[..., BatchChannel]
+) -> None:
     """With a key file no event is readable on the disk; a restart needs the keys."""
     keys = tmp_path / "keys.json"
     keys.write_text(json.dumps({"current": "a", "keys": {"a": base64.b64encode(b"k" * 32).decode()}}))
@@ -86,7 +88,7 @@ def test_a_key_file_encrypts_what_a_channel_writes(tmp_path: Path, make: Callabl
         assert b"secret 39" in taken(channel)
 
 
-def test_who_waits_for_room_goes_on_when_a_take_is_committed(tmp_path: Path) -> None:
+def test_a_committed_take_makes_room_for_a_waiting_put(tmp_path: Path) -> None:
     """A committed take makes room for a waiting put."""
     with opened(memory_channel(tmp_path, capacity=1)) as channel:
         channel.put(_lines(0, 1))
@@ -109,7 +111,7 @@ def test_a_put_that_fails_takes_no_room(tmp_path: Path) -> None:
         assert channel.held == 1
 
 
-def test_what_is_rolled_back_comes_again(tmp_path: Path) -> None:
+def test_a_rolled_back_batch_returns_to_its_place(tmp_path: Path) -> None:
     """A rolled-back batch returns to its place, and counts as before."""
     with opened(memory_channel(tmp_path)) as channel:
         for number in range(3):
@@ -132,7 +134,7 @@ def test_part_of_a_take_may_be_committed(tmp_path: Path) -> None:
         assert (channel.held, taken(channel)) == (1, [b"1"])
 
 
-def test_who_waits_for_events_has_at_once_what_a_delivery_in_part_gives_back(tmp_path: Path) -> None:
+def test_a_waiting_taker_is_woken_at_once_by_batches_that_a_partial_delivery_returns(tmp_path: Path) -> None:
     """A waiting taker is woken at once by batches that a partial delivery returns."""
     clock = ManualClock()
     with opened(memory_channel(tmp_path, clock=clock)) as channel:
@@ -147,7 +149,9 @@ def test_who_waits_for_events_has_at_once_what_a_delivery_in_part_gives_back(tmp
         second.commit()
 
 
-def test_what_is_put_at_that_moment_is_not_taken_to_be_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_reset_of_lost_events_count_in_an_empty_channel_keeps_a_concurrent_put(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The reset of lost events' count in an empty channel keeps a concurrent put."""
     with opened(memory_channel(tmp_path)) as channel:
         channel._unsure = True
@@ -157,7 +161,7 @@ def test_what_is_put_at_that_moment_is_not_taken_to_be_lost(tmp_path: Path, monk
 
 
 @pytest.mark.parametrize("step", ["left", "leave"])
-def test_what_is_delivered_at_that_moment_is_not_taken_to_be_lost(
+def test_the_reset_of_lost_events_count_does_not_count_a_concurrent_delivery_twice(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
     """The reset of lost events' count does not count a concurrent delivery twice."""
@@ -188,7 +192,9 @@ def test_a_channel_with_one_event_is_not_empty(tmp_path: Path) -> None:
         assert not channel.wait_until_empty(Deadline.after(clock, 0))
 
 
-def test_what_found_no_room_is_not_waited_for(tmp_path: Path) -> None:
+def test_a_put_that_failed_does_not_keep_its_file_from_being_safe_once_earlier_batches_are_delivered(
+    tmp_path: Path,
+) -> None:
     """A put that failed does not keep its file from being safe once earlier batches are delivered."""
     with opened(memory_channel(tmp_path, byte_capacity=100)) as channel:
         channel.put(_lines(0, 60, 2))
@@ -228,7 +234,7 @@ def test_a_take_reads_little_more_than_it_gives(tmp_path: Path, monkeypatch: pyt
         assert sum(seen) == 20
 
 
-def test_a_file_channel_counts_what_it_finds(tmp_path: Path) -> None:
+def test_a_reopened_file_channel_counts_the_events_in_its_batches(tmp_path: Path) -> None:
     """A reopened file channel counts the events in its batches."""
     with opened(file_channel(tmp_path)) as channel:
         channel.put(_lines(0, 7))
@@ -238,7 +244,9 @@ def test_a_file_channel_counts_what_it_finds(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("delivered", [False, True])
-def test_a_file_channel_knows_what_was_committed(tmp_path: Path, *, delivered: bool) -> None:
+def test_a_source_does_not_read_a_committed_batch_again_whether_it_waits_or_was_delivered(
+    tmp_path: Path, *, delivered: bool
+) -> None:
     """A source does not read a committed batch again, whether it waits or was delivered."""
     with opened(file_channel(tmp_path)) as channel:
         channel.put(_lines(0, 2, 4))
@@ -268,7 +276,7 @@ def test_a_position_is_noted_before_its_batch_leaves(tmp_path: Path) -> None:
         assert noted == [{"position:0:s/f": b"4"}]
 
 
-def test_a_memory_channel_knows_what_was_delivered(tmp_path: Path) -> None:
+def test_events_in_a_memory_channel_at_a_crash_are_read_again(tmp_path: Path) -> None:
     """Events in a memory channel at a crash are read again."""
     clock = ManualClock()
     with opened(memory_channel(tmp_path, clock=clock)) as channel:
@@ -282,7 +290,7 @@ def test_a_memory_channel_knows_what_was_delivered(tmp_path: Path) -> None:
         assert ledger_in(channel).ends("s/f") == [4]
 
 
-def test_what_is_delivered_out_of_order_does_not_cover_what_is_not(tmp_path: Path) -> None:
+def test_with_deliveries_out_of_order_the_position_is_the_end_of_those_without_a_gap(tmp_path: Path) -> None:
     """With deliveries out of order, the position is the end of those without a gap."""
     with opened(memory_channel(tmp_path)) as channel:
         for number in range(3):
@@ -300,7 +308,7 @@ def test_what_is_delivered_out_of_order_does_not_cover_what_is_not(tmp_path: Pat
 
 
 @pytest.mark.parametrize("make", [memory_channel, file_channel])
-def test_what_is_passed_over_is_known_after_a_restart(tmp_path: Path, make: object) -> None:
+def test_ranges_without_events_are_noted_for_the_next_start(tmp_path: Path, make: object) -> None:
     """Ranges without events are noted for the next start, and forgotten names are not."""
     with opened(make(tmp_path)) as channel:  # type: ignore[operator]
         ledger_in(channel).pass_over(Position("s/f", 10))
@@ -366,7 +374,9 @@ def test_a_batch_that_others_have_passed_has_no_number_to_be_known_by(
         taking.commit()
 
 
-def test_the_end_gives_up_more_batches_than_a_transaction_may_take(tmp_path: Path) -> None:
+def test_at_the_end_a_memory_channel_is_emptied_even_of_more_batches_than_one_transaction_may_take(
+    tmp_path: Path,
+) -> None:
     """At the end a memory channel is emptied, even of more batches than one transaction may take."""
     with opened(memory_channel(tmp_path)) as channel:
         for _ in range(10_001):
@@ -375,7 +385,7 @@ def test_the_end_gives_up_more_batches_than_a_transaction_may_take(tmp_path: Pat
         assert channel.discard() == 0
 
 
-def test_what_was_spilled_is_there_after_the_end_and_counts(tmp_path: Path) -> None:
+def test_only_events_in_memory_are_dropped_at_the_end_spilled_ones_count_at_the_next_start(tmp_path: Path) -> None:
     """Only events in memory are dropped at the end; spilled ones count at the next start."""
     with opened(spillable_channel(tmp_path)) as channel:
         for number in range(0, 60, 2):
@@ -389,7 +399,9 @@ def test_what_was_spilled_is_there_after_the_end_and_counts(tmp_path: Path) -> N
         assert channel.held == 0
 
 
-def test_a_put_into_a_full_disk_frees_what_was_delivered(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_put_into_a_full_disk_deletes_files_of_delivered_events_at_once(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A put into a full disk deletes files of delivered events at once."""
     free = [12 << 20]
     monkeypatch.setattr(Disk, "free", lambda _disk, _directory: free[0])
@@ -408,7 +420,9 @@ def test_a_put_into_a_full_disk_frees_what_was_delivered(tmp_path: Path, monkeyp
         assert len(list(tmp_path.rglob("log-*"))) <= 2
 
 
-def test_a_channel_whose_disk_is_full_is_full(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_channel_on_a_full_disk_is_full_whatever_its_own_limits_and_content(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A channel on a full disk is full, whatever its own limits and content."""
     free = [1 << 40]
     monkeypatch.setattr(Disk, "free", lambda _disk, _path: free[0])
@@ -460,7 +474,9 @@ def test_a_full_channel_says_how_full_it_is_in_events(tmp_path: Path) -> None:
         assert (full.value.size, full.value.wanted) == (100, 30)
 
 
-def test_what_was_spilled_is_not_lost_when_the_agent_ends(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_at_the_agents_end_only_events_in_memory_count_as_lost_once(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """At the agent's end only events in memory count as lost, once."""
     with opened(spillable_channel(tmp_path, memory_bytes=1000)) as channel:
         for number in range(5):

@@ -47,7 +47,7 @@ def test_each_batch_of_a_delivery_ends_by_itself(tmp_path: Path, make: Any) -> N
         assert (channel.held, held[0].state, delivery.is_open) == (0, _DELIVERED, False)
 
 
-def test_what_is_left_of_a_batch_is_a_batch_of_its_own(tmp_path: Path) -> None:
+def test_if_one_of_two_events_is_delivered_and_the_sink_ends_only_the_other_is_in_the_channel(tmp_path: Path) -> None:
     """If one of two events is delivered and the sink ends, only the other is in the channel."""
     with opened(file_channel(tmp_path)) as channel:
         channel.put(EventBatch.of_lines(b"a\nb\n"))

@@ -39,7 +39,7 @@ def test_failures_alone_are_trouble_after_a_while_and_a_delivery_ends_it() -> No
     assert health.trouble() is None
 
 
-def test_a_failed_put_that_nobody_tries_again_is_forgotten() -> None:
+def test_a_failed_put_that_is_not_retried_is_forgotten() -> None:
     """A failed put that is not retried is forgotten after a while."""
     clock, counters = ManualClock(), Counters()
     health = Health(counters, clock, "has put nothing", FORGOTTEN)
@@ -107,7 +107,7 @@ def test_how_long_deliveries_take_is_counted_also_of_one_that_fails(tmp_path: Pa
     assert own.get("DeliveryMicroseconds") == counters.get("DeliveryMicroseconds") == 3_000_000
 
 
-def test_a_sink_whose_destination_refuses_events_is_well() -> None:
+def test_a_sink_whose_destination_refuses_events_works() -> None:
     """A sink whose destination refuses events works."""
     clock, counters, health = _made()
 

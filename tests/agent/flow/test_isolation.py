@@ -139,7 +139,9 @@ def test_an_outage_meanwhile_blames_no_event(channel: BatchChannel, letters: Bat
     assert (sink.bodies, taken(letters)) == ([b"1", b"2"], [b"bad"])
 
 
-def test_what_a_sink_refuses_meanwhile_is_refused(channel: BatchChannel, letters: BatchChannel) -> None:
+def test_events_refused_by_the_destination_and_those_that_cannot_be_written_all_become_dead_letters(
+    channel: BatchChannel, letters: BatchChannel
+) -> None:
     """Events refused by the destination, and those that cannot be written, all become dead letters."""
     _put(channel, b"1\n", b"bad\n", b"no\n")
     sink = _Failing()

@@ -189,7 +189,9 @@ _RESTARTS = st.tuples(st.just("nothing"), st.just(0), st.sampled_from(["die", "s
 
 @settings(max_examples=40)
 @given(_KINDS, st.sampled_from([*_SELECTORS]), st.lists(st.one_of(*[_WORK] * 5, _RESTARTS), max_size=60))
-def test_what_a_channel_keeps_does_not_come_twice(kinds: str, selector: str, actions: list[tuple[Any, ...]]) -> None:
+def test_no_order_of_batches_deliveries_and_crashes_loses_or_duplicates_an_event(
+    kinds: str, selector: str, actions: list[tuple[Any, ...]]
+) -> None:
     """With one configuration, no order of batches, deliveries and crashes loses an event or duplicates it in a channel.
 
     Only an event that a memory channel has delivered may reach it once more.
@@ -229,7 +231,9 @@ def test_nothing_is_lost_whichever_selector_is_chosen(kinds: str, actions: list[
     assert (agent.delivered[True] + agent.delivered[False]).keys() == wanted
 
 
-def test_what_a_channel_had_not_delivered_is_read_again_without_it(tmp_path: Path) -> None:
+def test_after_a_crash_and_the_removal_of_a_memory_channel_its_undelivered_events_are_read_again(
+    tmp_path: Path,
+) -> None:
     """After a crash and the removal of a memory channel, its undelivered events are read again."""
     agent = _Agent(tmp_path, "mm")
     for _ in range(4):
@@ -247,7 +251,7 @@ def test_what_a_channel_had_not_delivered_is_read_again_without_it(tmp_path: Pat
     assert agent.delivered[False] == {b"%d" % (number * _STEP): 1 for number in range(1, 5)}
 
 
-def test_what_a_channel_has_that_others_still_use_is_not_read_again_before_it_is_lost(tmp_path: Path) -> None:
+def test_a_source_that_no_longer_uses_a_channel_continues_after_its_events(tmp_path: Path) -> None:
     """A source that no longer uses a channel continues after its events; after a crash, after delivered ones."""
     agent = _Agent(tmp_path, "mm")
     for _ in range(4):
@@ -285,7 +289,7 @@ def test_with_a_new_channel_nothing_is_read_again(tmp_path: Path, before: str, n
     assert all(count == 1 for delivered in agent.delivered.values() for count in delivered.values())
 
 
-def test_what_others_had_is_noted_while_a_sink_delivers_nothing(tmp_path: Path) -> None:
+def test_deliveries_of_one_memory_channel_are_noted_although_the_other_one_is_stuck(tmp_path: Path) -> None:
     """Deliveries of one memory channel are noted, although the other one is stuck."""
     clock = ManualClock()
     agent = _Agent(tmp_path, "mm", clock)
@@ -304,7 +308,7 @@ def test_what_others_had_is_noted_while_a_sink_delivers_nothing(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("kinds", ["fm", "ff"])
-def test_a_note_does_not_grow_with_what_was_read(tmp_path: Path, kinds: str) -> None:
+def test_a_note_has_only_ranges_beyond_the_safe_offset(tmp_path: Path, kinds: str) -> None:
     """A note has only ranges beyond the safe offset, and none with file channels only."""
     agent = _Agent(tmp_path, kinds)
     for _ in range(200):
@@ -319,7 +323,7 @@ def test_a_note_does_not_grow_with_what_was_read(tmp_path: Path, kinds: str) -> 
 
 
 @pytest.mark.parametrize("kinds", ["fm", "mm", "sm"])
-def test_what_a_channel_had_not_delivered_is_read_again_if_all_get_all_from_now_on(tmp_path: Path, kinds: str) -> None:
+def test_events_of_a_memory_channel_that_is_removed_after_a_crash_are_read_again(tmp_path: Path, kinds: str) -> None:
     """If a memory channel is removed after a crash, and batches then go to all channels, its events are read again,
     also after a second crash.
     """
@@ -342,7 +346,7 @@ def test_what_a_channel_had_not_delivered_is_read_again_if_all_get_all_from_now_
     assert agent.delivered[True] + agent.delivered[False] >= Counter(b"%d" % (n * _STEP) for n in range(1, 8))
 
 
-def test_what_left_in_order_has_nothing_read_again_if_all_get_all_from_now_on(tmp_path: Path) -> None:
+def test_nothing_is_read_again_if_a_memory_channel_is_removed_after_it_delivered(tmp_path: Path) -> None:
     """If a memory channel is removed after it delivered, and batches then go to all others, nothing is read again."""
     agent = _Agent(tmp_path, "fm")
     for _ in range(6):
@@ -357,7 +361,7 @@ def test_what_left_in_order_has_nothing_read_again_if_all_get_all_from_now_on(tm
 
 
 @pytest.mark.parametrize("kinds", ["f", "m", "ff", "fm"])
-def test_a_new_channel_gets_what_comes_from_now_on(tmp_path: Path, kinds: str) -> None:
+def test_nothing_is_read_again_if_a_channel_is_added(tmp_path: Path, kinds: str) -> None:
     """If a channel is added, and batches then go to one channel instead of all, nothing is read again."""
     agent = _Agent(tmp_path, kinds, selector=ReplicatingSelector)
     for _ in range(9):

@@ -107,7 +107,7 @@ def test_a_stop_is_seen_at_once_while_a_channel_is_full(tmp_path: Path, limits: 
 
 
 @pytest.mark.parametrize("kind", [_Member, UntilRelease])
-def test_who_ends_for_further_reasons_is_woken_by_the_agents_end_as_well(kind: type[Stop]) -> None:
+def test_stops_of_groups_kafka_and_loghub_also_end_when_the_agent_stops(kind: type[Stop]) -> None:
     """Stops of groups, Kafka and LogHub also end when the agent stops."""
     outer, woken = Stop(), list[bool]()
     given: Any = (None, outer) if kind is _Member else (outer, SimpleNamespace(must_release=lambda: False))
@@ -117,7 +117,9 @@ def test_who_ends_for_further_reasons_is_woken_by_the_agents_end_as_well(kind: t
 
 
 @pytest.mark.parametrize("limits", [{"capacity": 2}, {"byte_capacity": 1000, "byte_capacity_buffer_percentage": 0}])
-def test_who_waits_for_room_puts_as_soon_as_there_is_some(tmp_path: Path, limits: dict[str, Any]) -> None:
+def test_a_waiting_put_continues_as_soon_as_there_is_room_in_events_or_in_bytes(
+    tmp_path: Path, limits: dict[str, Any]
+) -> None:
     """A waiting put continues as soon as there is room, in events or in bytes."""
     channel, begun = memory_channel(tmp_path, keep_alive=3600, **limits), time.monotonic()
     with opened(channel):
@@ -131,7 +133,7 @@ def test_who_waits_for_room_puts_as_soon_as_there_is_some(tmp_path: Path, limits
         assert taken(channel) == list(wanted)
 
 
-def test_the_error_of_a_channel_whose_bytes_are_too_many_tells_the_whole_wait(tmp_path: Path) -> None:
+def test_the_error_of_a_channel_with_too_many_bytes_has_the_whole_wait_over_all_attempts(tmp_path: Path) -> None:
     """The error of a channel with too many bytes has the whole wait, over all attempts."""
     channel = memory_channel(tmp_path, keep_alive=0.02, byte_capacity=1000, byte_capacity_buffer_percentage=0)
     with opened(channel):
@@ -142,7 +144,9 @@ def test_the_error_of_a_channel_whose_bytes_are_too_many_tells_the_whole_wait(tm
         assert (full.value.byte_capacity, full.value.never) == (1000, False)
 
 
-def test_an_optional_channel_that_is_full_holds_nobody_up(channels: dict[str, BatchChannel]) -> None:
+def test_a_full_optional_channel_blocks_nothing_and_is_counted_as_in_flumes_testoptionalchannels(
+    channels: dict[str, BatchChannel],
+) -> None:
     """A full optional channel blocks nothing, and is counted, as in Flume's ``testOptionalChannels``."""
     channels["c2"].put(EventBatch.of_lines(b"1\n2\n3\n"))
     outlet = _outlet(channels, optional=("c2",))
@@ -152,7 +156,7 @@ def test_an_optional_channel_that_is_full_holds_nobody_up(channels: dict[str, Ba
     assert _all(channels) == {"c1": [b"a", b"b"], "c2": [b"1", b"2", b"3"], "c3": [b"a", b"b"]}
 
 
-def test_nobody_waits_for_the_room_of_an_optional_channel(tmp_path: Path) -> None:
+def test_a_put_does_not_wait_for_room_in_an_optional_channel_whatever_its_keep_alive(tmp_path: Path) -> None:
     """A put does not wait for room in an optional channel, whatever its ``keep_alive``."""
     clock = ManualClock()
     options: dict[str, Any] = {"capacity": 1, "keep_alive": 60.0, "clock": clock}
@@ -206,7 +210,7 @@ def test_a_channel_that_a_selector_names_twice_gets_a_batch_once(channels: dict[
     assert _all(channels) == {"c1": [b"a", b"b"], "c2": [b"a", b"b"], "c3": []}
 
 
-def test_a_required_channel_that_is_full_is_told(channels: dict[str, BatchChannel]) -> None:
+def test_a_full_required_channel_raises_so_that_a_source_can_tell_its_sender(channels: dict[str, BatchChannel]) -> None:
     """A full required channel raises, so that a source can tell its sender."""
     channels["c2"].put(EventBatch.of_lines(b"1\n2\n3\n"))
     with pytest.raises(ChannelFullError, match="c2"):
@@ -242,7 +246,9 @@ def test_a_header_chooses_the_channels(channels: dict[str, BatchChannel]) -> Non
     assert _all(channels) == {"c1": [b"1", b"2"], "c2": [b"2"], "c3": [b"3", b"4", b"5"]}
 
 
-def test_without_a_default_what_has_no_mapping_goes_nowhere(channels: dict[str, BatchChannel]) -> None:
+def test_without_a_default_unmapped_events_are_dropped_and_counted_as_in_flumes_testnodefault(
+    channels: dict[str, BatchChannel],
+) -> None:
     """Without a default, unmapped events are dropped and counted, as in Flume's ``testNoDefault``."""
     counters = Counters()
     outlet = _multiplexing(channels, default=(), counters=counters)
@@ -253,7 +259,9 @@ def test_without_a_default_what_has_no_mapping_goes_nowhere(channels: dict[str, 
     assert counters.get("EventDroppedCount") == 4
 
 
-def test_optional_channels_of_a_value_are_further_ones(channels: dict[str, BatchChannel]) -> None:
+def test_optional_channels_of_a_value_that_are_already_required_for_it_do_not_get_the_event_twice(
+    channels: dict[str, BatchChannel],
+) -> None:
     """Optional channels of a value that are already required for it do not get the event twice."""
     outlet = _multiplexing(channels, optional={"x": ("c1", "c2")})
     outlet.put(EventBatch.of_events([({"type": "x"}, b"1")]))
@@ -288,7 +296,9 @@ def test_load_balancing_takes_turns(channels: dict[str, BatchChannel]) -> None:
     assert list(_all(channels).values()) == [[b"0"], [b"1"], [b"2"]]
 
 
-def test_a_mapping_to_an_unknown_channel_is_told(channels: dict[str, BatchChannel]) -> None:
+def test_a_mapping_to_an_unknown_channel_is_reported_with_its_value_and_the_nearest_name(
+    channels: dict[str, BatchChannel],
+) -> None:
     """A mapping to an unknown channel is reported with its value and the nearest name."""
     with pytest.raises(AgentConfigError, match=r"mapping.x: the source has no channel 'c9'; there are c1, c2, c3"):
         _multiplexing(channels, mapping={"x": ("c9",)})
@@ -319,7 +329,7 @@ def _at(end: int) -> EventBatch:
     return _LINES.at(Position("f", end))
 
 
-def test_what_a_channel_had_before_a_death_it_does_not_get_again(tmp_path: Path) -> None:
+def test_after_a_crash_between_two_commits_the_source_reads_the_batch_again(tmp_path: Path) -> None:
     """After a crash between two commits, the source reads the batch again, for the other channel only."""
     first = {name: file_channel(tmp_path, name) for name in ("c1", "c2")}
     full = _outlet(first)
@@ -338,7 +348,9 @@ def test_what_a_channel_had_before_a_death_it_does_not_get_again(tmp_path: Path)
         channel.close()
 
 
-def test_what_one_of_several_had_before_a_death_none_gets_again(channels: dict[str, BatchChannel]) -> None:
+def test_with_load_balancing_a_batch_that_one_channel_has_is_not_put_into_another_after_a_crash(
+    channels: dict[str, BatchChannel],
+) -> None:
     """With load balancing, a batch that one channel has is not put into another after a crash."""
     outlet = _outlet(channels, LoadBalancingSelector)
     outlet.put(_at(4))
@@ -348,7 +360,9 @@ def test_what_one_of_several_had_before_a_death_none_gets_again(channels: dict[s
 
 
 @pytest.mark.parametrize("kinds", ["mm", "mf", "fm", "ff"])
-def test_what_one_of_several_channels_forgot_is_read_again(tmp_path: Path, kinds: str) -> None:
+def test_of_two_channels_in_turn_only_batches_lost_by_the_one_in_memory_are_put_again(
+    tmp_path: Path, kinds: str
+) -> None:
     """Of two channels in turn, only batches lost by the one in memory are put again."""
 
     def make() -> dict[str, BatchChannel]:
@@ -386,7 +400,9 @@ def test_a_batch_that_is_dropped_moves_the_position_on(channels: dict[str, Batch
     assert (outlet.ends("f"), outlet.names()) == ([0], set())
 
 
-def test_what_was_put_is_safe_once_no_channel_can_lose_it(channels: dict[str, BatchChannel], tmp_path: Path) -> None:
+def test_a_range_is_safe_once_memory_channels_have_delivered_it_and_file_channels_have_it(
+    channels: dict[str, BatchChannel], tmp_path: Path
+) -> None:
     """A range is safe once memory channels have delivered it and file channels have it."""
     outlet = _outlet(channels)
     outlet.put(_LINES.at(Position("f", 4)))

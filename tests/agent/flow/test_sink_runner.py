@@ -45,7 +45,7 @@ def _runner(channel: BatchChannel, sink: RecordingSink, letters: BatchChannel | 
     return SinkRunner("k", channel, sink, Counters(), dead_letters=letters, most_events=100, most_bytes=1 << 20)
 
 
-def test_what_was_delivered_leaves_the_channel(channel: BatchChannel) -> None:
+def test_delivered_events_leave_the_channel_and_are_counted_as_in_flume(channel: BatchChannel) -> None:
     """Delivered events leave the channel, and are counted as in Flume."""
     sink = RecordingSink()
     runner = _runner(channel, sink)
@@ -61,7 +61,7 @@ def test_what_was_delivered_leaves_the_channel(channel: BatchChannel) -> None:
 
 
 @pytest.mark.parametrize("make", [memory_channel, file_channel])
-def test_what_went_nowhere_is_noted_while_nothing_is_there_to_deliver(make: Any, tmp_path: Path) -> None:
+def test_ranges_without_events_are_noted_while_the_channel_is_empty(make: Any, tmp_path: Path) -> None:
     """Ranges without events are noted while the channel is empty, so that a crash does not have them read again."""
     with opened(make(tmp_path / "alive")) as channel:
         ledger_in(channel).pass_over(Position("s/f", 9))
@@ -71,7 +71,9 @@ def test_what_went_nowhere_is_noted_while_nothing_is_there_to_deliver(make: Any,
         assert ledger_in(channel).ends("s/f") == [9]
 
 
-def test_what_failed_stays_in_the_channel(channel: BatchChannel) -> None:
+def test_after_any_exception_of_the_sink_the_events_stay_in_order_and_the_reason_is_logged(
+    channel: BatchChannel,
+) -> None:
     """After any exception of the sink, the events stay in order, and the reason is logged."""
 
     def fail(_batches: Sequence[EventBatch]) -> None:
@@ -83,7 +85,7 @@ def test_what_failed_stays_in_the_channel(channel: BatchChannel) -> None:
     assert taken(channel) == [b"0", b"1", b"2", b"3"]
 
 
-def test_a_log_handler_that_raises_leaves_what_failed_in_the_channel(
+def test_if_a_log_handler_raises_failed_events_stay_in_the_channel(
     channel: BatchChannel, letters: BatchChannel, raising_handler: list[str]
 ) -> None:
     """If a log handler raises, failed events stay in the channel, and refused ones in the dead letters."""
@@ -99,7 +101,7 @@ def test_a_log_handler_that_raises_leaves_what_failed_in_the_channel(
     assert len(raising_handler) == 2
 
 
-def test_what_was_acknowledged_before_a_failure_is_not_delivered_again(channel: BatchChannel) -> None:
+def test_only_the_batches_that_the_sinks_error_names_are_delivered_again(channel: BatchChannel) -> None:
     """Only the batches that the sink's error names are delivered again."""
 
     def fail(batches: Sequence[EventBatch]) -> None:
@@ -197,7 +199,9 @@ def _refusing(places: Sequence[int], later: Sequence[int] = ()) -> RecordingSink
     return RecordingSink(refuse)
 
 
-def test_what_is_refused_for_good_goes_to_the_dead_letters(channel: BatchChannel, letters: BatchChannel) -> None:
+def test_refused_events_go_to_the_dead_letters_with_the_reason_the_rest_counts_as_delivered(
+    channel: BatchChannel, letters: BatchChannel
+) -> None:
     """Refused events go to the dead letters with the reason; the rest counts as delivered, and later batches return."""
     sink = _refusing([1], later=[3])
     runner = _runner(channel, sink, letters)
@@ -269,7 +273,7 @@ def test_dead_letters_that_become_full_have_each_once(channel: BatchChannel, let
     assert taken(channel) == [b"2"]
 
 
-def test_what_is_refused_and_cannot_be_told_from_the_rest_goes_back_with_it(
+def test_if_a_sink_refuses_batches_that_are_not_of_the_delivery_the_whole_delivery_returns(
     channel: BatchChannel, letters: BatchChannel
 ) -> None:
     """If a sink refuses batches that are not of the delivery, the whole delivery returns."""
@@ -366,7 +370,7 @@ def _stopped() -> Stop:
     ],
     ids=["to be emptied", "half full", "nothing more comes", "told to end"],
 )
-def test_a_patient_sink_does_not_wait_where_that_helps_nobody(
+def test_a_patient_sink_delivers_at_once_if_nothing_more_will_come_or_the_channel_fills(
     hurry: Callable[[BatchChannel], None], options: dict[str, Any], stop: Stop | None, tmp_path: Path
 ) -> None:
     """A patient sink delivers at once if nothing more will come, or the channel fills."""
@@ -409,7 +413,7 @@ def test_a_stop_ends_the_wait_for_events(tmp_path: Path) -> None:
         assert not call.thread.is_alive()
 
 
-def test_what_comes_ends_the_wait_for_events(tmp_path: Path) -> None:
+def test_a_new_or_returned_batch_ends_a_sinks_wait_at_once(tmp_path: Path) -> None:
     """A new or returned batch ends a sink's wait at once."""
     clock, stop, sink = ManualClock(), Stop(), RecordingSink()
     with opened(memory_channel(tmp_path, clock=clock)) as channel:
@@ -421,7 +425,7 @@ def test_what_comes_ends_the_wait_for_events(tmp_path: Path) -> None:
         call.thread.join(60)
 
 
-def test_what_another_sink_gives_back_ends_the_wait_for_events(tmp_path: Path) -> None:
+def test_a_batch_that_one_of_two_sinks_returns_is_taken_by_the_other_at_once(tmp_path: Path) -> None:
     """A batch that one of two sinks returns is taken by the other at once."""
     clock, stop, sink = ManualClock(), Stop(), RecordingSink()
     with opened(memory_channel(tmp_path, clock=clock)) as channel:
@@ -436,7 +440,7 @@ def test_what_another_sink_gives_back_ends_the_wait_for_events(tmp_path: Path) -
         call.thread.join(60)
 
 
-def test_a_sink_that_is_not_there_lets_its_group_take_what_the_others_take() -> None:
+def test_a_missing_sink_sets_no_limits_for_its_group() -> None:
     """A missing sink sets no limits for its group."""
     counters, patience = Counters(), Patience(3.0, 1.0)
     sink = RecordingSink()

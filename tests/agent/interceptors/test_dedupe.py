@@ -20,7 +20,7 @@ def _passed(made, *bodies, **shared):
     return [body.decode() for body in after.bodies()]
 
 
-def test_what_was_seen_within_the_window_is_dropped():
+def test_of_equal_bodies_only_the_first_passes_in_one_batch_or_in_several_until_the_window_is_over():
     """Of equal bodies only the first passes, in one batch or in several, until the window is over."""
     clock = ManualClock()
     made = interceptor("dedupe", clock, seconds=10)
@@ -31,7 +31,7 @@ def test_what_was_seen_within_the_window_is_dropped():
     assert _passed(made, "a", "c") == ["a"]
 
 
-def test_the_window_of_what_passed_twice_is_since_the_first():
+def test_a_repeat_that_passed_on_another_connection_does_not_extend_the_window():
     """A repeat that passed on another connection does not extend the window."""
     clock = ManualClock()
     made = interceptor("dedupe", clock, seconds=10)
@@ -50,7 +50,7 @@ def test_the_oldest_are_forgotten_first():
     assert _passed(made, "a", "b", "c") == ["a"]
 
 
-def test_a_header_may_say_what_is_the_same():
+def test_with_by_events_with_the_same_header_value_are_equal():
     """With by, events with the same header value are equal; an event without the header equals no other."""
     made = interceptor("dedupe", by="id")
     assert _passed(made, "a", "b", id="1") == ["a"]
@@ -78,7 +78,7 @@ class _All:
         return Routes({"c": batch})
 
 
-def test_what_was_not_committed_is_not_seen(tmp_path):
+def test_an_event_that_was_not_committed_does_not_count_as_seen_so_its_repeat_is_not_dropped(tmp_path):
     """An event that was not committed does not count as seen, so its repeat is not dropped."""
     channel, ledger = _Channel(), Ledger(tmp_path / "s", SystemClock())
     outlet = SourceOutlet("s", [interceptor("dedupe")], _All(), {"c": channel}, ledger, Counters(), SystemClock())

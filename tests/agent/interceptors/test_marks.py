@@ -32,7 +32,7 @@ def test_a_mark_costs_the_same_for_any_number_of_events(name, options):
 
 @pytest.mark.parametrize(("name", "options"), _MARKS[:3])
 @pytest.mark.parametrize("preserve", [True, False])
-def test_a_header_of_before_is_kept_or_replaced(name, options, preserve):
+def test_with_preserve_existing_events_keep_an_existing_header_and_only_the_others_get_one(name, options, preserve):
     """With preserve_existing events keep an existing header, and only the others get one."""
     made = interceptor(name, ManualClock(), **options | {"preserve_existing": preserve})
     (given,) = headers(made.intercept(lines("a")))
@@ -70,7 +70,7 @@ def test_each_event_gets_a_uuid_of_its_own(batch):
     )
 
 
-def test_a_uuid_of_before_is_kept_unless_told():
+def test_uuid_keeps_an_existing_id_with_preserve_existing_false_it_replaces_it():
     """uuid keeps an existing id; with preserve_existing = false it replaces it."""
     assert headers(interceptor("uuid").intercept(lines("a", id="1"))) == [{"id": "1"}]
     mixed = interceptor("uuid").intercept(EventBatch.of_events([({"id": "1"}, b"a"), ({}, b"b")]))
@@ -97,7 +97,7 @@ def test_headers_go_by_name_list_or_pattern(options, left):
     assert set(headers(after)[0]) == left
 
 
-def test_a_pattern_that_is_none_is_refused_before_anything_starts():
+def test_an_invalid_regular_expression_is_a_configuration_error_with_the_options_name_and_the_reason():
     """An invalid regular expression is a configuration error with the option's name and the reason."""
     with pytest.raises(AgentConfigError, match=r"matching: must be a regular expression: .*unterminated"):
         interceptor("remove_header", matching="(")

@@ -24,7 +24,7 @@ def test_lines_of_another_format_may_be_dropped():
     assert headers(after)[0].items() >= {"facility": "4", "program": "su", "message": "failed"}.items()
 
 
-def test_only_what_is_wanted_becomes_a_header():
+def test_the_named_fields_become_headers_with_the_prefix_and_replace_existing_ones():
     """The named fields become headers with the prefix, and replace existing ones."""
     line = '1.2.3.4 - - [10/Oct/2000:13:55:36 -0700] "GET /a HTTP/1.0" 200 2326'
     made = interceptor("parse", format="access", fields=["status", "uri"], prefix="http_")

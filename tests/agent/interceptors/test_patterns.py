@@ -33,7 +33,7 @@ def test_javas_own_notation_is_understood(pattern, text, found):
 
 
 @pytest.mark.parametrize("pattern", [r"\p{Han}", r"[^\P{Alpha}]", "a{2,1}", "(?<!a+)b"])
-def test_what_is_not_understood_is_refused(pattern):
+def test_a_pattern_that_would_have_another_meaning_is_refused_with_the_options_name(pattern):
     """A pattern that would have another meaning is refused with the option's name."""
     with pytest.raises(ConfigError, match="regex: must be a regular expression"):
         compiled("regex", pattern)

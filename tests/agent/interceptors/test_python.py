@@ -59,7 +59,7 @@ def test_headers_without_end_are_no_square():
     assert len(after.columns) * count <= (1 << 21) + 8 * 2 * count + count
 
 
-def test_what_is_no_batch_is_told():
+def test_a_function_that_returns_something_other_than_a_batch_is_named_in_the_error():
     """A function that returns something other than a batch is named in the error."""
     with pytest.raises(TypeError, match="to_nothing must return an EventBatch, not NoneType"):
         interceptor("python", function=f"{__name__}:to_nothing").intercept(lines("a"))
@@ -79,7 +79,7 @@ def test_a_function_that_there_is_not_is_refused(function):
         ("by_batch", "event", r"must be batch: .*:by_batch takes \(batch\), not \(headers, body\)"),
     ],
 )
-def test_a_function_of_the_other_kind_is_told_before_anything_starts(function, each, message):
+def test_a_function_with_the_arguments_of_the_other_kind_is_refused_before_the_start(function, each, message):
     """A function with the arguments of the other kind is refused before the start."""
     with pytest.raises(AgentConfigError, match=message):
         interceptor("python", function=f"{__name__}:{function}", each=each)

@@ -30,7 +30,9 @@ def _lines(kind: str) -> Iterator[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("kind", _CORPUS)
-def test_a_kind_finds_what_it_names_and_leaves_the_rest(kind: str) -> None:
+def test_in_each_line_of_the_corpus_secrets_are_replaced_wherever_they_are_and_similar_texts_are_kept(
+    kind: str,
+) -> None:
     """In each line of the corpus secrets are replaced, wherever they are, and similar texts are kept."""
     cases = list(_lines(kind))
     assert len(cases) >= 100
@@ -87,7 +89,7 @@ def test_a_batch_without_anything_of_it_is_the_same():
     assert interceptor("redact", kinds=["email"]).intercept(batch) is batch
 
 
-def test_there_is_something_to_look_for():
+def test_a_missing_or_unknown_kind_without_a_pattern_is_a_configuration_error():
     """A missing or unknown kind, without a pattern, is a configuration error."""
     with pytest.raises(AgentConfigError, match="must name a kind, unless patterns has a pattern"):
         interceptor("redact")

@@ -29,7 +29,7 @@ def test_groups_of_their_own_names_need_no_list():
     assert headers(made.intercept(lines("INFO x y"))) == [{"level": "INFO", "rest": "x y"}]
 
 
-def test_a_group_that_took_no_part_leaves_the_header_of_before():
+def test_if_a_group_does_not_take_part_in_the_match_the_event_keeps_its_existing_header():
     """If a group does not take part in the match, the event keeps its existing header."""
     made = interceptor("regex_extractor", regex=r"a(?P<h>\d)?")
     assert headers(made.intercept(lines("a1", "a", "b", h="old"))) == [{"h": "1"}, {"h": "old"}, {"h": "old"}]
@@ -73,7 +73,7 @@ def test_patterns_of_times(pattern, text, moment):
 
 
 @pytest.mark.parametrize("zone", ["Asia/Shanghai", "+08:00"])
-def test_times_are_those_that_ship_reads(zone):
+def test_zones_by_name_or_offset_and_nine_digits_after_the_second_are_parsed_as_by_ship(zone):
     """Zones by name or offset, and nine digits after the second, are parsed as by ``ship``."""
     form, text = "%d.%m.%Y %H:%M:%S.%f", "31.01.2024 20:00:00.123456789"
     made = interceptor("regex_extractor", regex="(.+)", headers=["t"], times={"t": form}, time_zone=zone)
@@ -94,13 +94,13 @@ def test_times_are_those_that_ship_reads(zone):
         ({"regex": "(a)", "headers": "x", "time_zone": "Nowhere/At_All"}, "must be a time zone"),
     ],
 )
-def test_what_cannot_work_is_refused_before_anything_starts(options, message):
+def test_an_invalid_pattern_list_of_headers_time_or_zone_is_a_configuration_error_with_the_reason(options, message):
     """An invalid pattern, list of headers, time or zone is a configuration error with the reason."""
     with pytest.raises(AgentConfigError, match=message):
         interceptor("regex_extractor", **options)
 
 
-def test_a_serializer_class_of_somebodys_is_told():
+def test_a_users_serializer_class_is_refused_by_its_option_a_list_of_blanks_names_no_serializer():
     """A user's serializer class is refused by its option; a list of blanks names no serializer."""
     with pytest.raises(AgentConfigError, match="headers: must name a header"):
         made_of_flume("interceptors", "regex_extractor", regex="(a)", serializers="   ")
@@ -115,7 +115,7 @@ def test_an_empty_batch_stays_one():
 
 
 @pytest.mark.parametrize("make", [lines, bodies])
-def test_re_is_asked_where_compiled_code_does_not_know(make, monkeypatch):
+def test_headers_are_the_same_with_compiled_code_and_without_also_for_lines_that_it_cannot_decide(make, monkeypatch):
     """Headers are the same with compiled code and without, also for lines that it cannot decide."""
     regex = r"^(?P<host>\S+) (?P<user>\S+)(?: (?P<agent>.*)x)?$"
     texts = ["a b cx", "no", "ä b", "a b", "a é cx", "", "c d e fx", "Ω ω ωx", "last one"]

@@ -21,7 +21,7 @@ from tests.agent.components import bodies, interceptor, lines, made_of_flume
     ],
 )
 @pytest.mark.parametrize("make", [lines, bodies])
-def test_events_stay_or_go_by_what_is_found(make, regex, kept):
+def test_an_event_passes_if_its_body_matches_anywhere(make, regex, kept):
     """An event passes if its body matches anywhere; with excludeEvents if it does not."""
     all_bodies = ["x INFO HTTP y", "WARN", "x", ""]
     batch = make(*all_bodies)

@@ -19,7 +19,9 @@ from tests.agent.components import bodies, interceptor, lines, made_of_flume
     ],
 )
 @pytest.mark.parametrize("make", [lines, bodies])
-def test_what_is_found_is_replaced(make, pattern, replacement, body, after):
+def test_all_matches_are_replaced_with_javas_references_to_groups_in_flumes_files(
+    make, pattern, replacement, body, after
+):
     """All matches are replaced, with Java's references to groups in Flume's files."""
     options = {"searchPattern": pattern, "replaceString": replacement, "charset": "UTF-8"}
     made = made_of_flume("interceptors", "search_replace", **options)

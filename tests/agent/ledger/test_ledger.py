@@ -61,7 +61,7 @@ def _put(ledger: Ledger, channel: _Channel, *positions: Position) -> None:
         ledger.put(channel, position, 1)
 
 
-def test_a_flush_costs_what_has_changed(tmp_path: Path) -> None:
+def test_a_flush_does_not_look_at_10_000_unchanged_names(tmp_path: Path) -> None:
     """A flush does not look at 10,000 unchanged names."""
     ledger = _ledger(tmp_path)
     for number in range(10_000):
@@ -155,7 +155,7 @@ def _note(ledger: Ledger, end: int) -> None:
     ],
     ids=["more", "lost", "forgotten"],
 )
-def test_a_note_of_two_threads_says_what_was_said_last(
+def test_a_slow_writer_of_two_sinks_does_not_overwrite_the_newer_note_of_the_other(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, later: Callable[[Ledger], None], noted: bytes | None
 ) -> None:
     """A slow writer of two sinks does not overwrite the newer note of the other."""
@@ -181,7 +181,7 @@ def test_a_note_of_two_threads_says_what_was_said_last(
     ledger.close()
 
 
-def test_what_could_not_be_put_is_neither_delivered_nor_waited_for(tmp_path: Path) -> None:
+def test_a_failed_put_leaves_nothing_in_the_ledger(tmp_path: Path) -> None:
     """A failed put leaves nothing in the ledger."""
     ledger, channel = _ledger(tmp_path), _Channel(keeps=False)
     _put(ledger, channel, _at(0, 2))
@@ -202,7 +202,7 @@ def test_the_newest_that_is_found_lost_is_read_again_and_nothing_before_it(tmp_p
     ledger.close()
 
 
-def test_what_is_lost_is_read_again_from_before_it_and_safe_once_that_is_delivered(tmp_path: Path) -> None:
+def test_if_the_second_of_three_batches_is_lost_the_source_reads_it_again(tmp_path: Path) -> None:
     """If the second of three batches is lost, the source reads it again, and the third is still delivered."""
     ledger, channel = _ledger(tmp_path), _Channel(keeps=False)
     _put(ledger, channel, _at(0, 2), _at(2, 4), _at(4, 6))
@@ -217,7 +217,7 @@ def test_what_is_lost_is_read_again_from_before_it_and_safe_once_that_is_deliver
     ledger.close()
 
 
-def test_what_nobody_can_tell_to_be_lost_is_read_again_at_the_next_start(tmp_path: Path) -> None:
+def test_a_batch_damaged_as_a_whole_whose_position_is_unknown_never_becomes_safe(tmp_path: Path) -> None:
     """A batch damaged as a whole, whose position is unknown, never becomes safe."""
     ledger, channel = _ledger(tmp_path), _Channel(keeps=False)
     _put(ledger, channel, _at(0, 2), _at(2, 4), _at(4, 6))
@@ -229,7 +229,9 @@ def test_what_nobody_can_tell_to_be_lost_is_read_again_at_the_next_start(tmp_pat
     again.close()
 
 
-def test_what_a_note_speaks_of_is_on_the_disk_before_it(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_events_are_synced_before_a_note_counts_them_as_safe_so_that_a_power_cut_loses_none(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Events are synced before a note counts them as safe, so that a power cut loses none."""
     done = list[str]()
     ledger, channel = _ledger(tmp_path), _Channel(keeps=True, done=done)

@@ -63,7 +63,7 @@ def _read_again(messages: list[str]) -> bytes:
     return subprocess.run(["sh", "-c", command[1]], check=True, capture_output=True).stdout
 
 
-def test_a_damaged_batch_is_told_in_lines_with_the_command_that_reads_them_again(
+def test_after_a_bit_flip_1_000_lines_count_as_lost_and_the_logged_command_prints_exactly_these(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """After a bit flip, 1,000 lines count as lost, and the logged command prints exactly these."""
@@ -92,7 +92,7 @@ def test_the_command_finds_a_file_that_was_renamed_since(tmp_path: Path, caplog:
 
 
 @pytest.mark.parametrize("checkpoint", [True, False], ids=["in the checkpoint", "in the log"])
-def test_what_is_damaged_when_the_channel_is_opened_is_told_once_then(
+def test_damage_found_at_opening_is_reported_once_with_the_command_and_not_again_by_a_take(
     tmp_path: Path, caplog: pytest.LogCaptureFixture, checkpoint: bool
 ) -> None:
     """Damage found at opening is reported once, with the command, and not again by a take."""
@@ -138,7 +138,7 @@ def _key_file(tmp_path: Path) -> dict[str, Any]:
     return {"key_file": path}
 
 
-def test_of_a_batch_whose_headers_tell_nothing_the_number_is_said_to_be_unknown(
+def test_a_batch_with_damaged_headers_counts_as_a_batch_with_an_unknown_number_of_events(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A batch with damaged headers counts as a batch with an unknown number of events, and the empty channel counts
@@ -154,7 +154,7 @@ def test_of_a_batch_whose_headers_tell_nothing_the_number_is_said_to_be_unknown(
     assert re.search(r"1 batch with (an unknown number of|\d+) events", caplog.text)
 
 
-def test_of_an_encrypted_batch_the_number_is_said_to_be_unknown(
+def test_a_damaged_encrypted_batch_has_an_unknown_number_of_events_the_others_are_delivered(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A damaged encrypted batch has an unknown number of events; the others are delivered."""
@@ -172,7 +172,7 @@ def test_of_an_encrypted_batch_the_number_is_said_to_be_unknown(
     assert "1 batch with an unknown number of events is damaged on the disk and lost" in caplog.text
 
 
-def test_what_was_spilled_is_counted_when_the_channel_is_opened_again(tmp_path: Path) -> None:
+def test_spilled_events_count_as_waiting_after_a_restart_and_taking_them_leaves_none(tmp_path: Path) -> None:
     """Spilled events count as waiting after a restart, and taking them leaves none."""
     with opened(spillable_channel(tmp_path)) as channel:
         for number in range(3):
@@ -254,7 +254,7 @@ def test_a_damaged_batch_of_a_channel_that_forgets_is_read_again_while_the_agent
     assert "not lost: their sources read them again" in caplog.text
 
 
-def test_a_damaged_batch_that_other_channels_are_beyond_is_not_said_to_be_read_again(
+def test_with_two_channels_in_turn_a_damaged_newest_batch_of_one_is_reported_as_lost_with_its_command(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """With two channels in turn, a damaged newest batch of one is reported as lost, with its command."""
@@ -281,7 +281,7 @@ def test_a_damaged_batch_that_other_channels_are_beyond_is_not_said_to_be_read_a
     assert _read_again(caplog.messages) == _block(2)
 
 
-def test_of_a_damaged_batch_that_was_spilled_its_source_is_said_to_read_it_again(
+def test_a_damaged_spilled_batch_found_at_opening_is_reported_as_read_again(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A damaged spilled batch found at opening is reported as read again."""
@@ -296,7 +296,9 @@ def test_of_a_damaged_batch_that_was_spilled_its_source_is_said_to_read_it_again
     assert "not lost: their sources read them again" in caplog.text
 
 
-def test_neighbours_are_told_as_one_stretch(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_two_adjacent_damaged_batches_give_one_range_and_one_command(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """Two adjacent damaged batches give one range and one command."""
     source, state = tmp_path / "app.log", tmp_path / "state"
     channel = _filled(state, source, batches=4)

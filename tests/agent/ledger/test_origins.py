@@ -79,7 +79,7 @@ def test_numbers_of_a_damaged_channel_have_another_name(tmp_path: Path) -> None:
     assert {b"d\n", b"e\n", b"f\n"} <= set(again.values())
 
 
-def test_names_that_nobody_needs_are_forgotten(tmp_path: Path) -> None:
+def test_origins_without_numbers_in_the_channel_are_removed(tmp_path: Path) -> None:
     """Origins without numbers in the channel are removed."""
     for _ in range(5):
         _lives(tmp_path, b"a\n", take=True)
@@ -102,7 +102,9 @@ def test_a_channel_that_forgets_has_a_name_for_its_life(tmp_path: Path) -> None:
     assert None not in names
 
 
-def test_notes_that_are_gone_are_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_missing_notes_of_a_channel_are_reported_with_the_possible_duplicates(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """Missing notes of a channel are reported, with the possible duplicates."""
     _lives(tmp_path, b"a\n", take=True)
     _lives(tmp_path, b"b\n", take=True)

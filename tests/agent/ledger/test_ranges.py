@@ -12,7 +12,7 @@ _STEPS = st.lists(st.tuples(st.sampled_from(["add", "remove"]), _PLACES, _PLACES
 
 
 @given(_STEPS)
-def test_ranges_are_what_sets_say(steps: list[tuple[str, int, int]]) -> None:
+def test_ranges_equal_a_set_after_additions_and_removals(steps: list[tuple[str, int, int]]) -> None:
     """After additions and removals the ranges have the same numbers as a set, and neither overlap nor touch."""
     ranges, known = Ranges(), set[int]()
     for step, start, end in steps:
@@ -29,7 +29,7 @@ def test_ranges_are_what_sets_say(steps: list[tuple[str, int, int]]) -> None:
 
 
 @given(st.lists(st.lists(st.tuples(_PLACES, _PLACES)), min_size=1, max_size=3))
-def test_an_intersection_is_what_all_have(all_pairs: list[list[tuple[int, int]]]) -> None:
+def test_an_intersection_has_the_numbers_of_all_sets(all_pairs: list[list[tuple[int, int]]]) -> None:
     """An intersection has the numbers that all sets have."""
     all_ranges, sets = [Ranges() for _ in all_pairs], [set[int]() for _ in all_pairs]
     for ranges, numbers, pairs in zip(all_ranges, sets, all_pairs, strict=True):

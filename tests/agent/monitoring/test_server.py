@@ -136,7 +136,9 @@ def test_prometheus_text_has_the_counters_and_the_lag_in_events_bytes_and_second
     watched.a.failing = False
 
 
-def test_what_interceptors_drop_is_counted_at_their_source(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_events_dropped_by_interceptors_count_for_their_source_in_both_formats(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Events dropped by interceptors count for their source in both formats, from the start on."""
     (hub,) = plug_in(monkeypatch, "a")
     dropping = 'interceptors = [{type = "regex_filter", regex = "debug", exclude_events = true}]\n[channels.c1]'
@@ -180,7 +182,7 @@ def test_each_counter_and_each_sample_says_its_unit(watched: Watched) -> None:
 
 
 @pytest.mark.parametrize("headers", [{"Host": "evil.example"}, {"Origin": "http://evil.example"}, {"Origin": "null"}])
-def test_a_page_of_another_site_is_told_nothing(watched: Watched, headers: dict[str, str]) -> None:
+def test_requests_from_pages_of_other_sites_are_refused(watched: Watched, headers: dict[str, str]) -> None:
     """Requests from pages of other sites, or with another Host than 127.0.0.1 and localhost, are refused."""
     status, kind, text = watched.get("/status.json", **headers)
     assert (status, kind.partition(";")[0]) == (403, "text/plain")
@@ -240,7 +242,9 @@ def test_the_page_is_well_formed_and_shows_each_component(watched: Watched) -> N
     assert "@" not in re.sub(r"<script.*?</script>|<style.*?</style>", "", text, flags=re.DOTALL)
 
 
-def test_what_is_not_served_is_refused(watched: Watched) -> None:
+def test_other_paths_other_methods_and_invalid_http_get_an_explaining_answer_head_gets_only_the_head(
+    watched: Watched,
+) -> None:
     """Other paths, other methods and invalid HTTP get an explaining answer; HEAD gets only the head."""
     assert watched.get("/nothing")[0] == 404
     assert watched.get("/metrics", "POST")[0] == 405
@@ -306,7 +310,7 @@ async def _at_once(_writer: asyncio.StreamWriter) -> None:
     """Return at once, as for an answer that fits into the buffers."""
 
 
-def test_it_listens_on_loopback_unless_told() -> None:
+def test_port_port_and_host_port_are_addresses_any_other_text_is_refused() -> None:
     """``port``, ``:port`` and ``host:port`` are addresses; any other text is refused."""
     assert address_of("9000") == address_of(":9000") == ("127.0.0.1", 9000)
     assert address_of("0.0.0.0:80") == ("0.0.0.0", 80)
@@ -316,7 +320,7 @@ def test_it_listens_on_loopback_unless_told() -> None:
             address_of(wrong)
 
 
-def test_a_port_in_use_is_told(watched: Watched) -> None:
+def test_a_port_in_use_is_reported_with_the_address_and_the_reason(watched: Watched) -> None:
     """A port in use is reported with the address and the reason."""
     with pytest.raises(MonitoringError, match=rf"cannot listen on 127.0.0.1:{watched.server.port}: .*in use"):
         MonitoringServer(watched.agent, port=watched.server.port)
@@ -339,7 +343,9 @@ def test_it_can_be_made_where_a_loop_runs(watched: Watched) -> None:
     asyncio.run(serve())
 
 
-def test_an_agent_whose_sink_delivers_nothing_is_not_ready(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_after_a_time_of_failures_only_the_agent_is_not_ready_with_the_reason_until_the_sink_delivers(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """After a time of failures only, the agent is not ready, with the reason, until the sink delivers."""
     monkeypatch.setattr(health, "FAILING", 0.0)
     watched.a.failing = watched.b.failing = True
@@ -352,7 +358,7 @@ def test_an_agent_whose_sink_delivers_nothing_is_not_ready(watched: Watched, mon
     eventually(lambda: watched.get("/health/ready")[0] == 200)  # the sinks back off for up to 30 s
 
 
-def test_an_agent_whose_source_finds_its_channel_broken_is_not_ready(
+def test_an_agent_whose_channel_takes_nothing_as_on_a_read_only_disk_is_not_ready(
     watched: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An agent whose channel takes nothing, as on a read-only disk, is not ready."""

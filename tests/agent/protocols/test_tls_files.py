@@ -75,7 +75,9 @@ def test_a_file_of_tls_that_is_wrong_is_named(kind: str, certificate: str, key: 
     assert f"{error.name}: {error.rule}".startswith(told)
 
 
-def test_a_key_that_nobody_may_read_is_named(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_key_without_read_permission_is_named_the_error_is_simulated_since_root_may_read_all(
+    files: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A key without read permission is named; the error is simulated, since root may read all."""
 
     def refuse(path: Any, *_: Any, **__: Any) -> Any:
@@ -112,7 +114,7 @@ def test_when_a_certificate_expires_is_known_also_of_one_that_has(files: Path, a
 
 @pytest.mark.parametrize("purpose", [ExtendedKeyUsageOID.CLIENT_AUTH, ExtendedKeyUsageOID.SERVER_AUTH])
 @pytest.mark.parametrize("end", [_END, datetime.datetime(2020, 1, 1, tzinfo=datetime.UTC)], ids=["well", "expired"])
-def test_a_certificate_of_one_purpose_alone_is_looked_at_likewise(
+def test_an_expired_certificate_for_clients_only_is_reported_too(
     end: datetime.datetime, purpose: Any, tmp_path: Path
 ) -> None:
     """An expired certificate for clients only is reported, too."""
@@ -193,7 +195,7 @@ def test_a_sink_connects_with_a_renewed_certificate(files: Path) -> None:
     assert renewed.context() is not first
 
 
-def test_the_files_are_not_looked_at_for_each_connection(files: Path) -> None:
+def test_the_files_are_checked_at_most_once_a_second_not_for_each_connection(files: Path) -> None:
     """The files are checked at most once a second, not for each connection."""
     looks = list[int]()
 
@@ -248,7 +250,7 @@ def test_the_monitoring_knows_when_a_certificate_expires(kind: str, files: Path,
 @pytest.mark.usefixtures("_looks_at_once")
 @pytest.mark.parametrize("kind", ["http", "otlp"])
 @pytest.mark.parametrize("renewed", ["certificate", "authorities"])
-def test_what_posts_events_goes_on_with_renewed_files(
+def test_after_the_servers_certificate_or_authorities_change_the_sink_is_refused(
     kind: str, renewed: str, files: Path, authority: trustme.CA, caplog: pytest.LogCaptureFixture
 ) -> None:
     """After the server's certificate or authorities change, the sink is refused until its file is replaced."""
@@ -275,7 +277,7 @@ def test_what_posts_events_goes_on_with_renewed_files(
 @pytest.mark.usefixtures("_looks_at_once")
 @pytest.mark.parametrize("kind", ["http", "otlp"])
 @pytest.mark.parametrize("wrong", ["key", "certificate", "authorities"])
-def test_what_posts_events_goes_on_with_the_files_that_it_has_while_the_new_ones_are_wrong(
+def test_with_invalid_new_files_the_sink_keeps_its_current_ones_also_for_new_connections(
     kind: str, wrong: str, files: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """With invalid new files the sink keeps its current ones, also for new connections, and logs that once."""
@@ -306,7 +308,9 @@ def test_what_posts_events_goes_on_with_the_files_that_it_has_while_the_new_ones
     assert f"sink {kind} uses the new " in caplog.text
 
 
-def test_a_certificate_that_peers_refuse_is_told_by_the_source(files: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_an_expired_certificate_is_logged_at_the_start_and_when_a_peer_refuses_it(
+    files: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """An expired certificate is logged at the start, and when a peer refuses it."""
     with serving("netcat", certificate=str(files / "old.pem"), key=str(files / "old.key")) as served:
         assert "source netcat: certificate: is refused by peers: certificate has expired" in caplog.text

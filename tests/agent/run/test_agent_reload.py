@@ -64,7 +64,7 @@ def hubs(monkeypatch: pytest.MonkeyPatch) -> tuple[Hub, ...]:
     return plug_in(monkeypatch, "a", "b", "other")
 
 
-def test_only_what_changed_is_restarted(tmp_path: Path, hubs: tuple[Hub, ...]) -> None:
+def test_only_the_sink_whose_option_changed_is_restarted(tmp_path: Path, hubs: tuple[Hub, ...]) -> None:
     """Only the sink whose option changed is restarted."""
     a, b, _ = hubs
     with running(config_of(tmp_path)) as agent:
@@ -79,7 +79,7 @@ def test_only_what_changed_is_restarted(tmp_path: Path, hubs: tuple[Hub, ...]) -
         assert agent.channels == before
 
 
-def test_what_a_sink_that_is_replaced_could_not_deliver_is_not_its_followers_trouble(
+def test_a_replaced_sinks_failures_do_not_count_against_the_new_one(
     tmp_path: Path, hubs: tuple[Hub, ...], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A replaced sink's failures do not count against the new one."""
@@ -146,7 +146,7 @@ def test_a_changed_channel_is_opened_anew_with_its_sources_and_sinks(tmp_path: P
         assert (agent.channels["c1"].capacity, a.made, b.made) == (7, 4, 2)
 
 
-def test_a_sink_whose_dead_letters_have_another_channel_now_puts_them_there(
+def test_after_a_change_of_the_dead_letter_channel_all_refused_events_are_delivered_from_it(
     tmp_path: Path, hubs: tuple[Hub, ...]
 ) -> None:
     """If only the channel of dead letters changes, refused events before and after are delivered from it."""
@@ -165,7 +165,9 @@ def test_a_sink_whose_dead_letters_have_another_channel_now_puts_them_there(
         eventually(lambda: b.delivered == [b"before", b"after"])
 
 
-def test_what_is_refused_while_a_changed_channel_is_emptied_is_delivered(tmp_path: Path, hubs: tuple[Hub, ...]) -> None:
+def test_a_sink_that_may_still_put_dead_letters_ends_before_their_channel_is_replaced(
+    tmp_path: Path, hubs: tuple[Hub, ...]
+) -> None:
     """A sink that may still put dead letters ends before their channel is replaced."""
     a, b, _ = hubs
     a.refusing = b.failing = True
@@ -206,7 +208,7 @@ def test_a_changed_file_channel_has_its_events_again(tmp_path: Path, hubs: tuple
         ('"file"\ncapacity = 9', False),
     ],
 )
-def test_what_is_left_in_a_channel_that_is_another_one_now_is_told(
+def test_events_left_on_the_disk_by_a_channel_with_another_type_or_directory_are_reported(
     tmp_path: Path, hubs: tuple[Hub, ...], caplog: pytest.LogCaptureFixture, changed: str, told: bool
 ) -> None:
     """Events left on the disk by a channel with another type or directory are reported."""
@@ -222,7 +224,7 @@ def test_what_is_left_in_a_channel_that_is_another_one_now_is_told(
         a.failing = False
 
 
-def test_what_a_channel_would_forget_stops_the_change(tmp_path: Path, hubs: tuple[Hub, ...]) -> None:
+def test_a_change_that_would_lose_events_of_a_memory_channel_is_refused(tmp_path: Path, hubs: tuple[Hub, ...]) -> None:
     """A change that would lose events of a memory channel is refused, and the former agent continues."""
     a, _, _ = hubs
     a.failing = True
@@ -315,7 +317,9 @@ def test_a_failing_sink_does_not_stop_the_rest_and_says_so_once(
     ]
 
 
-def test_a_channel_that_cannot_be_opened_is_told_in_words(tmp_path: Path, hubs: tuple[Hub, ...]) -> None:
+def test_if_a_channel_cannot_be_opened_nothing_starts_and_channels_opened_before_are_closed(
+    tmp_path: Path, hubs: tuple[Hub, ...]
+) -> None:
     """If a channel cannot be opened, nothing starts, and channels opened before are closed."""
     (tmp_path / "file").write_text("in the way")
     wrong = ('[channels.c2]\ntype = "memory"', f'[channels.c2]\ntype = "file"\ndirectory = "{tmp_path}/file/events"')

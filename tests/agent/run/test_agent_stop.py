@@ -115,7 +115,7 @@ def test_an_end_at_once_is_one(tmp_path: Path, hub: Hub, away: str) -> None:
 
 
 @pytest.mark.parametrize("away", ["refuses"], indirect=True)
-def test_what_memory_held_is_said_in_events(
+def test_events_in_memory_that_a_source_reads_again_are_reported_not_as_a_loss(
     tmp_path: Path, hub: Hub, away: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Events in memory that a source reads again are reported, not as a loss, and the stop is in order."""
@@ -153,7 +153,9 @@ def test_a_destination_that_is_away_shows_at_once(tmp_path: Path, hub: Hub, away
         agent.stop(0)
 
 
-def test_a_mended_endpoint_takes_effect_at_once(tmp_path: Path, hub: Hub, away: str) -> None:
+def test_after_a_corrected_endpoint_the_old_sink_abandons_its_delivery_and_the_new_one_makes_it(
+    tmp_path: Path, hub: Hub, away: str
+) -> None:
     """After a corrected endpoint, the old sink abandons its delivery and the new one makes it."""
     agent = Agent(config_of(tmp_path, away))
     try:
@@ -170,7 +172,7 @@ def test_a_mended_endpoint_takes_effect_at_once(tmp_path: Path, hub: Hub, away: 
         agent.stop(0)
 
 
-def test_what_is_refused_at_the_end_is_delivered_as_a_dead_letter(
+def test_events_refused_during_the_stop_are_delivered_from_the_dead_letters_memory_channel(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Events refused during the stop are delivered from the dead letters' memory channel before it ends."""

@@ -121,7 +121,7 @@ _TWO = (
 )
 
 
-def test_what_is_left_in_a_channel_that_is_not_configured_is_told(
+def test_events_in_a_channel_that_is_no_longer_configured_are_reported(
     tmp_path: Path, hub: Hub, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Events in a channel that is no longer configured are reported, and delivered as the report says."""
@@ -146,7 +146,7 @@ def test_what_is_left_in_a_channel_that_is_not_configured_is_told(
 _AGAIN = "source r: its channels, selector or interceptors have changed, and its channels differ in 1 file or partition"
 
 
-def test_check_and_the_start_tell_what_a_change_has_read_again(
+def test_check_and_the_start_report_that_an_added_channel_has_undelivered_events_read_again(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],
@@ -231,7 +231,7 @@ def _read(hub: Hub, count: int) -> None:
         ),
     ],
 )
-def test_behind_a_death_check_and_the_log_tell_what_a_change_brings_twice(
+def test_after_a_crash_with_a_changed_configuration_each_line_arrives_once_or_is_reported(
     tmp_path: Path,
     monkeypatch: pytest.MonkeyPatch,
     capsys: pytest.CaptureFixture[str],

@@ -81,7 +81,7 @@ def hub(monkeypatch: pytest.MonkeyPatch) -> Hub:
     return made
 
 
-def test_a_restart_brings_nothing_twice_of_what_was_spilled(tmp_path: Path, hub: Hub) -> None:
+def test_after_three_stops_spilled_events_remain_and_others_are_read_again_once(tmp_path: Path, hub: Hub) -> None:
     """After three stops with the destination away, spilled events remain, and the others are read again once."""
     path, state = tmp_path / "app.log", tmp_path / "state"
     for life in range(3):
@@ -110,7 +110,7 @@ def test_a_restart_brings_nothing_twice_of_what_was_spilled(tmp_path: Path, hub:
     assert received < 18 * LINES  # events found in the channel were not read again
 
 
-def test_a_restart_while_what_was_spilled_is_delivered_brings_nothing_twice(tmp_path: Path, hub: Hub) -> None:
+def test_a_stop_between_spilled_events_and_those_in_memory_duplicates_nothing(tmp_path: Path, hub: Hub) -> None:
     """A stop between spilled events and those in memory duplicates nothing."""
     path, state = tmp_path / "app.log", tmp_path / "killed"
     agent = _agent(tmp_path / "state", path)
@@ -139,7 +139,7 @@ def test_a_restart_while_what_was_spilled_is_delivered_brings_nothing_twice(tmp_
     assert spilled + Counter(hub.delivered) == _lines(range(9))
 
 
-def test_a_death_costs_only_what_memory_held(tmp_path: Path) -> None:
+def test_after_kill_9_spilled_events_of_a_source_that_cannot_read_again_are_delivered(tmp_path: Path) -> None:
     """After kill -9, spilled events of a source that cannot read again are delivered."""
     with opened(spillable_channel(tmp_path / "state", memory_bytes=1000)) as channel:
         for number in range(40):
@@ -154,7 +154,9 @@ def test_a_death_costs_only_what_memory_held(tmp_path: Path) -> None:
         assert [int(body[:2]) for body in taken(channel)] == list(range(memory, 40))
 
 
-def test_a_death_has_only_what_memory_held_read_again(tmp_path: Path, hub: Hub) -> None:
+def test_after_kill_9_with_the_destination_away_each_line_arrives_once_spilled_ones_first(
+    tmp_path: Path, hub: Hub
+) -> None:
     """After kill -9 with the destination away, each line arrives once, spilled ones first."""
     path = tmp_path / "app.log"
     agent = _agent(tmp_path / "state", path)
@@ -187,7 +189,7 @@ def _take(channel: BatchChannel) -> Delivery:
     return taking
 
 
-def test_what_one_of_two_sinks_has_delivered_does_not_come_again(tmp_path: Path) -> None:
+def test_of_two_sinks_only_the_events_that_the_other_one_did_not_deliver_are_read_again(tmp_path: Path) -> None:
     """Of two sinks, only the events that the other one did not deliver are read again."""
     with opened(memory_channel(tmp_path)) as channel:
         _put(channel, 2, 4, 6)
@@ -232,7 +234,9 @@ def _killed(channels: Mapping[str, BatchChannel], folder: Path) -> Path:
     return folder.with_name(f"{folder.name}-killed")
 
 
-def test_what_moves_from_one_channel_to_another_is_not_taken_for_delivered(tmp_path: Path) -> None:
+def test_events_that_change_between_two_memory_channels_in_turn_through_two_crashes_are_not_counted(
+    tmp_path: Path,
+) -> None:
     """Events that change between two memory channels in turn, through two crashes, are not counted as delivered."""
     with _turns(tmp_path / "s", memory_channel) as channels:
         _Outlet(channels).read([1, 2])  # 1 is in a, 2 in b
@@ -249,7 +253,7 @@ def test_what_moves_from_one_channel_to_another_is_not_taken_for_delivered(tmp_p
         assert (outlet.ends("f")[0], outlet.safe_end("f")) == (1, 1)
 
 
-def test_what_a_channel_has_spilled_no_other_one_gets(tmp_path: Path) -> None:
+def test_after_a_crash_only_events_in_memory_are_put_again_and_not_spilled_ones(tmp_path: Path) -> None:
     """With two channels in turn, a crash has only the events in memory put again, not the spilled ones."""
     ends = range(1, 41)
     with _turns(tmp_path / "s", spillable_channel) as channels:

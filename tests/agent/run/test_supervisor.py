@@ -40,7 +40,7 @@ def test_a_component_that_fails_is_run_again_after_a_pause_that_grows() -> None:
     assert (supervised._counters.get("RestartCount"), supervised._counters.last_error) == (3, "OSError: broken")
 
 
-def test_what_is_to_run_again_does_so_at_once_and_counts_as_no_failure() -> None:
+def test_a_requested_restart_happens_at_once_does_not_count_as_a_failure() -> None:
     """A requested restart happens at once, does not count as a failure, and does not happen after the end."""
     runs = list[Stop]()
 
@@ -117,7 +117,7 @@ def test_a_component_that_would_end_the_process_has_failed(
     assert f"source s failed; restart in 1 s: {type(error).__name__}" in caplog.text
 
 
-def test_a_component_that_is_told_to_stop_ends() -> None:
+def test_a_component_that_is_asked_to_stop_while_it_waits_for_its_restart_is_not_restarted() -> None:
     """A component that is asked to stop while it waits for its restart is not restarted."""
     began = threading.Event()
 
@@ -147,7 +147,7 @@ def test_a_component_that_waits_for_its_next_run_ends_at_once() -> None:
     eventually(lambda: supervised.state is State.STOPPED)
 
 
-def test_a_component_that_is_told_to_stop_just_before_it_runs_does_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_component_that_is_asked_to_stop_just_before_it_runs_does_not_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """A component that is asked to stop just before it runs does not run."""
     runs = list[Stop]()
     supervised = Supervised("source", "s", runs.append, Counters(), SystemClock())
@@ -162,7 +162,7 @@ def test_a_component_that_is_told_to_stop_just_before_it_runs_does_not_run(monke
     assert (supervised.state, runs) == (State.STOPPED, [])
 
 
-def test_each_change_of_state_is_told() -> None:
+def test_each_change_of_state_is_reported_to_a_waiting_thread_at_once() -> None:
     """Each change of state is reported to a waiting thread at once."""
     clock, told, runs = ManualClock(), list[State](), count()
 

@@ -119,7 +119,7 @@ def test_a_write_that_fails_leaves_nothing(tmp_path, monkeypatch):
     assert _visible(tmp_path) == {"1000000-1": b"a\nb\nc\n"}
 
 
-def test_what_could_not_be_taken_back_at_once_is_before_the_next_write(tmp_path, monkeypatch):
+def test_if_the_truncation_fails_too_the_sink_writes_nothing_until_it_succeeds(tmp_path, monkeypatch):
     """If the truncation fails, too, the sink writes nothing until it succeeds."""
     sink = _sink(tmp_path)
     sink.write([lines("a")])
@@ -171,7 +171,7 @@ def _die_writing(directory):
     os._exit(9)
 
 
-def test_what_a_death_left_is_ended_at_the_next_start(tmp_path):
+def test_a_killed_processs_hidden_file_is_renamed_at_the_next_start_without_a_partial_line(tmp_path):
     """A killed process's hidden file is renamed at the next start, without a partial line; an empty one is deleted."""
     process = multiprocessing.get_context("fork").Process(target=_die_writing, args=(tmp_path,))
     process.start()
@@ -197,7 +197,7 @@ def _dead(directory):
     sink._close_notes()
 
 
-def test_what_was_written_before_a_death_does_not_come_twice(tmp_path):
+def test_a_batch_written_before_a_crash_and_delivered_again_is_not_written_twice(tmp_path):
     """A batch written before a crash and delivered again is not written twice, even if the channel was reopened."""
     _dead(tmp_path)
     sink = _sink(tmp_path)
@@ -206,7 +206,7 @@ def test_what_was_written_before_a_death_does_not_come_twice(tmp_path):
     assert sorted(_visible(tmp_path).values()) == [b"1\n2\n", b"3\n"]
 
 
-def test_what_was_not_noted_before_a_death_is_cut_off_and_comes_again(tmp_path):
+def test_bytes_written_before_a_crash_without_a_note_are_truncated_and_delivered_again(tmp_path):
     """Bytes written before a crash without a note are truncated, and delivered again."""
     _dead(tmp_path)
     (hidden,) = _hidden(tmp_path)
@@ -233,7 +233,7 @@ def test_the_first_lines_of_all_are_cut_off_too_if_they_were_not_noted_before_a_
     assert list(_visible(tmp_path).values()) == [b"1\n2\n"]
 
 
-def test_what_the_disk_has_lost_is_written_again(tmp_path, caplog):
+def test_if_a_file_is_shorter_than_noted_batches_delivered_again_are_written_with_a_log_line(tmp_path, caplog):
     """If a file is shorter than noted, batches delivered again are written, with a log line."""
     _dead(tmp_path)
     (hidden,) = _hidden(tmp_path)
@@ -245,7 +245,7 @@ def test_what_the_disk_has_lost_is_written_again(tmp_path, caplog):
     assert "has 2 bytes of 4 written: some events may be repeated" in caplog.text
 
 
-def test_what_cannot_be_noted_is_taken_back(tmp_path, monkeypatch):
+def test_if_the_note_cannot_be_written_the_write_is_truncated_and_the_batch_is_in_the_file_once(tmp_path, monkeypatch):
     """If the note cannot be written the write is truncated, and the batch is in the file once."""
     sink = _sink(tmp_path)
     sink.write(_numbered(1))
@@ -291,7 +291,7 @@ def test_of_many_names_the_newest_are_remembered(tmp_path):
     written.close()
 
 
-def test_what_cannot_be_read_of_what_was_written_is_let_go(tmp_path):
+def test_a_start_that_fails_on_invalid_notes_releases_them(tmp_path):
     """A start that fails on invalid notes releases them: the next start gets the same error, not a lock."""
     notes = FileNotes(str(tmp_path), "k")
     notes.write("written", b"no JSON", -1)

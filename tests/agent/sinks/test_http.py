@@ -83,7 +83,7 @@ def test_a_delivery_is_one_request(server, sink_for):
     assert (path, body, headers["X-Own"]) == ("/in?a=b", b"a\nb\nc\n", "1")
 
 
-def test_json_is_what_flumes_handler_takes(server, sink_for):
+def test_with_json_a_request_is_a_list_of_headers_and_bodies_with_gzip_and_a_token(server, sink_for):
     """With json a request is a list of headers and bodies, with gzip and a token if they are configured."""
     sink_for(format="json", compress=True, token="secret").write([lines("a", "b", h="1")])
     ((_, headers, body),) = server.requests
@@ -150,7 +150,9 @@ def test_the_status_decides(server, status, rules, outcome):
         ({"Retry-After": "Wed, 21 Oct 2026 07:28:00 +99999999999999"}, 1.0),
     ],
 )
-def test_a_pause_that_is_asked_for_is_kept(server, sink_for, headers, seconds):
+def test_after_a_status_with_backoff_nothing_is_sent_before_retry_after_by_the_servers_clock(
+    server, sink_for, headers, seconds
+):
     """After a status with backoff nothing is sent before Retry-After, by the server's clock, or for a second."""
     clock = ManualClock(1000.0)
     sink = sink_for(clock)
@@ -166,7 +168,7 @@ def test_a_pause_that_is_asked_for_is_kept(server, sink_for, headers, seconds):
     assert len(server.requests) == 2
 
 
-def test_a_redirect_is_told_with_where_it_leads(server, sink_for):
+def test_a_redirect_is_not_followed_and_the_error_has_its_target(server, sink_for):
     """A redirect is not followed, and the error has its target, without a query that may contain a secret."""
     sink = sink_for()
     server.answers.append((301, {"Location": "https://far.test/in?key=hidden"}))
@@ -216,7 +218,7 @@ def test_single_events_that_were_taken_are_not_sent_again(server, sink_for):
     assert [body for _, _, body in server.requests] == [b"a", b"b", b"b", b"c"]
 
 
-def test_of_single_events_only_the_refused_ones_are_refused(server, sink_for):
+def test_with_one_event_a_request_only_refused_events_are_refused_and_only_these_are_retried(server, sink_for):
     """With one event a request, only refused events are refused, and only these are retried."""
     sink = sink_for(ManualClock(), format="event", default_backoff=False)
     batch, behind = lines("a", "b", "c").numbered(5), lines("d").numbered(6)
@@ -229,7 +231,7 @@ def test_of_single_events_only_the_refused_ones_are_refused(server, sink_for):
     assert [body for _, _, body in server.requests] == [b"a", b"b", b"c", b"d", b"b"]
 
 
-def test_what_was_refused_is_not_sent_again_before_its_batch_ends(server, sink_for):
+def test_after_a_failure_behind_refused_events_only_the_rest_is_sent_so_the_batch_ends(server, sink_for):
     """After a failure behind refused events only the rest is sent, so the batch ends."""
     sink = sink_for(ManualClock(), format="event", default_backoff=False)
     batch = lines("a", "b", "c").numbered(5)
@@ -284,7 +286,7 @@ def test_a_body_too_large_for_the_server_is_halved(server, sink_for):
     assert sum(map(len, taken)) == 200
 
 
-def test_a_failure_in_the_middle_sends_what_was_taken_no_more(server, sink_for):
+def test_after_a_failure_within_a_divided_batch_only_the_rest_is_sent(server, sink_for):
     """After a failure within a divided batch only the rest is sent."""
     sink = sink_for(ManualClock(), batch_size=2, default_backoff=False)
     server.answers += [(200, {}), (500, {})]
@@ -318,14 +320,14 @@ def test_a_server_that_is_not_there_or_silent_is_an_error_of_the_sink():
         ({"endpoint": "http://x/", "token": "hidden", "user": "u"}, "must not be given together with user"),
     ],
 )
-def test_what_cannot_work_is_refused_before_anything_starts(options, message):
+def test_an_invalid_url_or_rule_is_a_configuration_error_that_shows_no_password(options, message):
     """An invalid URL or rule is a configuration error that shows no password."""
     with pytest.raises(AgentConfigError, match=message) as caught:
         made("sinks", "http", **options)
     assert "hidden" not in str(caught.value)
 
 
-def test_a_server_may_ask_who_sends(tmp_path, request):
+def test_a_server_that_requires_client_certificates_accepts_the_sinks_and_refuses_a_sink_without_one(tmp_path, request):
     """A server that requires client certificates accepts the sink's, and refuses a sink without one."""
     authority = trustme.CA()
     for name in ("localhost", "client"):
@@ -417,7 +419,7 @@ def _frame(headers, body):
         (_frame(b"[" * 10_000, b""), "invalid batches"),
     ],
 )
-def test_what_is_no_batch_is_refused(body, why):
+def test_invalid_sizes_and_counts_get_400_and_nothing_is_put(body, why):
     """Invalid sizes and counts get 400, and nothing is put."""
     with serving("http", format="batches") as served, served.connect() as peer:
         peer.sendall(

@@ -118,7 +118,7 @@ def test_a_lost_answer_stores_nothing_twice(server: LogHubServer, sinks: _Sinks,
     assert sorted(_stored(server)) == sorted(wanted)
 
 
-def test_what_was_stored_before_a_death_is_not_stored_again(
+def test_a_batch_stored_before_a_crash_without_its_commit_is_delivered_again_and_not_stored_twice(
     server: LogHubServer, sinks: _Sinks, tmp_path: Path
 ) -> None:
     """A batch stored before a crash, without its commit, is delivered again and not stored twice."""
@@ -224,7 +224,7 @@ def test_without_dead_letters_events_that_the_service_refuses_hold_no_others_up(
     assert sorted(int(line.removesuffix(_BAD)) for line in _stored(server)) == list(range(36))
 
 
-def test_what_was_stored_before_a_refused_request_is_not_stored_again(
+def test_if_the_second_request_of_a_batch_is_refused_the_first_is_not_stored_again(
     server: LogHubServer, sinks: _Sinks, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """If the second request of a batch is refused, the first is not stored again."""
@@ -238,7 +238,7 @@ def test_what_was_stored_before_a_refused_request_is_not_stored_again(
     assert _stored(server) == [line for line in lines if line != _BAD]
 
 
-def test_a_service_that_refuses_everything_is_not_asked_for_each_event(
+def test_if_the_service_refuses_everything_only_the_first_hundred_events_are_sent_alone(
     server: LogHubServer, sinks: _Sinks, tmp_path: Path
 ) -> None:
     """If the service refuses everything, only the first hundred events are sent alone, and the rest in large parts."""
@@ -255,7 +255,7 @@ def test_a_service_that_refuses_everything_is_not_asked_for_each_event(
     [("SomeProxy", b"<html>not here"), ("ProjectForbidden", None), ("LogStoreNotExist", None)],
     ids=["another's page", "forbidden", "no logstore"],
 )
-def test_what_is_no_fault_of_events_is_tried_again(
+def test_a_refusal_that_an_operator_can_fix_or_that_is_not_loghubs_is_retried(
     server: LogHubServer, sinks: _Sinks, code: str, body: bytes | None
 ) -> None:
     """A refusal that an operator can fix, or that is not LogHub's, is retried."""
@@ -336,7 +336,7 @@ def test_a_header_with_bytes_that_are_no_text_is_stored_with_backslashes(
 
 
 @pytest.mark.parametrize("tags", [{"t": "x" * 5000}], ids=["too long"])
-def test_events_whose_tags_no_request_can_carry_keep_nothing_else_up(
+def test_events_whose_tags_do_not_fit_a_request_go_to_the_dead_letters_events_of_all_lanes_arrive(
     server: LogHubServer, sinks: _Sinks, tmp_path: Path, tags: dict[str, str]
 ) -> None:
     """Events whose tags do not fit a request go to the dead letters; events of all lanes arrive."""
@@ -360,7 +360,9 @@ def test_a_header_that_is_called_like_the_field_of_bodies_does_not_replace_them(
     ]
 
 
-def test_a_time_that_is_none_is_passed_over(server: LogHubServer, sinks: _Sinks) -> None:
+def test_an_invalid_time_also_one_with_very_many_digits_is_replaced_by_the_time_of_delivery(
+    server: LogHubServer, sinks: _Sinks
+) -> None:
     """An invalid time, also one with very many digits, is replaced by the time of delivery."""
     stamps = {"a": "9" * 5000, "b": "1700000000000", "c": str(2**32 * 1000)}
     sinks().write([EventBatch.of_events([({"timestamp": stamp}, body.encode()) for body, stamp in stamps.items()])])
@@ -368,7 +370,9 @@ def test_a_time_that_is_none_is_passed_over(server: LogHubServer, sinks: _Sinks)
     assert times["b"] == 1_700_000_000 < times["a"] == times["c"]
 
 
-def test_what_an_operator_can_mend_is_not_refused(server: LogHubServer, sinks: _Sinks) -> None:
+def test_events_stay_in_the_channel_if_the_key_is_wrong_or_the_logstore_is_missing(
+    server: LogHubServer, sinks: _Sinks
+) -> None:
     """With a wrong key or a missing logstore events stay in the channel, and the message has the reason."""
     with pytest.raises(SinkError, match=r"LogStoreNotExist|Unauthorized|SignatureNotMatch") as raised:
         sinks(access_key_secret="wrong").write([EventBatch.of_lines(b"a\n")])
@@ -395,7 +399,9 @@ def test_a_block_of_many_short_lines_goes_in_several_requests(server: LogHubServ
         ({"access_key_secret": "hush\n"}, "access_key_secret: "),
     ],
 )
-def test_what_no_producer_can_use_is_told_before_anything_starts(wrong: dict[str, str], rule: str) -> None:
+def test_the_producers_own_rules_for_options_apply_under_the_sinks_names_no_secret_is_shown(
+    wrong: dict[str, str], rule: str
+) -> None:
     """The producer's own rules for options apply, under the sink's names; no secret is shown."""
     right = {"project": "p", "logstore": "l", "endpoint": "http://x", "access_key_id": "i", "access_key_secret": "hush"}
     with pytest.raises(AgentConfigError) as raised:
@@ -405,7 +411,7 @@ def test_what_no_producer_can_use_is_told_before_anything_starts(wrong: dict[str
 
 
 @pytest.mark.parametrize("known_first", [True, False])
-def test_a_batch_without_a_number_of_its_own_is_stored_beside_numbered_ones(
+def test_batches_with_and_without_a_channels_number_use_different_keys(
     server: LogHubServer, sinks: _Sinks, *, known_first: bool
 ) -> None:
     """Batches with and without a channel's number use different keys, so none is taken for a stored one."""

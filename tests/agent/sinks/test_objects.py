@@ -183,7 +183,9 @@ def test_parquet_in_s3_has_a_column_for_each_header_named(s3: S3, tmp_path: Path
     assert [row["body"] for row in found["logs/table/day=2023-11-15/host=h2"]] == ["three"]
 
 
-def test_an_object_whose_answer_was_lost_is_not_stored_twice(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_object_whose_answer_was_lost_is_written_again_under_the_same_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """An object whose answer was lost is written again under the same name, also after a crash and on another day."""
     folder, state = tmp_path / "objects", tmp_path / "state"
     first = sink(state, folder / "%Y-%m-%d")
@@ -221,7 +223,7 @@ def test_a_plan_is_on_the_disk_before_its_object_and_that_before_the_write_retur
     ]
 
 
-def test_what_lies_between_two_plans_is_an_object_again(tmp_path: Path) -> None:
+def test_all_plans_of_a_delivery_are_recognized_after_a_restart(tmp_path: Path) -> None:
     """All plans of a delivery are recognized after a restart, so batches between them form the same object."""
     folder, state = tmp_path / "objects", tmp_path / "state"
     made = sink(state, folder)
@@ -346,7 +348,7 @@ def test_an_event_without_a_time_has_that_of_writing(stamp: str | None, tmp_path
     assert [place for place, _ in made._places.split(batch, 86_400_000)] == ["/1970/events", "/2023/events"]
 
 
-def test_times_may_be_those_of_writing(tmp_path: Path) -> None:
+def test_with_use_local_time_stamp_paths_have_the_time_of_writing(tmp_path: Path) -> None:
     """With use_local_time_stamp paths have the time of writing."""
     made = sink(tmp_path, "/%Y", use_local_time_stamp=True)
     assert made._places.split(EventBatch.of_lines(b"a\n", {"timestamp": str(TIME)}), 0)[0][0] == "/1970/events"
@@ -371,7 +373,9 @@ def test_it_waits_until_there_is_enough(tmp_path: Path) -> None:
         ({"path": "/a", "time_zone": "Mars"}, "must be a time zone"),
     ],
 )
-def test_what_cannot_be_is_said_before_anything_starts(options: dict[str, str], message: str) -> None:
+def test_an_invalid_option_is_refused_before_the_start_with_its_name_and_the_rule(
+    options: dict[str, str], message: str
+) -> None:
     """An invalid option is refused before the start, with its name and the rule."""
     with pytest.raises(ConfigError, match=message):
         ObjectsSink.Options(**options)  # type: ignore[arg-type]

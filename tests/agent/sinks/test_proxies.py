@@ -42,7 +42,7 @@ def _sink(kind: str, served: Served, files: Path, **options: Any) -> Iterator[An
         sink.close()
 
 
-def test_a_proxy_that_hands_on_for_nobody_unknown_is_told_as_such() -> None:
+def test_a_proxys_refusal_without_credentials_is_reported_as_the_proxys_not_as_the_servers() -> None:
     """A proxy's refusal without credentials is reported as the proxy's, not as the server's."""
     with proxy() as near:
         sink = made("sinks", "http", endpoint="http://far.test/", proxy=near.url(""))
@@ -72,7 +72,7 @@ def test_events_go_through_a_tunnel_and_go_back_when_its_proxy_dies(kind: str, f
 
 
 @pytest.mark.parametrize(("given", "ways"), [(None, 1), ("none", 0)], ids=["environment", "none"])
-def test_a_proxy_of_the_environment_is_used_unless_told_otherwise(
+def test_https_proxy_is_used_by_a_sink_without_a_proxy_option_proxy_none_ignores_it(
     given: str | None, ways: int, files: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """HTTPS_PROXY is used by a sink without a proxy option; proxy = none ignores it."""
@@ -85,7 +85,9 @@ def test_a_proxy_of_the_environment_is_used_unless_told_otherwise(
 
 
 @pytest.mark.parametrize("kind", _SINKS)
-def test_a_server_that_asks_who_sends_hears_only_whom_it_knows(kind: str, files: Path) -> None:
+def test_a_server_that_requires_client_certificates_accepts_the_sinks_and_refuses_a_sink_without_one(
+    kind: str, files: Path
+) -> None:
     """A server that requires client certificates accepts the sink's, and refuses a sink without one."""
     known = {"certificate": str(files / "localhost.pem"), "client_authorities": str(files / "authority.pem")}
     with serving(kind, **known) as served:
@@ -125,7 +127,7 @@ def test_loghub_is_reached_through_a_proxy(tmp_path: Path) -> None:
         "http://hidden@\x00:1",
     ],
 )
-def test_what_is_no_proxy_is_refused_before_anything_starts(kind: str, url: str) -> None:
+def test_an_invalid_proxy_url_is_refused_before_the_start_and_not_shown(kind: str, url: str) -> None:
     """An invalid proxy URL is refused before the start, and not shown, since it may contain a password."""
     account = {"project": "p", "logstore": "l", "access_key_id": "i", "access_key_secret": "s"}
     with pytest.raises(AgentConfigError, match="proxy: must be a URL such as") as caught:

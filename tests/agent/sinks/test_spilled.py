@@ -39,7 +39,7 @@ def _stored(kind: str, folder: Path, server: LogHubServer) -> list[bytes]:
 
 
 @pytest.mark.parametrize("kind", ["loghub", "file_roll", "objects"])
-def test_what_was_in_memory_and_what_was_spilled_is_stored_once(
+def test_spilled_batches_have_lower_numbers_than_batches_delivered_before_them_and_are_stored_once(
     kind: str, tmp_path: Path, server: LogHubServer
 ) -> None:
     """Spilled batches have lower numbers than batches delivered before them, and are stored once, also in turns."""

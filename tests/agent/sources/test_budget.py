@@ -25,7 +25,7 @@ def test_a_message_of_the_largest_size_fits_where_nothing_else_is() -> None:
     assert not Holding(Budget(100, 90), "a").take(91)
 
 
-def test_what_is_made_of_a_message_has_no_share() -> None:
+def test_objects_made_of_a_message_do_not_count_against_its_addresss_share() -> None:
     """Objects made of a message do not count against its address's share, only against the whole budget."""
     holding = Holding(Budget(100, 10), "a")
     assert holding.take(50)

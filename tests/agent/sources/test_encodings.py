@@ -52,7 +52,7 @@ def test_an_encoding_that_cannot_be_is_refused(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("encoding", ["utf-16", "utf-16-le", "utf-16-be"])
-def test_a_file_that_looks_like_another_encoding_is_told_once(
+def test_a_file_that_looks_like_another_encoding_gives_one_warning_with_its_name_and_the_option(
     tail: Tail, tmp_path: Path, encoding: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A file that looks like another encoding gives one warning with its name and the option; other files give none."""

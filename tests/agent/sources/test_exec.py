@@ -108,7 +108,9 @@ def test_each_line_of_a_command_is_an_event(tmp_path: Path) -> None:
         ("/bin/sh -c", "echo one; (echo two) | cat; echo `echo three`", [b"one", b"two", b"three"]),
     ],
 )
-def test_a_shell_runs_what_a_shell_understands(tmp_path: Path, shell: str, command: str, said: list[bytes]) -> None:
+def test_with_shell_loops_pipes_quotes_and_substitutions_work(
+    tmp_path: Path, shell: str, command: str, said: list[bytes]
+) -> None:
     """With shell, loops, pipes, quotes and substitutions work."""
     with Running(tmp_path, command, shell=shell) as run:
         run.end()
@@ -131,7 +133,7 @@ def test_a_command_is_run_again(tmp_path: Path, caplog: pytest.LogCaptureFixture
     assert caplog.text.count("ended with the exit status 3") == 1
 
 
-def test_what_cannot_be_run_is_told(tmp_path: Path) -> None:
+def test_a_command_that_cannot_be_run_raises_an_error_with_the_command_and_the_reason(tmp_path: Path) -> None:
     """A command that cannot be run raises an error with the command and the reason."""
     with Running(tmp_path, "/no/such/program --x") as run:
         run.end()
@@ -181,7 +183,7 @@ def test_a_full_channel_holds_the_command_back(tmp_path: Path) -> None:
         assert run.outlet.lines == [b"%d" % n for n in range(1, 2_000_001)]
 
 
-def test_stop_ends_the_command_and_what_it_started(tmp_path: Path) -> None:
+def test_stopping_the_source_sends_sigterm_to_the_commands_group(tmp_path: Path) -> None:
     """Stopping the source sends SIGTERM to the command's group, and SIGKILL to processes that ignore it."""
     command = "trap '' TERM; sleep 600 & echo $! $$; wait"
     with Running(tmp_path, command, shell="/bin/sh -c") as run:
@@ -234,7 +236,9 @@ def test_flumes_keys() -> None:
     ("values", "said"),
     [({}, "command: is missing"), ({"command": "a 'b"}, "quoted"), ({"command": "a", "charset": "x-no"}, "charset")],
 )
-def test_a_wrong_configuration_is_told_before_the_start(values: dict[str, str], said: str) -> None:
+def test_an_invalid_option_is_refused_before_the_start_with_its_name_the_rule_and_the_value(
+    values: dict[str, str], said: str
+) -> None:
     """An invalid option is refused before the start, with its name, the rule and the value."""
     with pytest.raises(AgentConfigError, match=said):
         read_options(ExecSource.Options, values, "sources.e")

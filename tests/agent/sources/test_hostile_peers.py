@@ -62,7 +62,7 @@ def test_none_ever_has_nothing_left_to_do(kind: str) -> None:
     assert class_of("sources", kind).endless
 
 
-def test_nothing_listens_beyond_this_machine_unless_told() -> None:
+def test_every_listening_source_including_those_of_datagrams_binds_to_the_loopback_address_by_default() -> None:
     """Every listening source, including those of datagrams, binds to the loopback address by default."""
     fields = [field for name in BUILT_IN["sources"] for field in dataclasses.fields(_options_of(name))]
     assert [field.default for field in fields if field.name == "bind"] == ["127.0.0.1"] * (len(_KINDS) + 2)
@@ -226,7 +226,9 @@ def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("kind", _KINDS)
-def test_handshakes_that_hang_hold_nobody_up(kind: str, certificate: Path) -> None:
+def test_stalled_and_invalid_handshakes_are_closed_in_time_while_other_handshakes_proceed_at_once(
+    kind: str, certificate: Path
+) -> None:
     """Stalled and invalid handshakes are closed in time, while other handshakes proceed at once."""
     trusting = ssl.create_default_context()
     trusting.check_hostname, trusting.verify_mode = False, ssl.CERT_NONE
@@ -268,7 +270,7 @@ _ENTRIES = b"\x92\x00\x80" * _EMPTY
     ],
     ids=["thrift", "forward"],
 )
-def test_what_waits_for_a_channel_is_not_kept_as_objects(
+def test_events_that_wait_for_a_channel_are_not_kept_as_objects(
     kind: str, sent: bytes, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Events that wait for a channel are not kept as objects, which would exceed max_memory many times over."""

@@ -80,7 +80,7 @@ def test_a_blob_is_an_event_with_the_parameters_as_headers():
     "body",
     ["", "no json", '{"body": "x"}', '["x"]', '[{"body": 1}]', '[{"headers": []}, {"headers": [1]}]', "[" * 100_000],
 )
-def test_a_body_that_is_none_is_the_clients_fault(body):
+def test_an_invalid_body_gets_a_400_with_the_reason_nothing_is_put_and_the_connection_continues(body):
     """An invalid body gets a 400 with the reason, nothing is put, and the connection continues."""
     with serving("http") as served, requests.Session() as session:
         session.trust_env = False
@@ -156,7 +156,7 @@ def test_all_requests_together_have_a_bound():
         ({"token": "t"}, "Bearer t", "Bearer T"),
     ],
 )
-def test_only_who_is_known_is_heard(options, right, wrong):
+def test_with_a_password_or_token_requests_without_it_get_401_before_their_bodies_are_read(options, right, wrong):
     """With a password or token, requests without it get 401 before their bodies are read."""
     with serving("http", **options) as served:
         assert _post(served, _events("x"), headers={"Authorization": right}).status_code == 200
@@ -195,7 +195,7 @@ _CHUNKED = b"POST / HTTP/1.1\r\nHost: a\r\nTransfer-Encoding: chunked\r\n\r\n"
         (b"POST / HTTP/1.1\r\nHost: a\r\nContent-Len", 400),
     ],
 )
-def test_what_is_no_request_is_answered_and_ended(sent, status):
+def test_invalid_requests_are_answered_and_end_their_connection(sent, status):
     """Partial, invalid, ambiguous and oversized requests are answered, put nothing, and end their connection."""
     with serving("http", format="lines") as served:
         assert _raw(served, sent).startswith(b"HTTP/1.1 %d " % status)

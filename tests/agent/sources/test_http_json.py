@@ -52,14 +52,14 @@ def test_a_list_is_taken_apart_as_a_whole_would_be(text: str) -> None:
 
 
 @pytest.mark.parametrize("text", ["[{}", "[{},", "[{},]", "[{} {}]", "[,]", "[{}]x", "[{}]]", "[1", "", "{", "nope"])
-def test_what_is_no_json_is_refused(text: str) -> None:
+def test_invalid_json_is_refused_with_400(text: str) -> None:
     """Invalid JSON is refused with 400."""
     with pytest.raises(RequestError) as caught:
         events_of_json(text.encode(), _Held())
     assert caught.value.status == 400
 
 
-def test_memory_is_asked_for_before_it_is_taken() -> None:
+def test_the_memory_counted_for_a_request_is_about_the_memory_that_its_events_take() -> None:
     """The memory counted for a request is about the memory that its events take."""
     events = [
         {"headers": {f"h{n % 7}": f"value {i} {n}" for n in range(5)}, "body": f"body {i}"} for i in range(20_000)
@@ -119,7 +119,9 @@ def test_an_event_of_brackets_is_reckoned_before_it_is_taken_apart() -> None:
 
 
 @pytest.mark.parametrize("charset", ["utf-8", "utf-16", "utf-32"])
-def test_an_event_may_be_larger_than_what_is_decoded_at_once(charset: str) -> None:
+def test_texts_brackets_and_characters_across_the_boundaries_of_decoding_windows_are_parsed_correctly(
+    charset: str,
+) -> None:
     """Texts, brackets and characters across the boundaries of decoding windows are parsed correctly."""
     events = [{"headers": {"n": str(n)}, "body": "é" * size} for n, size in enumerate((1, 70_000, 3, 300_000, 65_530))]
     text = json.dumps(events, ensure_ascii=False)
@@ -127,7 +129,7 @@ def test_an_event_may_be_larger_than_what_is_decoded_at_once(charset: str) -> No
     assert batch.bodies() == [event["body"].encode() for event in events]  # type: ignore[attr-defined]
 
 
-def test_what_would_be_lost_is_kept_or_refused() -> None:
+def test_both_of_two_headers_with_the_same_name_are_kept_an_event_with_an_unknown_key_gets_400() -> None:
     """Both of two headers with the same name are kept; an event with an unknown key gets 400."""
     batch = events_of_json(b'[{"headers": {"a": "1", "a": 2, "a": NaN, "b": 123456789012345678901234}}]', _Held())
     assert next(batch.headers()) == {"a": "1", "a_2": "2", "a_3": "NaN", "b": "123456789012345678901234"}

@@ -40,7 +40,7 @@ def _break(served: Any, monkeypatch: pytest.MonkeyPatch, times: int) -> None:
     ],
     ids=["syslog", "netcat", "forward"],
 )
-def test_who_gets_no_answer_waits_and_nothing_is_lost(
+def test_without_answers_in_the_protocol_events_are_retried_and_the_connection_stays(
     kind: str, data: bytes, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Without answers in the protocol the connection stays open and its events are retried, with a log line."""
@@ -56,7 +56,7 @@ def test_who_gets_no_answer_waits_and_nothing_is_lost(
     assert "events are accepted again" in caplog.text
 
 
-def test_a_source_that_waits_ends_when_it_is_told_to(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_source_that_waits_for_a_failing_interceptor_ends_when_it_is_stopped(monkeypatch: pytest.MonkeyPatch) -> None:
     """A source that waits for a failing interceptor ends when it is stopped."""
     with serving("netcat") as served:
         _break(served, monkeypatch, 1 << 30)
@@ -66,7 +66,7 @@ def test_a_source_that_waits_ends_when_it_is_told_to(monkeypatch: pytest.MonkeyP
 
 
 @pytest.mark.parametrize("kind", ["syslog_udp", "netcatudp"])
-def test_of_datagrams_those_at_hand_are_lost_and_counted(
+def test_datagrams_during_a_failure_are_lost_and_counted(
     kind: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Datagrams during a failure are lost and counted; later datagrams are accepted on the same socket."""
@@ -95,7 +95,7 @@ def test_a_call_is_answered_as_failed_and_delivered_later(
         served.got(b"one")
 
 
-def test_an_exporter_is_told_to_retry(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_otlp_gets_503_which_exporters_retry_and_not_500(monkeypatch: pytest.MonkeyPatch) -> None:
     """OTLP gets 503, which exporters retry, and not 500, which they do not."""
     with serving("otlp") as served:
         _break(served, monkeypatch, 1)

@@ -54,7 +54,9 @@ def _holds(channel: BatchChannel, count: int) -> None:
     eventually(lambda: channel.held >= count, f"{count} events")
 
 
-def test_entries_are_events_and_a_second_run_goes_on_behind_them(tmp_path: Path, journal: Journal) -> None:
+def test_a_second_run_continues_at_the_channels_position_no_entry_is_lost_or_repeated(
+    tmp_path: Path, journal: Journal
+) -> None:
     """A second run continues at the channels' position: no entry is lost or repeated."""
     options = {"command": str(journal.program), "units": ["ssh"], "matches": ["PRIORITY=3"]}
     with opened(file_channel(tmp_path)) as channel:
@@ -90,7 +92,9 @@ def test_a_journal_may_be_read_from_its_end(tmp_path: Path, journal: Journal) ->
         assert taken(channel) == [b"new"]
 
 
-def test_a_channel_that_is_behind_another_gets_what_it_lacks(tmp_path: Path, journal: Journal) -> None:
+def test_a_channel_that_is_behind_gets_its_missing_entries_and_the_other_channel_gets_none_twice(
+    tmp_path: Path, journal: Journal
+) -> None:
     """A channel that is behind gets its missing entries, and the other channel gets none twice."""
     options = {"command": str(journal.program)}
     with opened(file_channel(tmp_path, "a")) as a, opened(file_channel(tmp_path, "b", capacity=1)) as b:
@@ -141,7 +145,9 @@ def test_bytes_and_repeated_fields_come_as_they_are(tmp_path: Path, journal: Jou
         taking.commit()
 
 
-def test_a_journalctl_that_ends_is_told(tmp_path: Path, journal: Journal) -> None:
+def test_if_journalctl_ends_the_error_has_its_exit_status_and_the_source_is_restarted(
+    tmp_path: Path, journal: Journal
+) -> None:
     """If ``journalctl`` ends, the error has its exit status, and the source is restarted."""
     journal.say("one")
     journal.end()
@@ -154,7 +160,7 @@ def test_a_journalctl_that_ends_is_told(tmp_path: Path, journal: Journal) -> Non
         assert taken(channel) == [b"one"]
 
 
-def test_what_memory_held_at_a_death_is_read_again(tmp_path: Path, journal: Journal) -> None:
+def test_entries_that_a_memory_channel_lost_in_a_crash_are_read_again(tmp_path: Path, journal: Journal) -> None:
     """Entries that a memory channel lost in a crash are read again; delivered and noted ones are not."""
     options = {"command": str(journal.program), "start": "end"}
     journal.say("old")

@@ -68,7 +68,7 @@ def test_a_peer_has_a_line_for_each_of_its_faults(caplog):
         ),
     ],
 )
-def test_who_is_refused_for_a_limit_is_told_with_its_option(limits, why, caplog):
+def test_a_refusal_at_a_limit_is_logged_once_with_the_options_name(limits, why, caplog):
     """A refusal at a limit is logged once, with the option's name."""
     with serving("netcat", **limits) as served, served.connect():
         eventually(lambda: _open(served) == 1)
@@ -150,7 +150,7 @@ def test_clients_without_a_certificate_are_turned_away(certificates):
     assert served.outlet.bodies == [b"b"]
 
 
-def test_handshakes_that_hang_or_are_garbage_hold_nobody_up(certificates):
+def test_while_handshakes_stall_or_are_invalid_another_peer_is_served(certificates):
     """While handshakes stall or are invalid another peer is served; the stalled ones are closed in time."""
     options = {"certificate": str(certificates / "server.pem"), "handshake_timeout": 2.0}
     with serving("netcat", **options) as served:
@@ -166,7 +166,7 @@ def test_handshakes_that_hang_or_are_garbage_hold_nobody_up(certificates):
             assert all_of(hanging) == b""
 
 
-def test_hostile_peers_harm_nobody_and_need_little_memory():
+def test_floods_without_line_ends_slow_bytes_and_resets_leave_others_served_and_memory_bounded():
     """Floods without line ends, slow bytes and resets leave others served, and memory bounded."""
     chunk, before = b"x" * (1 << 16), resource.getrusage(resource.RUSAGE_SELF).ru_maxrss
     with serving("netcat", max_line_length=1 << 16) as served:
@@ -221,7 +221,7 @@ def _no_thread(_thread):
     raise RuntimeError("can't start new thread")
 
 
-def test_a_port_that_is_taken_is_told():
+def test_an_address_in_use_raises_an_error_that_names_it_the_source_can_be_run_again():
     """An address in use raises an error that names it; the source can be run again."""
     with serving("netcat") as served:
         host, port = served.address
@@ -237,7 +237,7 @@ def test_a_port_that_is_taken_is_told():
         ({"max_connections": 0}, "at least 1"),
     ],
 )
-def test_what_cannot_work_is_refused_before_anything_starts(options, message):
+def test_a_key_without_a_certificate_or_an_invalid_port_is_refused_as_a_configuration_error(options, message):
     """A key without a certificate, or an invalid port, is refused as a configuration error."""
     with pytest.raises(AgentConfigError, match=message):
         made("sources", "netcat", **{"port": 0} | options)

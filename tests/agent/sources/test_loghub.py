@@ -58,7 +58,9 @@ def _holds(channel: BatchChannel, count: int) -> None:
 
 
 @pytest.mark.parametrize("server", [2], indirect=True)
-def test_logs_are_events_and_a_second_run_goes_on_behind_them(tmp_path: Path, server: LogHubServer) -> None:
+def test_all_shards_are_read_each_loggroup_once_a_second_run_continues_with_what_was_not_delivered(
+    tmp_path: Path, server: LogHubServer
+) -> None:
     """All shards are read, each LogGroup once; a second run continues with what was not delivered."""
     send(server, *({"content": str(number)} for number in range(6)))
     with opened(file_channel(tmp_path)) as channel, reading("loghub", tmp_path, {"c": channel}, **target_in(server)):
@@ -88,7 +90,9 @@ def test_fields_time_topic_and_tags_are_headers(tmp_path: Path, server: LogHubSe
     assert (group, b'{"a": "b"}') in events
 
 
-def test_a_channel_that_is_behind_another_gets_what_it_lacks(tmp_path: Path, server: LogHubServer) -> None:
+def test_a_channel_that_is_behind_gets_its_missing_logs_and_the_other_none_twice(
+    tmp_path: Path, server: LogHubServer
+) -> None:
     """A channel that is behind gets its missing logs, and the other none twice, since batches end at its position."""
     target = target_in(server, shards=[0])
     with opened(file_channel(tmp_path, "a")) as a, opened(file_channel(tmp_path, "b")) as b:
@@ -133,7 +137,7 @@ def test_batches_are_of_whole_loggroups(tmp_path: Path, server: LogHubServer, mo
 
 
 @pytest.mark.parametrize("wrong", [{"start": "yesterday"}, {"groups": 1001}, {"endpoint": ""}])
-def test_what_is_wrong_is_told(wrong: dict[str, Any]) -> None:
+def test_an_invalid_option_is_refused_before_the_start(wrong: dict[str, Any]) -> None:
     """An invalid option is refused before the start."""
     given = {"project": "p", "logstore": "l", "endpoint": "http://x", "access_key_id": "i", "access_key_secret": "s"}
     with pytest.raises(AgentConfigError, match=next(iter(wrong))):
@@ -141,7 +145,9 @@ def test_what_is_wrong_is_told(wrong: dict[str, Any]) -> None:
     made("sources", "loghub", **given, start="2026-01-31T08:00:00+08:00")
 
 
-def test_an_answer_that_is_too_large_is_asked_for_with_fewer_loggroups(tmp_path: Path, server: LogHubServer) -> None:
+def test_an_answer_above_a_quarter_of_max_memory_is_requested_with_fewer_loggroups(
+    tmp_path: Path, server: LogHubServer
+) -> None:
     """An answer above a quarter of ``max_memory`` is requested with fewer LogGroups, in order and without repeats."""
     send(server, *({"content": f"{number}" + "x" * 90_000} for number in range(4)))
     with opened(memory_channel(tmp_path)) as channel:
@@ -158,7 +164,7 @@ def test_an_answer_that_is_too_large_is_asked_for_with_fewer_loggroups(tmp_path:
     ],
     ids=["answer", "events"],
 )
-def test_a_loggroup_that_is_too_large_is_told(
+def test_a_loggroup_that_is_too_large_raises_an_error_before_it_is_decompressed_or_parsed(
     log: dict[str, str], error: type[Exception], tmp_path: Path, server: LogHubServer
 ) -> None:
     """A LogGroup that is too large raises an error before it is decompressed or parsed."""
@@ -169,7 +175,7 @@ def test_a_loggroup_that_is_too_large_is_told(
         module.LogHubSource(options, context(tmp_path)).run(RecordingOutlet(), Stop())
 
 
-def test_a_cursor_goes_on_where_nothing_came(tmp_path: Path) -> None:
+def test_if_loghub_skips_deleted_loggroups_the_source_continues_after_them(tmp_path: Path) -> None:
     """If LogHub skips deleted LogGroups the source continues after them."""
 
     class Passing:

@@ -69,7 +69,7 @@ class _Agent:
         self._ends.close()
 
 
-def test_members_share_the_shards_and_a_dead_ones_go_to_the_others(tmp_path: Path, server: LogHubServer) -> None:
+def test_two_members_read_each_log_once(tmp_path: Path, server: LogHubServer) -> None:
     """Two members read each log once; after the group's timeout the shards of a dead member go to the other."""
     send(server, *_logs(39, 1))
     with _Agent(tmp_path / "a", server, file_channel(tmp_path / "a")) as a:
@@ -88,7 +88,7 @@ def test_members_share_the_shards_and_a_dead_ones_go_to_the_others(tmp_path: Pat
     assert sorted(both, key=int) == [b"%d" % number for number in range(160)]
 
 
-def test_what_a_group_has_read_is_not_read_by_a_new_member(tmp_path: Path, server: LogHubServer) -> None:
+def test_checkpoints_are_saved_once_a_file_channel_has_the_logs(tmp_path: Path, server: LogHubServer) -> None:
     """Checkpoints are saved once a file channel has the logs, at the latest at the end of the source."""
     with _Agent(tmp_path / "a", server, file_channel(tmp_path / "a")) as a:
         eventually(lambda: a.count == 1, "the log")
@@ -98,7 +98,7 @@ def test_what_a_group_has_read_is_not_read_by_a_new_member(tmp_path: Path, serve
         assert sorted(taken(b.channel)) == [b"1", b"2", b"3"]
 
 
-def test_what_is_only_in_memory_is_not_behind_the_checkpoint(
+def test_no_checkpoint_is_saved_for_logs_that_are_only_in_a_memory_channel_until_they_are_delivered(
     tmp_path: Path, server: LogHubServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """No checkpoint is saved for logs that are only in a memory channel, until they are delivered."""
@@ -137,7 +137,7 @@ def test_a_new_group_may_begin_at_the_end(tmp_path: Path, server: LogHubServer, 
         eventually(lambda: b.count, "the logs of that shard")
 
 
-def test_a_shard_is_given_up_while_its_channel_is_full(tmp_path: Path, server: LogHubServer) -> None:
+def test_a_member_whose_channel_is_full_releases_its_shards_to_the_others(tmp_path: Path, server: LogHubServer) -> None:
     """A member whose channel is full releases its shards to the others."""
     send(server, *_logs(40, 1))
     full = memory_channel(tmp_path / "a", capacity=1, keep_alive=0.05)
@@ -158,7 +158,9 @@ def _one_event() -> Any:
     return EventBatch.of_lines(b"x\n")
 
 
-def test_a_member_that_nobody_answers_holds_its_shards_for_lost(server: LogHubServer, group: ConsumerGroup) -> None:
+def test_a_member_without_an_answer_for_the_timeout_treats_its_shards_as_lost_as_loghub_does(
+    server: LogHubServer, group: ConsumerGroup
+) -> None:
     """A member without an answer for the timeout treats its shards as lost, as LogHub does."""
     clock = ManualClock()
     with Membership(group, group, 30, clock) as membership:

@@ -49,7 +49,7 @@ def _is_turned_away(served: Served, context: ssl.SSLContext, data: bytes) -> boo
         (None, "it sent no certificate (client_authorities)"),
     ],
 )
-def test_whose_certificate_is_refused_is_told(
+def test_a_refused_client_certificate_is_logged_once_with_the_reason_however_often_the_client_tries(
     own: str | None, why: str, files: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A refused client certificate is logged once with the reason, however often the client tries."""
@@ -66,7 +66,7 @@ def test_whose_certificate_is_refused_is_told(
     [("syslog_tcp", _LINE, {}), ("forward", _MESSAGE, {"field": "message"})],
     ids=["syslog", "forward"],
 )
-def test_only_a_client_with_a_right_certificate_is_heard(
+def test_clients_without_a_certificate_or_of_another_authority_are_refused(
     kind: str, data: bytes, options: dict[str, Any], files: Path
 ) -> None:
     """Clients without a certificate, or of another authority, are refused; a connected client continues."""

@@ -129,7 +129,7 @@ def test_completed_files_are_marked_in_a_directory_beside(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("policy", ["rename", "tracker_dir"])
-def test_what_is_completed_is_so_after_a_power_cut(tmp_path: Path, policy: str) -> None:
+def test_a_completion_is_on_the_disk_before_the_position_is_forgotten(tmp_path: Path, policy: str) -> None:
     """The new name, or the mark, is on the disk before the position is forgotten; so a power cut repeats no file."""
     spool = Spool(tmp_path, tracking_policy=policy)
     spool.write("a", b"one\n")
@@ -196,7 +196,9 @@ def test_a_name_at_which_a_pattern_runs_away_is_not_read(
 
 
 @pytest.mark.parametrize(("recursive", "wanted"), [(False, [b"1"]), (True, [b"1", b"2", b"3"])])
-def test_directories_are_looked_into_if_wanted(tmp_path: Path, recursive: bool, wanted: list[bytes]) -> None:
+def test_recursivedirectorysearch_selects_files_in_subdirectories(
+    tmp_path: Path, recursive: bool, wanted: list[bytes]
+) -> None:
     """recursiveDirectorySearch selects files in subdirectories."""
     spool = Spool(tmp_path, recursive_directory_search=recursive)
     for number, name in enumerate(("a", "x/a", "x/y/a"), start=1):
@@ -335,7 +337,9 @@ def test_a_file_that_takes_the_place_of_one_that_was_put_is_read(
     assert "was replaced by another file before it was completed" in caplog.text
 
 
-def test_a_file_whose_bytes_are_replaced_is_read_anew(spool: Spool, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_file_whose_bytes_change_during_the_read_is_logged_and_read_again_without_a_loss(
+    spool: Spool, caplog: pytest.LogCaptureFixture
+) -> None:
     """A file whose bytes change during the read is logged and read again, without a loss."""
     path = spool.write("a", b"one\ntwo\n")
     spool.look()
@@ -395,7 +399,7 @@ def test_the_same_file_once_more_is_read_once_more(spool: Spool) -> None:
         (spool.logs / "a.COMPLETED").unlink()
 
 
-def test_a_source_goes_on_within_a_file(spool: Spool) -> None:
+def test_after_a_stop_within_a_file_the_next_start_reads_the_rest(spool: Spool) -> None:
     """After a stop within a file the next start reads the rest."""
     lines = [b"line %06d %s" % (number, b"x" * 100) for number in range(30_000)]
     spool.write("a", b"".join(line + b"\n" for line in lines))
@@ -431,7 +435,9 @@ def test_another_file_with_the_number_of_one_before_a_death_is_read_whole(spool:
     assert spool.seen() + spool.seen() == [*head, b"another", b"two"]
 
 
-def test_what_cannot_be_looked_at_keeps_nothing_else_up(spool: Spool, caplog: pytest.LogCaptureFixture) -> None:
+def test_links_to_themselves_or_to_nothing_are_logged_once_and_counted_all_other_files_are_read(
+    spool: Spool, caplog: pytest.LogCaptureFixture
+) -> None:
     """Links to themselves or to nothing are logged once and counted; all other files are read."""
     (spool.logs / "loop").symlink_to("loop")
     (spool.logs / "nothing").symlink_to("nowhere")
@@ -460,7 +466,9 @@ def test_a_link_out_of_the_spool_directory_is_not_followed(
     assert f"a link to {tmp_path}/secret, outside the named directories" in record.message
 
 
-def test_what_was_put_and_is_not_safe_is_bounded(spool: Spool, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_files_that_wait_for_their_delivery_are_limited_in_number_since_each_is_kept_in_memory(
+    spool: Spool, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Files that wait for their delivery are limited in number, since each is kept in memory."""
     monkeypatch.setattr(source, "_MOST_UNSAFE", 2)
     for name in "abcd":
@@ -486,7 +494,9 @@ def test_a_full_channel_holds_the_source_up(spool: Spool) -> None:
     assert spool.done() == ["a.COMPLETED", "b.COMPLETED"]
 
 
-def test_a_compressed_file_is_told_and_left(spool: Spool, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_compressed_file_is_logged_and_not_read_since_its_bytes_are_not_lines(
+    spool: Spool, caplog: pytest.LogCaptureFixture
+) -> None:
     """A compressed file is logged and not read, since its bytes are not lines."""
     spool.write("a.gz", gzip.compress(b"one\n"))
 
@@ -507,7 +517,7 @@ def test_a_directory_belongs_to_one_source(spool: Spool) -> None:
     Spooler(spool.chosen, spool._context(), spool.outlet, spool.stop).close()
 
 
-def test_a_directory_that_is_not_there_is_told(tmp_path: Path) -> None:
+def test_a_missing_directory_raises_an_error_with_its_path_and_the_reason(tmp_path: Path) -> None:
     """A missing directory raises an error with its path and the reason."""
     spool = Spool(tmp_path, spool_directory=str(tmp_path / "none"))
     with pytest.raises(SpoolDirectoryError, match="none cannot be used: No such file or directory"):
@@ -518,7 +528,7 @@ def _refuse(*_: object) -> None:
     raise PermissionError(13, "Permission denied")
 
 
-def test_a_directory_that_cannot_be_read_for_a_while_is_told_by_its_path(
+def test_a_directory_that_cannot_be_read_is_logged_once_and_counted_as_unreadable(
     spool: Spool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A directory that cannot be read is logged once and counted as unreadable; later its files are read."""
@@ -534,7 +544,7 @@ def test_a_directory_that_cannot_be_read_for_a_while_is_told_by_its_path(
     assert spool.counters.get("UnreadableCount") == 0
 
 
-def test_a_directory_that_may_not_be_written_is_told(
+def test_files_in_a_directory_without_write_permission_are_read_once_logged_once_and_completed_later(
     spool: Spool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Files in a directory without write permission are read once, logged once, and completed later."""
@@ -582,7 +592,9 @@ def test_nothing_is_kept_of_files_that_are_done(spool: Spool) -> None:
         ({"spool_directory": "/x", "deserializer": "AVRO"}, "must be one of LINE, BLOB"),
     ],
 )
-def test_a_wrong_configuration_is_told_before_the_start(values: dict[str, str], said: str) -> None:
+def test_an_invalid_option_is_refused_before_the_start_with_its_name_the_rule_and_the_value(
+    values: dict[str, str], said: str
+) -> None:
     """An invalid option is refused before the start, with its name, the rule and the value."""
     with pytest.raises(AgentConfigError, match=said):
         read_options(SpoolDirectorySource.Options, values, "sources.s")

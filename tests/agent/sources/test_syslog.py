@@ -80,13 +80,13 @@ def test_messages_become_events(message, headers, body):
         (("version",), b"1 a - - - m"),
     ],
 )
-def test_fields_stay_in_bodies_if_asked_for(keep, body):
+def test_keep_fields_keeps_the_named_fields_at_the_beginning_of_the_body_in_their_order(keep, body):
     """keep_fields keeps the named fields at the beginning of the body, in their order."""
     ((_, found),) = _events(b"<34>1 2003-08-24T05:14:15Z h a - - - m", keep=keep)
     assert found == body
 
 
-def test_what_is_not_whole_is_marked():
+def test_a_truncated_message_has_a_header_that_says_so():
     """A truncated message has a header that says so; other messages do not."""
     events = _events(b"<13>a", b"<13>b", cut=[1])
     assert [headers.get("flume.syslog.status") for headers, _ in events] == [None, "Incomplete"]
@@ -224,7 +224,7 @@ def test_flumes_keys_are_understood():
         ({"keep_fields": "priority pid"}, "must be none, all, or some of"),
     ],
 )
-def test_what_cannot_work_is_refused_before_anything_starts(options, message):
+def test_missing_port_and_ports_or_an_unknown_field_is_a_configuration_error(options, message):
     """Missing port and ports, or an unknown field, is a configuration error."""
     with pytest.raises(AgentConfigError, match=message), serving("syslog_tcp", **options):
         pass

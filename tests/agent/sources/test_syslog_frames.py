@@ -93,14 +93,14 @@ def test_a_message_that_is_too_long_already_is_not_waited_for():
     assert frames.feed(b"x\n<b\n") == [b"<b"]
 
 
-def test_what_was_cut_is_told_of_the_last_messages_alone():
+def test_the_indexes_of_truncated_messages_belong_to_the_last_result():
     """The indexes of truncated messages belong to the last result."""
     frames = Frames(4)
     assert (frames.feed(b"<abcdef\n<a\n"), frames.cut) == ([b"<abc", b"<a"], [0])
     assert (frames.feed(b"<b\n"), frames.cut) == ([b"<b"], [])
 
 
-def test_a_message_is_looked_for_once_it_can_be_whole(monkeypatch):
+def test_a_large_message_in_small_pieces_is_not_searched_again_for_each_piece(monkeypatch):
     """A large message in small pieces is not searched again for each piece."""
     looks = []
     monkeypatch.setattr(syslog_frames, "_SIZE", _Looked(syslog_frames._SIZE, looks))
@@ -122,7 +122,7 @@ class _Looked:
 
 
 @pytest.mark.parametrize("sent", [b"5 <13>a6<13>bc", b"1x", b"9999999999 ", b"3 abc0 ", b"12345678901"])
-def test_what_is_no_size_ends_the_connection(sent):
+def test_a_missing_size_raises_an_error_since_the_next_message_cannot_be_found(sent):
     """A missing size raises an error, since the next message cannot be found."""
     frames = Frames(16)
     with pytest.raises(FramingError, match="a message without a size before it"):  # noqa: PT012
@@ -130,7 +130,7 @@ def test_what_is_no_size_ends_the_connection(sent):
         frames.feed(b"x")
 
 
-def test_messages_before_what_is_no_size_are_returned():
+def test_messages_before_a_missing_size_are_returned_the_error_follows_with_the_next_bytes():
     """Messages before a missing size are returned; the error follows with the next bytes."""
     frames = Frames(16)
     assert frames.feed(b"5 <13>a6<13>bc") == [b"<13>a"]

@@ -166,13 +166,15 @@ def test_headers_of_groups_and_paths_and_offsets(tmp_path: Path) -> None:
         ({"paths": ["/x/*"], "multiline_start": ".*"}, "matches an empty line"),
     ],
 )
-def test_a_wrong_configuration_is_told_before_the_start(values: dict[str, object], said: str) -> None:
+def test_an_invalid_option_is_refused_before_the_start_with_its_name_the_rule_and_the_value(
+    values: dict[str, object], said: str
+) -> None:
     """An invalid option is refused before the start, with its name, the rule and the value."""
     with pytest.raises(AgentConfigError, match=said):
         read_options(TaildirSource.Options, values, "sources.t")
 
 
-def test_skip_to_end_skips_what_was_there_at_the_first_start_only(tmp_path: Path) -> None:
+def test_skip_to_end_skips_only_lines_that_exist_at_the_very_first_start(tmp_path: Path) -> None:
     """skip_to_end skips only lines that exist at the very first start, not those written while the agent is down."""
     tail = Tail(tmp_path, skip_to_end=True)
     a = Writer(tail.logs / "a.log")
@@ -209,7 +211,7 @@ def test_flumes_position_file_is_taken_over_at_the_first_start(tmp_path: Path) -
     assert tail.seen() == more
 
 
-def test_a_source_goes_on_where_its_channels_are(tail: Tail) -> None:
+def test_after_a_restart_no_line_is_repeated_or_lost(tail: Tail) -> None:
     """After a restart no line is repeated or lost."""
     a = Writer(tail.logs / "a.log")
     first = a.lines(10)
@@ -338,7 +340,7 @@ def test_idle_files_are_closed_and_read_again_when_they_are_written(tail: Tail) 
     assert tail.seen(1) == written
 
 
-def test_a_file_whose_time_stands_still_is_read_on(tail: Tail) -> None:
+def test_a_file_is_read_on_by_its_size_even_if_its_modification_time_does_not_change_or_goes_back(tail: Tail) -> None:
     """A file is read on by its size, even if its modification time does not change or goes back."""
     writer = Writer(tail.logs / "a.log")
     written = writer.lines(1)
@@ -363,7 +365,9 @@ def test_no_more_files_are_open_than_allowed(tmp_path: Path) -> None:
     assert sorted(tail.seen(1)) == sorted(written)
 
 
-def test_a_quiet_file_costs_a_look_now_and_then(tail: Tail, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_2_000_quiet_files_only_some_hundreds_are_polled_in_a_second_each_in_its_turn(
+    tail: Tail, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Of 2,000 quiet files only some hundreds are polled in a second, each in its turn."""
     monkeypatch.setattr(Watches, "add", lambda *_: False)
     for number in range(2000):
@@ -386,7 +390,7 @@ def test_a_quiet_file_costs_a_look_now_and_then(tail: Tail, monkeypatch: pytest.
     assert len(set(looks)) > 2000
 
 
-def test_a_file_that_rests_is_not_looked_at_before_it_is_written(tail: Tail, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_of_1_000_watched_files_only_some_are_polled_in_a_second(tail: Tail, monkeypatch: pytest.MonkeyPatch) -> None:
     """Of 1,000 watched files only some are polled in a second; one that is written is read at once."""
     for number in range(1000):
         (tail.logs / f"{number}.log").write_bytes(b"%d\n" % number)
@@ -407,7 +411,7 @@ def test_a_file_that_rests_is_not_looked_at_before_it_is_written(tail: Tail, mon
     assert tail.seen(0.1) == written
 
 
-def test_what_is_written_just_before_a_file_is_watched_is_seen(tail: Tail, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_write_between_the_last_poll_and_the_watch_is_found(tail: Tail, monkeypatch: pytest.MonkeyPatch) -> None:
     """A write between the last poll and the watch is found."""
     writers = {path.stat().st_ino: Writer(path) for path in _rested(tail, 100)}
     real, written = Watches.add, list[bytes]()
@@ -433,7 +437,7 @@ def _rested(tail: Tail, count: int) -> list[Path]:
     return paths
 
 
-def test_a_rotated_file_is_read_though_nobody_looked_at_it(tail: Tail) -> None:
+def test_a_watched_file_that_is_renamed_and_written_on_is_read(tail: Tail) -> None:
     """A watched file that is renamed and written on is read, and so is the new file at its path."""
     old = Writer(tail.logs / "a.log")
     old.lines(2)
@@ -458,7 +462,9 @@ def test_a_file_that_rests_and_is_cut_begins_anew(tail: Tail) -> None:
     assert writer.lines(2) == tail.seen(1)
 
 
-def test_a_file_system_that_tells_nothing_is_looked_at_as_before(tail: Tail, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_if_changes_are_found_without_a_notification_watches_are_not_trusted_any_more(
+    tail: Tail, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """If changes are found without a notification, watches are not trusted any more, and files are polled."""
     monkeypatch.setattr(Watches, "notified", lambda _: [])
     writers = [Writer(tail.logs / f"{number}.log") for number in range(300)]
@@ -488,7 +494,7 @@ def test_without_a_watch_left_all_is_read(tail: Tail, monkeypatch: pytest.Monkey
     assert tail.seen(1) == written
 
 
-def test_watches_that_were_too_many_to_be_told_count_as_told(tmp_path: Path) -> None:
+def test_if_the_kernel_drops_notifications_every_file_is_polled(tmp_path: Path) -> None:
     """If the kernel drops notifications every file is polled."""
     watches = Watches()
     path = tmp_path / "a.log"

@@ -29,7 +29,7 @@ def errors(caplog: pytest.LogCaptureFixture) -> list[str]:
 
 
 @pytest.mark.parametrize("end", ["restart", "kill"])
-def test_what_was_compressed_while_the_agent_was_down_is_read_once(strict: Tail, end: str) -> None:
+def test_lines_compressed_while_the_agent_is_down_are_read_once_under_the_files_path(strict: Tail, end: str) -> None:
     """Lines compressed while the agent is down are read once, under the file's path, with those of the new file."""
     a = Writer(strict.logs / "a.log")
     first = a.lines(100)
@@ -51,7 +51,9 @@ def test_what_was_compressed_while_the_agent_was_down_is_read_once(strict: Tail,
     assert strict.seen(5) == []
 
 
-def test_what_was_compressed_between_two_looks_is_read(strict: Tail) -> None:
+def test_unread_lines_are_read_from_a_file_that_was_copied_truncated_and_compressed_between_two_scans(
+    strict: Tail,
+) -> None:
     """Unread lines are read from a file that was copied, truncated and compressed between two scans."""
     a = Writer(strict.logs / "a.log")
     a.lines(100)
@@ -125,7 +127,9 @@ def test_a_packed_file_with_other_bytes_is_left_alone(strict: Tail, caplog: pyte
 
 
 @pytest.mark.parametrize("damage", [lambda raw: raw[:-300], lambda raw: raw[:600] + b"\0" * 100 + raw[700:]])
-def test_a_packed_file_that_is_damaged_is_told(strict: Tail, caplog: pytest.LogCaptureFixture, damage: object) -> None:
+def test_a_damaged_compressed_file_is_logged_and_does_not_stop_the_source(
+    strict: Tail, caplog: pytest.LogCaptureFixture, damage: object
+) -> None:
     """A damaged compressed file is logged, and does not stop the source."""
     a = Writer(strict.logs / "a.log")
     a.lines(1000)

@@ -130,7 +130,7 @@ def test_a_death_between_a_copy_and_its_cut(tail: Tail, when: str) -> None:
     assert sorted(found) == sorted(unread + new)
 
 
-def test_a_death_after_the_copy_was_gone_on_with(tail: Tail) -> None:
+def test_after_a_crash_before_the_copys_inode_was_noted_the_next_start_recognizes_the_copy(tail: Tail) -> None:
     """After a crash before the copy's inode was noted, the next start recognizes the copy by its bytes."""
     a = Writer(tail.logs / "a.log")
     a.lines(50)
@@ -165,7 +165,9 @@ def test_a_file_that_is_cut_while_it_is_recognized(tail: Tail, monkeypatch: pyte
 
 @pytest.mark.parametrize("down", [False, True])
 @pytest.mark.parametrize("waits", [False, True])
-def test_a_copy_that_lacks_what_was_written_while_it_was_made(tail: Tail, down: bool, waits: bool) -> None:
+def test_lines_written_between_a_copy_and_the_truncation_are_neither_lost_nor_repeated(
+    tail: Tail, down: bool, waits: bool
+) -> None:
     """Lines written after the copy was made and put before the truncation are neither lost nor repeated."""
     a = Writer(tail.logs / "a.log")
     first = a.lines(5000)
@@ -190,7 +192,7 @@ def test_a_copy_that_lacks_what_was_written_while_it_was_made(tail: Tail, down: 
     assert found == new
 
 
-def test_a_short_copy_gives_what_a_channel_that_forgets_has_lost(tmp_path: Path) -> None:
+def test_lines_that_a_memory_channel_lost_in_a_crash_are_read_again_from_a_copy(tmp_path: Path) -> None:
     """Lines that a memory channel lost in a crash are read again from a copy, as far as the copy has them."""
     tail = Tail(tmp_path)
     a = Writer(tail.logs / "a.log")
@@ -224,7 +226,7 @@ def test_a_cut_that_is_seen_late(tail: Tail) -> None:
     assert tail.seen(60) == new
 
 
-def test_a_copy_whose_original_is_deleted(tail: Tail) -> None:
+def test_a_file_that_is_copied_and_deleted_instead_of_truncated_continues_in_its_copy(tail: Tail) -> None:
     """A file that is copied and deleted, instead of truncated, continues in its copy."""
     a = Writer(tail.logs / "a.log")
     first = a.lines(50)

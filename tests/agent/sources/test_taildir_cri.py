@@ -46,7 +46,7 @@ def test_a_header_that_all_lines_share_is_one(tmp_path: Path) -> None:
     assert batch.shared["stream"] == "stdout"
 
 
-def test_the_position_does_not_pass_a_part_whose_end_is_missing(tmp_path: Path) -> None:
+def test_the_position_stops_before_a_part_without_its_end(tmp_path: Path) -> None:
     """The position stops before a part without its end; after a restart the line arrives whole, and once."""
     followed, pod = tail(tmp_path)
     pod.append(line("whole") + line("half", "P") + line("between", stream="stderr"))
@@ -76,7 +76,7 @@ def test_parts_are_joined_over_reads(tmp_path: Path, monkeypatch: pytest.MonkeyP
     assert b"".join(body for body in seen if body and not body.strip(b"end")).count(b"e") == 61
 
 
-def test_a_part_whose_end_never_comes_is_taken_as_it_is(tmp_path: Path) -> None:
+def test_a_part_without_its_end_is_an_event_once_the_file_has_rested_for_multiline_timeout(tmp_path: Path) -> None:
     """A part without its end is an event once the file has rested for multiline_timeout."""
     followed, pod = tail(tmp_path)
     pod.append(line("last words", "P"))
@@ -115,14 +115,14 @@ def test_other_lines_are_taken_as_they_are(tmp_path: Path) -> None:
     assert list(batch.events()) == [({}, b'{"log":"docker"}'), ({"stream": "stdout", "time": "noon"}, b"a")]
 
 
-def test_lines_without_parts_are_not_looked_at_one_by_one() -> None:
+def test_without_partial_lines_whole_events_end_at_the_last_line_end_found_without_a_step() -> None:
     """Without partial lines whole events end at the last line end, found without a step for each line."""
     data = line("a") + line("b")
     assert whole_end(data) == len(data)
 
 
 @pytest.mark.parametrize("more", [{"multiline_start": "x"}, {"byte_offset_header": True}])
-def test_what_goes_not_with_it_is_refused(more: dict[str, object]) -> None:
+def test_options_that_exclude_line_format_cri_are_refused_before_the_start(more: dict[str, object]) -> None:
     """Options that exclude line_format = cri are refused before the start."""
     with pytest.raises(ConfigError, match="cannot be used with"):
         TaildirSource.Options(paths=("/a",), line_format="cri", **more)  # type: ignore[arg-type]

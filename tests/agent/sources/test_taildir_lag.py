@@ -11,7 +11,9 @@ from ..parts import plug_in
 from .following import Tail
 
 
-def test_what_is_not_read_yet_is_the_lag(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_while_the_channel_is_full_the_lag_has_the_unread_bytes_and_their_age(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """While the channel is full the lag has the unread bytes and their age; when all is put it is 0."""
     (hub,) = plug_in(monkeypatch, "a")
     hub.hanging.clear()

@@ -157,7 +157,7 @@ def _rotate_all(tail: Tail, count: int, *, deleted: bool) -> None:
 
 @pytest.mark.parametrize("share", [0.05, 0.3, 0.6, 0.9])
 @pytest.mark.parametrize("deleted", [False, True])
-def test_a_stop_ends_a_look_at_very_many_rotated_files(
+def test_a_stop_ends_a_scan_of_very_many_rotated_files_at_once_at_any_place(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, share: float, deleted: bool
 ) -> None:
     """A stop ends a scan of very many rotated files at once, at any place; the next run reads the rest."""

@@ -302,7 +302,9 @@ def test_a_deleted_file_is_read_to_its_end(tail: Tail) -> None:
     assert not list(tail.logs.iterdir())
 
 
-def test_bytes_that_were_gone_before_we_looked_are_told(tail: Tail, caplog: pytest.LogCaptureFixture) -> None:
+def test_known_bytes_of_a_file_deleted_while_the_agent_is_down_are_reported_as_lost_with_their_number(
+    tail: Tail, caplog: pytest.LogCaptureFixture
+) -> None:
     """Known bytes of a file deleted while the agent is down are reported as lost, with their number."""
     a = Writer(tail.logs / "a.log")
     a.lines(3)
@@ -319,7 +321,9 @@ def test_bytes_that_were_gone_before_we_looked_are_told(tail: Tail, caplog: pyte
     assert len(caplog.records) == 1
 
 
-def test_half_a_line_that_is_gone_with_its_file_is_told(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_unread_bytes_of_a_file_that_was_closed_for_the_limit_and_then_deleted_are_reported_as_lost(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """Unread bytes of a file that was closed for the limit and then deleted are reported as lost."""
     tail = Tail(tmp_path, max_open_files=1)
     first, second = (Writer(tail.logs / name) for name in ("a.log", "b.log"))
@@ -334,7 +338,9 @@ def test_half_a_line_that_is_gone_with_its_file_is_told(tmp_path: Path, caplog: 
     assert f"{first.path}: 4 unread bytes were deleted" in caplog.text
 
 
-def test_bytes_that_were_cut_off_unread_are_told(tail: Tail, caplog: pytest.LogCaptureFixture) -> None:
+def test_known_bytes_that_were_truncated_unread_without_a_copy_are_reported_as_lost(
+    tail: Tail, caplog: pytest.LogCaptureFixture
+) -> None:
     """Known bytes that were truncated unread, without a copy, are reported as lost."""
     a = Writer(tail.logs / "a.log")
     a.lines(3)
@@ -410,7 +416,7 @@ def test_a_wall_clock_that_is_set_back_or_forward_loses_nothing(tail: Tail, days
     assert sorted(found) == sorted(wanted)
 
 
-def test_many_new_files_do_not_put_off_the_next_look_into_the_directory(
+def test_opening_many_new_files_does_not_delay_the_next_scan_since_rotated_files_may_be_deleted_soon(
     tail: Tail, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Opening many new files does not delay the next scan, since rotated files may be deleted soon."""

@@ -361,6 +361,6 @@ def test_each_row_of_the_table_has_a_test() -> None:
 
 
 @pytest.mark.parametrize("row", _ROWS, ids=" ".join)
-def test_what_the_table_says_is_so(row: tuple[str, str]) -> None:
+def test_a_value_arrives_as_the_row_says_or_is_refused_as_it_says(row: tuple[str, str]) -> None:
     """A value arrives as the row says, or is refused as it says."""
     _ROWS[row]()

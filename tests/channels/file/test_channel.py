@@ -44,7 +44,7 @@ from tests.support.sim_fs import SimFS
 from tests.support.waiting import Call, eventually
 
 
-def test_what_is_put_comes_out_in_order_by_ones_and_by_hundreds() -> None:
+def test_single_and_batched_puts_are_taken_in_order_whole() -> None:
     """Single and batched puts are taken in order, whole."""
     with opened_channel() as channel:
         assert take(channel, 5) == []
@@ -69,7 +69,7 @@ def test_it_satisfies_the_protocols_and_counts_sequence_numbers() -> None:
             assert [event.sequence for event in taking.take(10)] == [1, 2, 3, 4]
 
 
-def test_put_at_once_does_what_a_transaction_does() -> None:
+def test_a_put_without_a_transaction_stores_all_or_nothing_with_the_same_errors_and_counts() -> None:
     """A put without a transaction stores all or nothing, with the same errors and counts."""
     whole = [Event({"a": "b"}, bytes(range(256)) * 40), Event({}, b"s"), Event({"c": None}, b"x" * 5000)]
     fs = SimFS()
@@ -116,7 +116,7 @@ def test_headers_and_bodies_come_back_as_they_were(headers: dict[str, str | None
 
 
 @pytest.mark.parametrize("body", ["text", 5, ["x"], object()])
-def test_what_is_no_event_is_refused_and_the_transaction_goes_on(body: Any) -> None:
+def test_invalid_events_are_refused_and_the_transaction_stays_usable(body: Any) -> None:
     """Invalid events are refused, and the transaction stays usable."""
     with opened_channel() as channel:
         with channel.transaction() as transaction:
@@ -169,7 +169,7 @@ def test_a_transaction_capacity_above_the_capacity_is_refused() -> None:
         open_channel(capacity=5, transaction_capacity=6)
 
 
-def test_the_defaults_are_what_the_documents_say() -> None:
+def test_the_defaults_are_those_of_the_documents() -> None:
     """The defaults are those of the documents."""
     with FileChannel("/channel", disk=SimFS(), clock=ManualClock()) as channel:  # type: ignore[arg-type]
         options = channel.options
@@ -260,7 +260,7 @@ def test_taken_events_keep_their_room_until_the_take_is_committed() -> None:
         assert drained(channel) == ["b", "c", "d", "e", "f"]
 
 
-def test_bytes_are_limited_too_and_what_can_never_fit_is_refused_at_once() -> None:
+def test_a_transaction_larger_than_the_byte_capacity_is_refused_at_once() -> None:
     """A transaction larger than the byte capacity is refused at once."""
     with opened_channel(byte_capacity=1000, clock=ManualClock()) as channel:
         with channel.transaction() as transaction:
@@ -331,7 +331,7 @@ def test_take_stops_before_max_bytes_but_gives_one_at_least() -> None:
         assert sizes == [[100, 100], [100], [900], [50]]
 
 
-def test_ten_who_put_and_ten_who_take_agree(tmp_path: Path) -> None:
+def test_twenty_threads_on_a_real_disk_deliver_each_event_once(tmp_path: Path) -> None:
     """Twenty threads on a real disk deliver each event once."""
     options: dict[str, Any] = {"segment_size": 20_000, "keep_alive": 20, "checkpoint_interval": None, "reserve": 0}
     with FileChannel(tmp_path / "c", minimum_free_space=0, **options) as channel:
@@ -359,7 +359,7 @@ def test_ten_who_put_and_ten_who_take_agree(tmp_path: Path) -> None:
         assert channel.stats().put_successes == channel.stats().take_successes == 1000
 
 
-def test_relative_paths_are_those_of_the_opening(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_relative_paths_are_resolved_at_the_opening(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Relative paths are resolved at the opening."""
     monkeypatch.chdir(tmp_path)
     options: dict[str, Any] = {"segment_size": 1280, "checkpoint_interval": None, "reserve": 0, "minimum_free_space": 0}
@@ -395,7 +395,7 @@ def test_close_may_be_repeated_and_ends_every_use() -> None:
     assert contents(disk) == ["a", "b"]
 
 
-def test_nothing_is_written_to_a_directory_that_was_given_up() -> None:
+def test_a_checkpoint_after_close_writes_nothing_to_the_directory() -> None:
     """A checkpoint after close writes nothing to the directory."""
     disk = SimFS()
     first = open_channel(disk)
@@ -409,7 +409,7 @@ def test_nothing_is_written_to_a_directory_that_was_given_up() -> None:
         assert drained(second) == ["a"]
 
 
-def test_close_wakes_those_who_wait() -> None:
+def test_closing_wakes_waiting_puts_and_takes_with_an_error() -> None:
     """Closing wakes waiting puts and takes with an error."""
     clock = ManualClock()
     full, empty = open_channel(capacity=1, clock=clock), open_channel(clock=clock)
@@ -425,7 +425,7 @@ def test_close_wakes_those_who_wait() -> None:
             call.result()
 
 
-def test_a_channel_cannot_be_pickled_and_says_what_can() -> None:
+def test_pickling_is_refused_with_a_hint_to_processfilechannel() -> None:
     """Pickling is refused with a hint to ProcessFileChannel."""
     with opened_channel() as channel, pytest.raises(TypeError, match="ProcessFileChannel"):
         pickle.dumps(channel)
@@ -626,7 +626,7 @@ def test_acknowledge_commits_some_takes_and_leaves_the_rest_open() -> None:
 
 
 @pytest.mark.parametrize(("fsync", "stored"), [("commit", Stored.DISK), ("os", Stored.CACHE), (2.0, Stored.CACHE)])
-def test_commit_says_what_it_survives(fsync: str | float, stored: Stored) -> None:
+def test_commit_returns_the_durability_and_sync_raises_it_to_disk(fsync: str | float, stored: Stored) -> None:
     """commit() returns the durability, and sync() raises it to DISK."""
     disk = SimFS()
     with opened_channel(disk, fsync=fsync) as channel:
@@ -704,7 +704,7 @@ def test_checkpoints_come_by_themselves_and_only_if_something_changed() -> None:
         assert channel.checkpoint(force=True) is True
 
 
-def test_a_smaller_or_larger_capacity_keeps_what_is_there() -> None:
+def test_reopening_with_another_capacity_keeps_all_events() -> None:
     """Reopening with another capacity keeps all events."""
     disk = SimFS()
     channel = open_channel(disk, capacity=10)
@@ -732,7 +732,7 @@ def test_empty_channels_stay_empty_through_restarts() -> None:
     assert len(segments(disk)) <= 2
 
 
-def test_rolls_and_checkpoints_go_on_under_load() -> None:
+def test_puts_takes_and_checkpoints_under_load_lose_and_duplicate_nothing() -> None:
     """Puts, takes and checkpoints under load lose and duplicate nothing."""
     disk = SimFS()
     with opened_channel(disk, capacity=50, keep_alive=20) as channel:

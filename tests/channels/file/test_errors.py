@@ -299,7 +299,9 @@ def test_a_directory_with_the_name_of_a_segment_is_an_error_that_names_it(tmp_pa
     ],
 )
 @pytest.mark.parametrize("number", [errno.EACCES, errno.EMFILE])
-def test_what_is_not_permitted_is_told_with_its_path(tmp_path: Path, operation: str, ending: str, number: int) -> None:
+def test_a_refused_operation_raises_with_channel_path_reason_and_number_and_releases_everything(
+    tmp_path: Path, operation: str, ending: str, number: int
+) -> None:
     """A refused operation raises with channel, path, reason and number, and releases everything."""
     with FileChannel(tmp_path / "c", **REAL) as channel:
         put(channel, "a")
@@ -314,7 +316,7 @@ def test_what_is_not_permitted_is_told_with_its_path(tmp_path: Path, operation: 
         assert drained(channel) == ["a"]
 
 
-def test_what_this_user_may_not_write_says_what_to_do(tmp_path: Path) -> None:
+def test_a_directory_without_write_permission_raises_with_advice(tmp_path: Path) -> None:
     """A directory without write permission raises with advice."""
     with pytest.raises(ChannelIOError, match="give a directory that this user may write, or change its owner"):
         FileChannel(tmp_path / "c", disk=Forbidding("lock", "/LOCK"), **REAL)
@@ -329,7 +331,7 @@ def test_a_checkpoint_that_may_not_be_read_is_passed_over(tmp_path: Path) -> Non
         assert drained(channel) == ["a"]
 
 
-def test_a_disk_without_any_room_is_told_when_the_channel_is_opened() -> None:
+def test_on_a_full_disk_a_new_channel_is_refused_and_an_existing_one_opens() -> None:
     """On a full disk a new channel is refused, and an existing one opens."""
     with pytest.raises(ChannelIOError, match="No space left on device") as caught:
         open_channel(SimFS(capacity=0))

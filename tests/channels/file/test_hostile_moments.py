@@ -125,9 +125,7 @@ def test_half_a_commit_that_cannot_be_cut_off_never_counts(tmp_path: Path, cut: 
 
 @pytest.mark.parametrize("syncs", [1, 2])
 @pytest.mark.parametrize("end", ["exit", "close"])
-def test_a_take_whose_commit_failed_and_was_rolled_back_is_still_there_after_a_restart(
-    tmp_path: Path, syncs: int, end: str
-) -> None:
+def test_a_failed_and_rolled_back_take_is_there_after_a_restart(tmp_path: Path, syncs: int, end: str) -> None:
     """A failed and rolled back take is there after a restart."""
     child = os.fork()
     if child == 0:
@@ -229,7 +227,7 @@ def test_channel_that_is_dropped_gives_its_directory_back(tmp_path: Path) -> Non
         assert bodies(channel) == [b"x"]
 
 
-def test_channel_whose_thread_cannot_be_started_gives_its_directory_back(
+def test_a_channel_without_a_thread_releases_its_directory_at_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A channel without a thread releases its directory at once."""
@@ -282,7 +280,7 @@ def test_wrong_count_takes_nothing(tmp_path: Path, wrong: Any) -> None:
             assert len(transaction.take(5)) == 1
 
 
-def test_orphan_that_cannot_be_opened_stops_nobody(tmp_path: Path) -> None:
+def test_an_orphan_that_cannot_be_opened_does_not_stop_the_process(tmp_path: Path) -> None:
     """An orphan that cannot be opened does not stop the process."""
     (tmp_path / "orphan").mkdir()
     (tmp_path / "orphan" / "LOCK").touch()
@@ -295,7 +293,7 @@ def test_orphan_that_cannot_be_opened_stops_nobody(tmp_path: Path) -> None:
     assert segment.is_dir()
 
 
-def test_what_is_committed_while_a_process_channel_closes_is_kept(tmp_path: Path) -> None:
+def test_events_committed_during_close_are_kept(tmp_path: Path) -> None:
     """Events committed during close are kept."""
     channel = ProcessFileChannel(tmp_path, adopt_interval=None, **SMALL)
     transaction = channel.transaction()

@@ -56,7 +56,7 @@ def _machine(kind: type[ChannelMachine]) -> Iterator[ChannelMachine]:
 both = pytest.mark.parametrize("lazy", [OsMachine, IntervalMachine], indirect=True)
 
 
-def test_a_checkpoint_never_goes_on_in_a_segment_that_a_crash_can_remove(machine: ChannelMachine) -> None:
+def test_a_checkpoints_segment_is_on_the_disk_before_it_even_if_empty(machine: ChannelMachine) -> None:
     """A checkpoint's segment is on the disk before it, even if empty."""
     machine.put_and_commit(count=3, times=2)
     machine.take_and_commit(count=1, times=1)
@@ -95,7 +95,7 @@ def test_events_that_cannot_be_read_stay_in_the_channel(machine: ChannelMachine)
     assert machine.model.visible == []
 
 
-def test_what_could_not_be_synced_is_not_seen_by_the_next_process(machine: ChannelMachine) -> None:
+def test_records_of_a_failed_commit_in_the_page_cache_are_cut_off(machine: ChannelMachine) -> None:
     """Records of a failed commit in the page cache are cut off."""
     machine.put(count=4, which=0)
     machine.disk.fail("sync", times=2)
@@ -107,7 +107,7 @@ def test_what_could_not_be_synced_is_not_seen_by_the_next_process(machine: Chann
 
 
 @pytest.mark.parametrize("what", ["put", "take"])
-def test_what_failed_is_void_once_something_was_committed(what: str) -> None:
+def test_after_the_next_commit_no_crash_revives_a_failed_one(what: str) -> None:
     """After the next commit no crash revives a failed one."""
     for seed in range(30):
         machine = ChannelMachine()
@@ -147,7 +147,7 @@ def test_sync_does_not_return_as_long_as_something_is_not_on_the_disk(lazy: Chan
 
 
 @both
-def test_what_can_neither_be_synced_nor_read_back_is_not_said_to_be_safe(lazy: ChannelMachine) -> None:
+def test_if_the_disk_neither_syncs_nor_reads_sync_and_commits_raise_and_nothing_is_lost(lazy: ChannelMachine) -> None:
     """If the disk neither syncs nor reads, sync() and commits raise, and nothing is lost."""
     lazy.put_and_commit(count=2, times=1)
     lazy.fault("sync", 1, errno.EIO, None, 0)
@@ -164,7 +164,7 @@ def test_what_can_neither_be_synced_nor_read_back_is_not_said_to_be_safe(lazy: C
 
 
 @both
-def test_what_was_not_synced_is_on_the_disk_for_certain_once_the_next_process_says_so(lazy: ChannelMachine) -> None:
+def test_an_opening_rewrites_cached_records_of_a_process_whose_syncs_failed(lazy: ChannelMachine) -> None:
     """An opening rewrites cached records of a process whose syncs failed."""
     for seed in range(5):
         lazy.put_and_commit(count=2, times=1)
@@ -177,7 +177,7 @@ def test_what_was_not_synced_is_on_the_disk_for_certain_once_the_next_process_sa
 
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("what", ["put", "take"])
-def test_what_raised_does_not_come_back_whichever_syncs_failed(what: str, seed: int) -> None:
+def test_a_commit_that_raised_does_not_come_back_after_a_later_commit_and_a_crash(what: str, seed: int) -> None:
     """A commit that raised does not come back after a later commit and a crash."""
     for failing in range(1 << 7):
         machine = ChannelMachine()
@@ -195,7 +195,7 @@ def test_what_raised_does_not_come_back_whichever_syncs_failed(what: str, seed: 
         machine.give_back()
 
 
-def test_the_end_of_a_segment_that_was_given_up_is_no_damage() -> None:
+def test_the_end_of_an_abandoned_segment_is_not_damage() -> None:
     """The end of an abandoned segment is not damage."""
     for seed in range(60):
         machine = ChannelMachine()
@@ -283,7 +283,7 @@ def test_a_lost_sector_at_the_beginning_of_a_segment_ends_the_log(lazy: ChannelM
 
 @pytest.mark.parametrize("kind", [ChannelMachine, OsMachine, IntervalMachine])
 @pytest.mark.parametrize("at", range(1, 31))
-def test_a_checkpoint_says_only_what_is_on_the_disk(kind: type[ChannelMachine], at: int) -> None:
+def test_a_checkpoint_during_puts_fits_the_log_after_a_crash(kind: type[ChannelMachine], at: int) -> None:
     """A checkpoint during puts fits the log after a crash."""
     for seed in range(4):
         machine = kind()

@@ -109,7 +109,7 @@ def test_each_process_has_a_directory_of_its_own(make: Make, tmp_path: Path) -> 
     assert take_all(channel) == [b"parent", b"child"]
 
 
-def test_new_process_goes_on_where_a_killed_one_was(make: Make, tmp_path: Path) -> None:
+def test_a_new_process_takes_over_the_first_orphans_directory(make: Make, tmp_path: Path) -> None:
     """A new process takes over the first orphan's directory."""
     kill_one(tmp_path / "base", "x")
     (orphan,) = directories(tmp_path / "base")
@@ -120,7 +120,9 @@ def test_new_process_goes_on_where_a_killed_one_was(make: Make, tmp_path: Path) 
     assert channel.stats().file.recovered == 3
 
 
-def test_adopter_moves_what_other_dead_processes_left(make: Make, tmp_path: Path) -> None:
+def test_the_adopter_moves_the_events_of_every_orphan_in_order_and_removes_its_directory(
+    make: Make, tmp_path: Path
+) -> None:
     """The adopter moves the events of every orphan in order, and removes its directory."""
     channel = make(adopt_interval=0.05)
     put(channel, b"mine")
@@ -154,7 +156,7 @@ def test_full_channel_adopts_as_much_as_it_holds(make: Make, tmp_path: Path) -> 
     assert len(directories(tmp_path / "base")) == 1
 
 
-def test_a_channel_with_lower_limits_than_before_adopts_what_there_is_room_for(make: Make, tmp_path: Path) -> None:
+def test_with_lower_limits_events_are_adopted_in_parts(make: Make, tmp_path: Path) -> None:
     """With lower limits events are adopted in parts."""
     channel = make(byte_capacity=1000)
     put(channel, b"mine")
@@ -167,7 +169,7 @@ def test_a_channel_with_lower_limits_than_before_adopts_what_there_is_room_for(m
     assert len(directories(tmp_path / "base")) == 1
 
 
-def test_an_event_that_can_never_be_adopted_is_told_and_does_not_hold_up_other_directories(
+def test_an_event_that_never_fits_is_logged_with_advice_and_other_directories_are_adopted(
     make: Make, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """An event that never fits is logged with advice, and other directories are adopted."""
@@ -185,7 +187,7 @@ def test_an_event_that_can_never_be_adopted_is_told_and_does_not_hold_up_other_d
     assert "producer channel drain" in line
 
 
-def test_adoption_is_on_the_disk_before_the_orphan_is_given_up(
+def test_adopted_events_are_synced_before_the_orphans_takes_are_committed(
     make: Make, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Adopted events are synced before the orphan's takes are committed."""
@@ -215,7 +217,7 @@ def test_empty_directory_is_removed_at_close(make: Make, tmp_path: Path) -> None
     assert take_all(make()) == [b"y"]
 
 
-def test_what_is_not_the_channel_s_stays_when_a_directory_is_removed(make: Make) -> None:
+def test_foreign_files_stay_when_a_directory_is_removed(make: Make) -> None:
     """Foreign files stay when a directory is removed."""
     channel = make()
     put(channel, b"x")

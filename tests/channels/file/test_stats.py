@@ -83,7 +83,7 @@ def test_size_taken_and_fill_follow_the_events() -> None:
         assert (stats.size, stats.taken, stats.fill) == (3, 0, 0.375)
 
 
-def test_bytes_are_those_of_headers_and_bodies_and_the_same_after_a_restart() -> None:
+def test_bytes_include_headers_and_taken_events_and_survive_a_restart() -> None:
     """Bytes include headers and taken events, and survive a restart."""
     disk = SimFS()
     with opened_channel(disk) as channel:
@@ -116,7 +116,7 @@ def test_rates_are_over_the_last_minute() -> None:
         assert (channel.stats().put_rate, channel.stats().take_rate) == (0, 0)
 
 
-def test_ages_are_those_of_the_head_and_of_the_last_take() -> None:
+def test_ages_are_those_of_the_head_and_the_last_take_also_after_a_restart() -> None:
     """Ages are those of the head and the last take, also after a restart."""
     disk, clock = SimFS(), ManualClock()
     channel = open_channel(disk, clock=clock)
@@ -147,7 +147,7 @@ def test_a_clock_that_was_set_back_makes_no_negative_age() -> None:
         assert drained(channel) == ["a"]
 
 
-def test_those_who_wait_are_counted() -> None:
+def test_waiting_threads_are_counted_until_they_end() -> None:
     """Waiting threads are counted until they end."""
     clock = ManualClock()
     with opened_channel(capacity=1, clock=clock) as channel:
@@ -185,7 +185,7 @@ def test_files_are_counted_as_they_are() -> None:
         assert after.disk_bytes < found.disk_bytes
 
 
-def test_what_is_not_synced_is_told_in_bytes() -> None:
+def test_unsynced_bytes_are_reported_and_zero_after_sync() -> None:
     """Unsynced bytes are reported, and zero after sync()."""
     disk = SimFS()
     with opened_channel(disk, fsync="os") as channel:
@@ -196,7 +196,7 @@ def test_what_is_not_synced_is_told_in_bytes() -> None:
         assert file_stats(channel).unsynced_bytes == 0
 
 
-def test_what_was_found_at_the_opening_is_told_until_the_next() -> None:
+def test_the_findings_of_an_opening_are_reported_until_the_next_one() -> None:
     """The findings of an opening are reported until the next one."""
     disk = SimFS()
     channel = open_channel(disk)
@@ -214,7 +214,7 @@ def test_what_was_found_at_the_opening_is_told_until_the_next() -> None:
             assert channel.stats().put_successes == 0
 
 
-def test_every_number_has_a_meaning_and_none_is_secret() -> None:
+def test_statistics_are_frozen_comparable_picklable_and_ready_for_json() -> None:
     """Statistics are frozen, comparable, picklable and ready for JSON."""
     with opened_channel() as channel:
         put(channel, "a")
@@ -228,7 +228,7 @@ def test_every_number_has_a_meaning_and_none_is_secret() -> None:
                 assert f":ivar {field.name}:" in (kind.__doc__ or "")
 
 
-def test_statistics_do_not_stop_anybody_and_are_consistent() -> None:
+def test_statistics_are_consistent_under_load() -> None:
     """Statistics are consistent under load."""
     with opened_channel(capacity=30) as channel:
         seen: list[ChannelStats] = []

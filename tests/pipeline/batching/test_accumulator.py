@@ -227,7 +227,7 @@ def test_no_two_streams_share_the_context_of_their_pack_ids() -> None:
     assert all(len(context) == 16 and set(context) <= set("0123456789ABCDEF") for context in contexts)
 
 
-def test_a_stream_whose_first_log_was_refused_is_not_remembered() -> None:
+def test_a_send_that_found_no_memory_leaves_no_state_of_a_new_stream_the_next_send_opens_it() -> None:
     """A send that found no memory leaves no state of a new stream; the next send opens it."""
     pipeline = threadless(total_size_in_bytes=20_000, max_block_ms=0)
     others = Reservation(pipeline.budget, 0)
@@ -307,7 +307,7 @@ def test_memory_of_a_send_is_its_bytes_and_the_documented_overheads() -> None:
     assert pipeline.budget.used == used
 
 
-def test_after_close_append_raises_and_what_was_taken_for_it_goes_back() -> None:
+def test_a_sender_that_got_memory_just_before_close_gets_producerclosederror() -> None:
     """A sender that got memory just before close gets ProducerClosedError, and the memory is returned."""
     pipeline = threadless()
     pipeline.admission.accept(KEY, record(), 1, None)
@@ -318,7 +318,7 @@ def test_after_close_append_raises_and_what_was_taken_for_it_goes_back() -> None
     assert pipeline.budget.used == used
 
 
-def test_waiting_for_those_before_does_not_wait_for_those_after() -> None:
+def test_a_wait_for_the_batches_below_a_serial_ends_when_these_are_completed_regardless_of_later_ones() -> None:
     """A wait for the batches below a serial ends when these are completed, regardless of later ones."""
     clock = ManualClock()
     pipeline = threadless(clock=clock, batch_count_threshold=1)
@@ -332,7 +332,7 @@ def test_waiting_for_those_before_does_not_wait_for_those_after() -> None:
     assert len(pipeline.accumulator.incomplete()) == 1
 
 
-def test_who_waits_for_many_batches_is_woken_once() -> None:
+def test_the_waiting_thread_is_woken_when_the_last_batch_is_completed() -> None:
     """The waiting thread is woken when the last batch is completed, also if batches were split meanwhile."""
     sink = ScriptedSink([BodyTooLargeError("PostBodyTooLarge", "x"), *[None] * 4])
     pipeline, woken = threadless(sink, SystemClock()), list[int]()
@@ -371,7 +371,7 @@ def test_a_stream_with_batches_under_way_is_not_forgotten() -> None:
     assert pipeline.stats().streams == ()
 
 
-def test_with_a_batch_that_lingered_go_those_whose_time_is_near() -> None:
+def test_up_to_10_ms_and_a_tenth_of_linger_ms_before_its_time_a_batch_is_sealed_together() -> None:
     """Up to 10 ms, and a tenth of linger_ms, before its time, a batch is sealed together with a lingered one; never
     alone.
     """

@@ -116,7 +116,7 @@ def test_without_an_end_a_sender_waits_until_bytes_are_free() -> None:
     assert budget.used == 1
 
 
-def test_a_large_request_is_served_before_small_ones_that_came_later() -> None:
+def test_small_requests_wait_behind_a_large_one_although_they_would_fit_then_all_are_served_in_order() -> None:
     """Small requests wait behind a large one although they would fit; then all are served in order."""
     budget = MemoryBudget(100, SystemClock())
     _acquire(budget, 50, 0)
@@ -147,7 +147,7 @@ def test_a_large_request_is_served_before_small_ones_that_came_later() -> None:
     assert budget.used == 30
 
 
-def test_those_behind_one_who_gave_up_are_served() -> None:
+def test_when_a_large_request_times_out_the_small_one_behind_it_is_served_at_once() -> None:
     """When a large request times out, the small one behind it is served at once."""
     clock = ManualClock()
     budget = MemoryBudget(100, clock)
@@ -175,7 +175,7 @@ class _Interrupt(ManualClock):
         raise KeyboardInterrupt
 
 
-def test_an_interrupted_sender_gives_back_what_it_was_granted() -> None:
+def test_ctrl_c_while_waiting_leaves_the_line_bytes_granted_at_that_moment_are_returned() -> None:
     """Ctrl-C while waiting leaves the line; bytes granted at that moment are returned."""
     clock = _Interrupt()
     budget = MemoryBudget(10, clock)
@@ -190,7 +190,7 @@ def test_an_interrupted_sender_gives_back_what_it_was_granted() -> None:
     assert (budget.used, budget.reserved, budget.waiting) == (0, 0, 0)
 
 
-def test_close_wakes_all_who_wait_and_refuses_all_who_come() -> None:
+def test_after_close_all_waiting_and_new_requests_get_producerclosederror_bytes_can_still_be_returned() -> None:
     """After close, all waiting and new requests get ProducerClosedError; bytes can still be returned."""
     budget = MemoryBudget(10, SystemClock())
     _acquire(budget, 10, 0)
@@ -227,7 +227,7 @@ def test_many_threads_never_exceed_the_limit_and_return_everything() -> None:
 
 
 @given(st.lists(st.integers(1, 60), max_size=30))
-def test_what_is_used_is_what_was_taken(amounts: list[int]) -> None:
+def test_used_is_the_sum_of_the_granted_bytes(amounts: list[int]) -> None:
     """``used`` is the sum of the granted bytes."""
     budget, taken = MemoryBudget(100, ManualClock()), 0
     for amount in amounts:

@@ -311,7 +311,7 @@ def test_a_log_of_the_short_way_never_exceeds_the_memory() -> None:
     assert len(pipeline.sink.records()) == len(futures)  # type: ignore[attr-defined]
 
 
-def test_a_log_does_not_overtake_those_that_wait_for_memory() -> None:
+def test_while_a_sender_waits_for_memory_a_log_that_would_fit_waits_behind_it() -> None:
     """While a sender waits for memory, a log that would fit waits behind it."""
     producer, pipeline = by_hand(clock=ManualClock(), total_size_in_bytes=60_000, max_block_ms=-1)
     stream = _stream(producer)
@@ -480,7 +480,7 @@ def test_logs_of_both_ways_are_one_piece_unless_they_are_to_stay_apart(open_reco
         assert [bytes(one), *map(bytes, more)] == ([b"".join(encoded)] if together else encoded)
 
 
-def test_what_a_collection_sends_while_a_log_is_added_has_its_own_place() -> None:
+def test_a_finalizer_may_send_to_the_stream_of_a_log_that_is_being_added() -> None:
     """A finalizer that sends to the same stream while a log is added: each log keeps its bytes and callback."""
     producer, pipeline = by_hand(linger_ms=100_000)
     stream, told = _stream(producer), Counter[str]()
@@ -602,7 +602,7 @@ class Sending(Decimal):
         return "late"
 
 
-def test_a_value_that_sends_while_it_becomes_text_stands_behind_what_it_sent() -> None:
+def test_a_log_whose_value_sends_another_log_follows_it() -> None:
     """The log follows what its value sent: no lock is held meanwhile, and a batch sealed by that is not used."""
     producer, pipeline = by_hand()
     stream = _stream(producer)

@@ -64,7 +64,7 @@ def test_a_batch_that_still_takes_records_is_not_sent_because_it_is_first() -> N
     assert order.ready(second)
 
 
-def test_halves_stand_where_the_whole_stood() -> None:
+def test_the_first_half_is_sent_then_the_second_then_the_batches_behind_the_whole() -> None:
     """The first half is sent, then the second, then the batches behind the whole."""
     order, whole, after, left, right = StreamOrder(), batch(), batch(), batch(), batch()
     order.opened(whole)

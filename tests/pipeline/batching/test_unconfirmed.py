@@ -123,7 +123,7 @@ def test_a_half_that_is_too_large_as_well_is_cut_further_under_the_number_in_dou
         assert sink.numbers() == ([1] if known else [1, 2, 3])
 
 
-def test_what_was_refused_in_parts_leaves_only_the_parts_in_doubt_that_are() -> None:
+def test_the_whole_is_refused_and_split_an_unconfirmed_half_does_not_affect_the_other_one() -> None:
     """The whole is refused and split; an unconfirmed half does not affect the other one."""
     sink = Dropping(TOO_LARGE, LOST, *[TOO_LARGE] * REFUSALS_BEFORE_SPLIT)
     _, futures = sent(sink, 8)
@@ -132,7 +132,7 @@ def test_what_was_refused_in_parts_leaves_only_the_parts_in_doubt_that_are() -> 
     assert sink.numbers() == [1, 2]
 
 
-def test_a_batch_that_cannot_be_cut_is_asked_about_before_it_fails() -> None:
+def test_a_single_log_was_stored_without_confirmation_the_refusal_of_its_size_is_not_a_failure() -> None:
     """A single log was stored without confirmation: the refusal of its size is not a failure."""
     sink = Dropping(LOST, REFUSED)
     _, (future,) = sent(sink, 1)
@@ -150,7 +150,7 @@ def test_a_log_in_doubt_that_stays_too_large_fails_and_says_that_it_may_be_store
     assert len(sink.attempts) == 1 + REFUSALS_BEFORE_SPLIT
 
 
-def test_retries_bound_what_is_asked_again() -> None:
+def test_without_retries_left_the_batch_fails_and_may_have_been_stored() -> None:
     """Without retries left the batch fails, and may have been stored."""
     sink = Server(LOST, TOO_LARGE)
     _, futures = sent(sink, 2, retries=1)

@@ -47,7 +47,7 @@ def test_it_begins_with_all_and_keeps_it_while_answers_come_as_ever() -> None:
     assert untouched(one.limit)
 
 
-def test_a_refusal_takes_a_part_once_for_those_that_were_under_way_together() -> None:
+def test_sixteen_attempts_refused_together_halve_the_limit_once() -> None:
     """Sixteen attempts refused together halve the limit once; a later one halves it again, never below one."""
     one = Driven(16)
     one.now = 1.0
@@ -75,7 +75,7 @@ def test_it_grows_by_one_for_each_round_of_answers() -> None:
     assert untouched(one.limit)
 
 
-def test_it_does_not_grow_while_it_is_not_used() -> None:
+def test_responses_alone_do_not_raise_a_limit_that_is_not_fully_used() -> None:
     """Responses alone do not raise a limit that is not fully used."""
     one = Driven(8)
     one.refusal(0.5)
@@ -85,7 +85,7 @@ def test_it_does_not_grow_while_it_is_not_used() -> None:
     assert one.limit.value == 4
 
 
-def test_answers_twice_as_late_as_the_fastest_recent_ones_lower_it_to_what_is_worked_on() -> None:
+def test_a_latency_of_four_times_the_base_in_two_windows_lowers_the_limit_to_eight_which_is_half() -> None:
     """At a limit of 16, a latency of four times the base in two windows lowers the limit to eight, which is half.
 
     A latency of twice the base then lowers it no further.
@@ -142,7 +142,7 @@ def test_a_latency_that_stays_becomes_the_base_and_the_limit_comes_back() -> Non
     assert untouched(one.limit)
 
 
-def test_a_look_lasts_for_a_few_answers_and_gives_the_limit_back() -> None:
+def test_if_the_base_was_not_seen_for_ten_seconds_the_limit_is_lowered_for_eight_responses() -> None:
     """If the base was not seen for ten seconds, the limit is lowered for eight responses."""
     one = Driven(16)
     one.answers(64, 0.1)
@@ -156,7 +156,7 @@ def test_a_look_lasts_for_a_few_answers_and_gives_the_limit_back() -> None:
     assert values[-1] == 16
 
 
-def test_what_began_under_another_limit_tells_nothing() -> None:
+def test_responses_to_attempts_that_began_before_a_fall_do_not_count_for_the_new_limit() -> None:
     """Responses to attempts that began before a fall do not count for the new limit."""
     one = Driven(16)
     one.answers(64, 0.1)

@@ -28,7 +28,7 @@ def test_streams_with_equal_backlogs_get_equal_bytes_whatever_the_size_of_their_
         assert abs(served["small"] - served["large"]) <= 10_000
 
 
-def test_a_busy_stream_cannot_starve_light_ones() -> None:
+def test_behind_ten_thousand_batches_of_one_stream_the_single_batch_of_another_is_first_or_second() -> None:
     """Behind ten thousand batches of one stream, the single batch of another is first or second."""
     line = Line()
     for _ in range(10_000):
@@ -55,7 +55,7 @@ def test_a_stream_that_comes_one_batch_at_a_time_gets_no_more_than_its_share() -
     assert abs(served["ordered"] - served["backlog"]) <= 1000
 
 
-def test_what_a_stream_did_not_use_it_cannot_save_up() -> None:
+def test_a_stream_that_was_idle_or_paused_while_another_sent_much_takes_equal_turns_afterwards() -> None:
     """A stream that was idle, or paused, while another sent much takes equal turns afterwards."""
     line = Line()
     for _ in range(1000):
@@ -173,7 +173,7 @@ def test_a_destination_gets_no_more_than_its_limit() -> None:
     assert line.take() is not None
 
 
-def test_a_thousand_batches_behind_a_closed_gate_are_looked_at_once() -> None:
+def test_a_closed_gate_releases_no_batch_a_half_open_one_releases_one() -> None:
     """A closed gate releases no batch, a half-open one releases one; after its success all are released."""
     line = Line(threads=4)
     batches = [line.put(str(n)) for n in range(1000)]
@@ -191,7 +191,7 @@ def test_a_thousand_batches_behind_a_closed_gate_are_looked_at_once() -> None:
     assert len(line.queue) == 0
 
 
-def test_a_probe_that_came_to_no_attempt_is_followed_by_another() -> None:
+def test_if_the_probe_was_completed_before_its_attempt_the_next_batch_is_the_probe() -> None:
     """If the probe was completed before its attempt, the next batch is the probe."""
     line = Line()
     for _ in range(3):
@@ -241,7 +241,7 @@ def test_a_batch_behind_a_closed_gate_has_a_last_chance() -> None:
     assert line.now == pytest.approx(10.5, abs=0.4)
 
 
-def test_who_says_when_the_last_chance_is_knows_whether_a_quota_is_over() -> None:
+def test_a_batch_may_wait_longer_for_a_quota_than_for_an_unreachable_endpoint() -> None:
     """A batch may wait longer for a quota than for an unreachable endpoint."""
     for verdict, seconds in ((Verdict.OVER_QUOTA, 40.0), (Verdict.UNREACHABLE, 0.5)):
         line = Line(last_chance=lambda _batch, _since, *, over_quota: 40.0 if over_quota else 0.5)
@@ -295,7 +295,7 @@ def test_without_gates_everything_goes() -> None:
     assert len(line.queue) == 0
 
 
-def test_what_is_cleared_is_gone_also_for_those_whose_attempts_are_under_way() -> None:
+def test_after_a_clear_no_batch_comes_out_whatever_is_done_later() -> None:
     """After a clear no batch comes out, whatever is done later."""
     line = Line()
     for n in range(5):
@@ -306,7 +306,7 @@ def test_what_is_cleared_is_gone_also_for_those_whose_attempts_are_under_way() -
     assert (len(line.queue), line.queue.take(line.now)) == (0, None)
 
 
-def test_who_has_nothing_to_do_is_forgotten() -> None:
+def test_a_bounded_number_of_idle_destinations_is_remembered() -> None:
     """Of ten thousand idle destinations and logstores a bounded number is remembered, after a minute only the last."""
     line = Line()
     for n in range(10_000):
@@ -321,7 +321,7 @@ def test_who_has_nothing_to_do_is_forgotten() -> None:
     assert not line.queue._alarms.members
 
 
-def test_statistics_show_each_destination_with_its_limit_and_what_holds_it_back() -> None:
+def test_the_statistics_have_limit_in_flight_queued_and_reason_and_time_of_a_pause() -> None:
     """The statistics have limit, in flight, queued, and reason and time of a pause; at most a hundred entries."""
     line = Line(threads=4)
     for _ in range(3):

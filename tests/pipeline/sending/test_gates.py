@@ -90,7 +90,7 @@ def test_an_accepted_probe_frees_the_destination() -> None:
     assert one.until == 5.0
 
 
-def test_what_began_before_the_refusal_frees_nothing() -> None:
+def test_a_success_of_an_attempt_that_began_before_the_refusal_leaves_the_gate_closed() -> None:
     """A success of an attempt that began before the refusal leaves the gate closed."""
     one = gate()
     early = one.enter()
@@ -99,7 +99,7 @@ def test_what_began_before_the_refusal_frees_nothing() -> None:
     assert not one.is_open
 
 
-def test_a_half_open_gate_lets_one_probe_through_whose_outcome_decides() -> None:
+def test_during_the_probe_no_other_attempt_is_admitted() -> None:
     """During the probe no other attempt is admitted; a probe without a finding is followed by another."""
     one = gate()
     attempt(one, REFUSED, 0.0)
@@ -135,7 +135,7 @@ def test_the_class_of_the_error_is_the_verdict(error: AttemptError, expected: Ve
     assert verdict_of(error, waits=False) is verdict_of(error, waits=True) is expected
 
 
-def test_what_somebody_can_mend_closes_gates_only_where_it_is_waited_for() -> None:
+def test_a_missing_logstore_closes_its_gate_only_if_its_batches_wait_for_it_otherwise_they_fail() -> None:
     """A missing logstore closes its gate only if its batches wait for it; otherwise they fail."""
     error, missing = (
         MisconfiguredError("LogStoreNotExist", "x"),
@@ -193,7 +193,7 @@ def test_a_logstore_refused_for_ever_fails_all_its_batches_in_bounded_time() -> 
     assert all(outcome(future).attempt_count >= 1 for future in futures)
 
 
-def test_what_waits_behind_a_closed_gate_fails_when_its_delivery_timeout_is_over() -> None:
+def test_a_hundred_batches_for_a_dead_server_fail_within_ten_seconds() -> None:
     """A hundred batches for a dead server fail within ten seconds, untried ones after a last attempt."""
     failures = [UnreachableError("RequestError", "refused") for _ in range(100_000)]
     clock, sink = ManualClock(), ScriptedSink(failures)

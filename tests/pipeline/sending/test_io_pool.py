@@ -55,7 +55,7 @@ def _pool(
     )
 
 
-def test_who_submits_runs_no_code_of_the_sink() -> None:
+def test_the_sinks_code_runs_on_the_io_thread_without_the_pools_lock_and_never_on_the_senders_thread() -> None:
     """The sink's code runs on the IO thread, without the pool's lock, and never on the sender's thread."""
     asked: list[bool] = []
     pool = _pool(lambda _batch: Verdict.ACCEPTED)
@@ -72,7 +72,7 @@ def test_who_submits_runs_no_code_of_the_sink() -> None:
     assert asked == [False]
 
 
-def test_nobody_waits_while_another_thread_has_the_queue() -> None:
+def test_while_another_thread_holds_the_queue_senders_do_not_wait() -> None:
     """While another thread holds the queue, senders do not wait, and an IO thread sleeps until it is woken."""
     done = threading.Event()
     pool = _pool(lambda _batch: done.set() or Verdict.ACCEPTED, threads=1)
@@ -87,7 +87,9 @@ def test_nobody_waits_while_another_thread_has_the_queue() -> None:
     _end(pool)
 
 
-def test_a_thread_that_finds_the_queue_taken_by_a_look_is_woken_after_it(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_thread_that_is_woken_for_a_batch_while_another_one_checks_the_queue_is_woken_again(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A thread that is woken for a batch while another one checks the queue is woken again."""
     pool = _pool(lambda _batch: Verdict.ACCEPTED)
     woken = list[int]()
@@ -236,7 +238,7 @@ def test_a_job_that_raises_ends_no_thread(error: BaseException, caplog: pytest.L
     assert not running(pool)
 
 
-def test_stop_lets_the_queue_run_empty_and_refuses_what_comes_later() -> None:
+def test_batches_queued_at_the_stop_are_still_attempted_later_ones_are_refused() -> None:
     """Batches queued at the stop are still attempted; later ones are refused."""
     seen: list[ProducerBatch] = []
     refused: list[ProducerBatch] = []
@@ -265,7 +267,7 @@ def test_threads_that_do_not_end_in_time_are_named() -> None:
     _end(pool)
 
 
-def test_no_thread_is_woken_for_what_a_gate_keeps_back() -> None:
+def test_a_batch_behind_a_closed_gate_or_an_attempts_end_that_releases_nothing_wakes_no_thread() -> None:
     """A batch behind a closed gate, or an attempt's end that releases nothing, wakes no thread."""
     pool = _pool(lambda _batch: Verdict.UNREACHABLE)
     woken: list[int] = []

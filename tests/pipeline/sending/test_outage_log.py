@@ -61,7 +61,7 @@ def hasty(producer: Producer) -> Iterator[Producer]:
     [("http://127.0.0.1:{port}", "refused"), ("http://no-such-host.invalid", "resolve 'proj.no-such-host.invalid'")],
     ids=["closed port", "unresolvable name"],
 )
-def test_an_endpoint_that_takes_no_connection_is_said_within_a_second(
+def test_with_all_defaults_the_log_has_place_failure_and_next_attempt_within_a_second(
     caplog: pytest.LogCaptureFixture, endpoint: str, words: str
 ) -> None:
     """With all defaults, the log has place, failure and next attempt within a second."""
@@ -87,7 +87,7 @@ def test_an_endpoint_that_takes_no_connection_is_said_within_a_second(
 
 @pytest.mark.parametrize("durable", [False, True], ids=["memory", "channel"])
 @pytest.mark.parametrize(("status", "code"), [(503, "ServerBusy"), (401, "Unauthorized")])
-def test_a_server_that_refuses_is_said_and_so_is_its_recovery(
+def test_one_warning_with_the_answer_however_many_batches_fail(
     caplog: pytest.LogCaptureFixture, status: int, code: str, *, durable: bool
 ) -> None:
     """One WARNING with the answer, however many batches fail, and one INFO when a request is accepted again."""
@@ -126,7 +126,7 @@ def test_a_long_outage_says_less_and_less_but_never_nothing(caplog: pytest.LogCa
     assert "19 more failed since the last such line" in caplog.messages[3]
 
 
-def test_a_second_outage_is_said_at_once_but_flapping_is_thinned(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_new_outage_after_a_long_one_is_logged_at_once(caplog: pytest.LogCaptureFixture) -> None:
     """A new outage after a long one is logged at once; an alternating one writes a few lines a minute."""
     clock = ManualClock()
     log = OutageLog(clock)
@@ -164,7 +164,7 @@ def test_one_logstore_over_its_quota_is_not_the_whole_destination(caplog: pytest
     assert len(said) == 2
 
 
-def test_what_works_is_not_looked_up() -> None:
+def test_while_nothing_fails_an_acceptance_only_reads_a_flag() -> None:
     """While nothing fails, an acceptance only reads a flag."""
     log = OutageLog(ManualClock())
     assert not log.any
@@ -172,7 +172,7 @@ def test_what_works_is_not_looked_up() -> None:
     assert log.any
 
 
-def test_a_pause_of_milliseconds_is_told(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_pause_of_milliseconds_is_not_shown_as_0(caplog: pytest.LogCaptureFixture) -> None:
     """A pause of milliseconds is not shown as 0."""
     with caplog.at_level(logging.WARNING, "loghub"):
         OutageLog(ManualClock()).failed("p", NO_ROUTE, attempt=1, delay=0.0051)

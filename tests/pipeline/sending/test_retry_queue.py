@@ -26,7 +26,7 @@ def batch() -> ProducerBatch:
 
 
 @given(st.lists(st.floats(0, 100), max_size=20), st.floats(0, 100))
-def test_what_is_due_comes_out_in_the_order_of_its_time(dues: list[float], now: float) -> None:
+def test_take_due_returns_exactly_the_batches_that_are_due_earliest_first(dues: list[float], now: float) -> None:
     """take_due returns exactly the batches that are due, earliest first, equal ones in the order of arrival."""
     queue = RetryQueue(ManualClock())
     batches = {id(b): (due, n) for n, due in enumerate(dues) for b in [batch()] if not queue.put(b, due)}
@@ -60,7 +60,7 @@ def test_a_wait_ends_when_the_earliest_is_due() -> None:
     waiter.result()
 
 
-def test_a_later_retry_wakes_nobody() -> None:
+def test_a_retry_or_alarm_after_the_end_of_a_wait_wakes_no_thread() -> None:
     """A retry or alarm after the end of a wait wakes no thread."""
     clock = ManualClock()
     queue = RetryQueue(clock)
@@ -94,7 +94,7 @@ def test_wake_ends_the_current_or_the_next_wait() -> None:
     waiter.result()
 
 
-def test_close_hands_out_what_waits_and_put_raises_from_then_on() -> None:
+def test_a_closed_queue_is_empty_and_refuses_batches() -> None:
     """A closed queue is empty and refuses batches."""
     queue, batches = RetryQueue(ManualClock()), [batch() for _ in range(3)]
     for due, one in zip((3.0, 1.0, 2.0), batches, strict=True):

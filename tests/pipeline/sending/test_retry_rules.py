@@ -216,7 +216,7 @@ def test_a_refusal_for_a_quota_is_tried_again_for_its_own_time() -> None:
     assert not sink.deliveries
 
 
-def test_what_fails_otherwise_is_counted_anew_after_a_refusal_for_a_quota() -> None:
+def test_after_a_quota_error_earlier_failures_no_longer_count() -> None:
     """After a quota error, earlier failures no longer count; without quota_timeout_ms they count together."""
     down = NetworkError("RequestError", "x")
     errors = [_REFUSED] * 5 + [down] * 3 + [_REFUSED] + [down] * 99
@@ -247,7 +247,7 @@ def test_a_batch_behind_the_gate_of_a_quota_has_the_time_of_the_quota() -> None:
     assert rules.decide(one, NetworkError("RequestError", "x")) == STOP_RETRYING
 
 
-def test_the_halves_of_a_batch_keep_what_was_excused() -> None:
+def test_a_batch_that_is_split_after_quota_errors_has_no_fewer_retries_left() -> None:
     """A batch that is split after quota errors has no fewer retries left."""
     rules, one = RetryRules(config(quota_timeout_ms=60_000), ManualClock()), batch()
     for _ in range(20):
@@ -268,7 +268,9 @@ def test_a_stop_strategy_of_the_user_wins_over_delivery_timeout() -> None:
 
 
 @pytest.mark.parametrize("kind", [NetworkError, ServerError, UnauthorizedError, ClockSkewError, QuotaExceededError])
-def test_endless_rules_never_give_up_what_may_still_be_delivered(kind: type[AttemptError]) -> None:
+def test_a_thousand_transient_failures_in_a_row_are_retried_each_after_the_first_two_with_a_backoff(
+    kind: type[AttemptError],
+) -> None:
     """A thousand transient failures in a row are retried, each after the first two with a backoff."""
     rules, one = RetryRules(config(retries=0), ManualClock(), endless=True), batch()
     error = kind("Code", "x")
@@ -290,7 +292,7 @@ def test_the_time_of_all_backoffs_begins_with_the_first_attempt() -> None:
     assert rules.last_chance(one, 0.0) == pytest.approx(one.created_at + 5 + 0.02 + 0.04)
 
 
-def test_endless_rules_give_up_what_cannot_be_delivered() -> None:
+def test_endless_rules_do_not_retry_a_permanent_failure() -> None:
     """A permanent failure is not retried; a user's strategy still decides what is retried, and when to stop."""
     for error in (RejectedError("C", "x"), InternalError("C", "x")):
         one = batch()
@@ -301,7 +303,7 @@ def test_endless_rules_give_up_what_cannot_be_delivered() -> None:
     assert rules.decide(batch(), NetworkError("R", "x")) == STOP_RETRYING
 
 
-def test_what_somebody_can_mend_is_waited_for_by_endless_rules() -> None:
+def test_a_missing_projectconfig_or_a_refused_access_key_is_retried() -> None:
     """A missing ProjectConfig or a refused access key is retried by endless rules only."""
     for error in (
         ProjectNotConfiguredError("ProjectConfigNotExist", "x"),

@@ -38,7 +38,7 @@ def test_the_limit_follows_a_capacity_that_changes() -> None:
     assert sim.rate(90, 120) > 0.85 * 160
 
 
-def test_a_server_that_refuses_what_is_too_much_is_refused_little() -> None:
+def test_with_503_beyond_eight_at_a_time_the_server_does_four_fifths_of_its_capacity() -> None:
     """With 503 beyond eight at a time, the server does four fifths of its capacity, and few requests are refused."""
     sim = Simulation(32, {"p": Server(8, noise=0.2, most=8)})
     sim.backlog("p", "busy", 1000)
@@ -73,7 +73,7 @@ def test_a_healthy_server_gets_every_thread_however_noisy_its_latency() -> None:
     assert sim.limits_between(1, 120) == [16]
 
 
-def test_a_server_that_is_slower_for_good_gets_its_threads_back() -> None:
+def test_with_four_times_the_latency_at_any_limit_all_threads_are_in_use_again_after_half_a_minute() -> None:
     """With four times the latency at any limit, all threads are in use again after half a minute."""
     server = Server(1000, noise=0.2)
     sim = Simulation(16, {"p": server})
@@ -83,7 +83,7 @@ def test_a_server_that_is_slower_for_good_gets_its_threads_back() -> None:
     assert sim.mean_limit(55, 90) > 15
 
 
-def test_a_quota_slows_its_logstore_to_what_is_granted_and_leaves_the_others_alone() -> None:
+def test_with_a_quota_of_twenty_requests_a_second_a_logstore_gets_at_least_seventeen() -> None:
     """With a quota of twenty requests a second, a logstore gets at least seventeen, and another one its full rate."""
     sim = Simulation(16, {"p": Server(100, noise=0.2, quotas={"full": 20})})
     sim.backlog("p", "busy", 1000, "full")
@@ -97,7 +97,7 @@ def test_a_quota_slows_its_logstore_to_what_is_granted_and_leaves_the_others_alo
     assert sim.rate(20, 60) > 0.9 * alone.rate(20, 60)
 
 
-def test_a_busy_stream_and_light_ones_get_shares_within_a_tenth_of_fair() -> None:
+def test_eight_light_streams_get_all_they_ask_for_two_busy_ones_share_the_rest_to_within_a_tenth() -> None:
     """Eight light streams get all they ask for; two busy ones share the rest, to within a tenth."""
     sim = Simulation(8, {"p": Server(8, noise=0.2)})
     sim.backlog("p", "large", 100_000)

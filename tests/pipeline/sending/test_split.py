@@ -189,7 +189,7 @@ def test_a_log_that_is_too_large_on_its_own_fails_in_its_own_name() -> None:
     assert pipeline.budget.used == 0
 
 
-def test_those_who_wait_while_a_batch_is_cut_learn_the_outcome_of_their_half() -> None:
+def test_threads_in_result_wait_and_as_completed_on_a_batch_continue_with_its_halves() -> None:
     """Threads in result(), wait() and as_completed() on a batch continue with its halves."""
     for logs in (1, 2):
         pipeline = threadless(_first_attempt_too_large())
@@ -229,7 +229,7 @@ def test_halves_of_a_list_that_are_abandoned_settle_the_list() -> None:
     assert future.exception(0).result == told[0]  # type: ignore[union-attr]
 
 
-def test_a_list_whose_halves_belong_to_the_parent_settles_in_the_child() -> None:
+def test_after_a_fork_no_thread_of_the_child_waits_forever_for_a_list_that_was_just_split() -> None:
     """After a fork, no thread of the child waits forever for a list that was just split."""
     pipeline = threadless(_first_attempt_too_large())
     future = pipeline.admission.accept(KEY, record(logs=2), 2, None)
@@ -281,7 +281,7 @@ def test_a_batch_settled_from_outside_while_it_is_cut_stays_settled() -> None:
     assert pipeline.budget.used == 0
 
 
-def test_a_fork_right_after_a_batch_was_cut_leaves_nobody_waiting_in_the_child(
+def test_halves_that_are_not_registered_yet_complete_in_the_child_as_well(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     """Halves that are not registered yet complete in the child as well."""

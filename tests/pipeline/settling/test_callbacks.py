@@ -153,7 +153,7 @@ def test_memory_of_the_bytes_is_back_before_and_all_of_it_once_callbacks_run() -
     assert pipeline.budget.used == 0
 
 
-def test_a_callback_runs_before_those_of_later_batches_and_after_done_callbacks() -> None:
+def test_callbacks_run_in_the_order_of_the_sends_for_each_send_its_done_callbacks_first() -> None:
     """Callbacks run in the order of the sends; for each send, its done-callbacks first."""
     pipeline = threadless()
     order: list[str] = []
@@ -165,7 +165,7 @@ def test_a_callback_runs_before_those_of_later_batches_and_after_done_callbacks(
     assert order == ["done a", "callback a", "done b", "callback b"]
 
 
-def test_a_batch_that_comes_after_the_end_of_the_thread_is_still_told() -> None:
+def test_if_a_late_io_thread_completes_a_batch_its_callback_still_runs_on_a_handler_thread() -> None:
     """If a late IO thread completes a batch, its callback still runs on a handler thread."""
     released: list[int] = []
     handler = BatchHandler("test-failure", SimpleNamespace(release=released.append))  # type: ignore[arg-type]
@@ -187,7 +187,7 @@ def test_a_batch_that_comes_after_the_end_of_the_thread_is_still_told() -> None:
     assert handler.barrier().is_set()
 
 
-def test_what_is_put_between_stop_and_the_end_is_handled() -> None:
+def test_batches_that_arrive_while_a_stopped_thread_runs_a_callback_are_handled_before_it_ends() -> None:
     """Batches that arrive while a stopped thread runs a callback are handled before it ends."""
     handler = BatchHandler("test-success", MemoryBudget(0, SystemClock()))
     entered, gate, told = threading.Event(), threading.Event(), threading.Event()
@@ -260,7 +260,7 @@ class _Gathering:
         self._ended.set()
 
 
-def test_results_that_come_soon_after_others_are_told_of_together_and_at_once_where_somebody_waits() -> None:
+def test_a_handler_is_not_woken_by_each_of_several_batches_in_quick_succession() -> None:
     """A handler is not woken by each of several batches in quick succession; flush and close do not wait for
     the pause.
     """
@@ -290,7 +290,7 @@ def test_results_that_come_soon_after_others_are_told_of_together_and_at_once_wh
     assert told == [0, 1, 2, 3, 4]
 
 
-def test_who_awaits_a_future_is_told_at_once() -> None:
+def test_an_awaited_future_completes_at_once_even_while_the_handler_lets_callbacks_gather() -> None:
     """An awaited future completes at once, even while the handler lets callbacks gather."""
     handler, told = BatchHandler("test-success", MemoryBudget(0, SystemClock())), list[object]()
     gathering = handler._hurry = _Gathering()  # type: ignore[assignment]
@@ -308,7 +308,7 @@ def test_who_awaits_a_future_is_told_at_once() -> None:
     eventually(lambda: not handler.thread._thread.is_alive())
 
 
-def test_a_handler_looks_again_by_itself_after_a_moment() -> None:
+def test_a_pause_ends_by_itself_without_a_flush() -> None:
     """A pause ends by itself, without a flush."""
     handler, told = BatchHandler("test-success", MemoryBudget(0, SystemClock())), list[float]()
     handler.thread.start()

@@ -41,7 +41,9 @@ def console(server: LogHubServer) -> Iterator[Console]:
     console.session.close()
 
 
-def test_logstores_are_shown_with_what_their_shards_hold(console: Console, client: Client) -> None:
+def test_logstores_show_logs_bytes_times_and_rates_by_shard_also_for_empty_shards(
+    console: Console, client: Client
+) -> None:
     """Logstores show logs, bytes, times and rates by shard, also for empty shards."""
     raw = log_group("a", "b")
     for _ in range(3):
@@ -56,7 +58,7 @@ def test_logstores_are_shown_with_what_their_shards_hold(console: Console, clien
     assert (second["logs"], second["first"], second["logs_per_second"]) == (0, None, 0)
 
 
-def test_logs_are_searched_counted_and_told_apart(console: Console, client: Client) -> None:
+def test_a_search_returns_fields_and_places_of_logs_the_histogram_counts_them(console: Console, client: Client) -> None:
     """A search returns fields and places of logs, the histogram counts them, and fields have their commonest values."""
     client.put(log_group("a", "b", "a", time=T, topic="web"))
     (log,) = console.get("search", **RANGE, query="b")["logs"]
@@ -80,7 +82,9 @@ def test_fields_are_a_sample_of_many_logs(console: Console, client: Client) -> N
     assert {one["name"]: one["values"] for one in found["fields"]}["message"] == 1000
 
 
-def test_the_tail_shows_what_arrives(console: Console, client: Client) -> None:
+def test_each_answer_of_the_tail_has_the_matching_logs_since_the_answer_before_whatever_their_times(
+    console: Console, client: Client
+) -> None:
     """Each answer of the tail has the matching logs since the answer before, whatever their times."""
     client.put(log_group("before"))
     after = console.get("tail", **HERE)["after"]
@@ -154,7 +158,7 @@ def test_requests_and_producers_are_listed(console: Console, client: Client) -> 
     ]
 
 
-def test_with_keys_of_ones_own_the_console_wants_one() -> None:
+def test_a_keys_id_and_secret_sign_in_as_user_and_password() -> None:
     """A key's id and secret sign in as user and password; wrong, disabled and temporary keys are refused."""
     keys = {
         "me": "secret",

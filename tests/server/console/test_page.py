@@ -36,7 +36,7 @@ def test_the_page_is_sent_as_it_is(server: LogHubServer, path: str, kind: str, t
     assert answer.headers["X-Content-Type-Options"] == "nosniff"
 
 
-def test_a_browser_that_looks_at_the_server_is_led_to_the_console(server: LogHubServer) -> None:
+def test_at_the_root_a_browser_is_redirected_to_the_console_other_tools_get_its_address(server: LogHubServer) -> None:
     """At the root a browser is redirected to the console, other tools get its address, LogHub clients an error."""
     browser = requests.get(server.endpoint, headers={"Accept": "text/html,*/*"}, allow_redirects=False, timeout=60)
     assert (browser.status_code, browser.headers["Location"]) == (302, "/console")
@@ -47,7 +47,7 @@ def test_a_browser_that_looks_at_the_server_is_led_to_the_console(server: LogHub
     assert (client.status_code, client.json()["errorCode"]) == (401, "MissAccessKeyId")
 
 
-def test_with_keys_of_ones_own_the_page_is_there_and_its_data_is_not() -> None:
+def test_with_its_own_keys_the_page_is_public_and_its_data_is_not() -> None:
     """With its own keys the page is public and its data is not; the challenge opens no form of the browser."""
     with LogHubServer(access_keys={"me": "secret"}) as server:
         assert requests.get(f"{server.endpoint}/console", timeout=60).status_code == 200
@@ -55,7 +55,7 @@ def test_with_keys_of_ones_own_the_page_is_there_and_its_data_is_not() -> None:
         assert (asked.status_code, asked.headers["WWW-Authenticate"].split()[0]) == (401, "LogHub-Key")
 
 
-def test_where_no_key_would_do_none_is_asked_for(server: LogHubServer) -> None:
+def test_a_console_for_this_machine_only_refuses_others_without_a_challenge(server: LogHubServer) -> None:
     """A console for this machine only refuses others without a challenge."""
     answer = requests.get(f"{server.endpoint}/console/api/logstores", headers={"Host": "evil.example"}, timeout=60)
     assert answer.status_code == 401
@@ -69,7 +69,7 @@ def test_the_page_needs_nothing_from_elsewhere() -> None:
         assert "innerHTML" not in text
 
 
-def test_the_script_finds_what_it_looks_for() -> None:
+def test_the_page_has_each_element_view_and_operation_that_the_script_uses() -> None:
     """The page has each element, view and operation that the script uses."""
     ids = set(re.findall(r' id="([\w-]+)"', HTML))
     assert set(re.findall(r'\$\("#([\w-]+)', SCRIPT)) <= ids

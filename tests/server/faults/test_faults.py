@@ -21,7 +21,9 @@ def assert_recovers(server: LogHubServer, client: Client) -> None:
     assert before + 1 == server.count(PROJECT, LOGSTORE)
 
 
-def test_a_fault_answers_with_a_code_as_often_as_told(server: LogHubServer, client: Client) -> None:
+def test_the_first_n_requests_get_the_faults_status_code_message_and_headers_and_store_nothing(
+    server: LogHubServer, client: Client
+) -> None:
     """The first n requests get the fault's status, code, message and headers and store nothing; the next one works."""
     fault = faults.answer(503, "ServerBusy", "come back later", headers={"Retry-After": "7"})
     installed = server.faults.add(fault, times=2)
@@ -67,7 +69,7 @@ def test_a_delay_comes_before_the_write(server: LogHubServer, client: Client) ->
 
 
 @pytest.mark.parametrize("stored", [False, True])
-def test_a_client_that_gives_up_waiting_may_find_its_data_stored(
+def test_with_a_delay_before_or_after_storing_a_client_times_out_and_its_data_is_stored_nevertheless(
     server: LogHubServer, client: Client, stored: bool
 ) -> None:
     """With a delay before or after storing, a client times out, and its data is stored nevertheless."""
@@ -97,7 +99,7 @@ CUTS: list[tuple[faults.Fault, int]] = [
 
 
 @pytest.mark.parametrize(("fault", "stored"), CUTS)
-def test_a_cut_ends_the_connection_and_stores_what_it_says(
+def test_each_cut_is_a_connection_error_for_the_client_and_stores_its_data_only_at_the_stage_stored(
     server: LogHubServer, client: Client, fault: faults.Fault, stored: int
 ) -> None:
     """Each cut is a connection error for the client, and stores its data only at the stage "stored"."""
@@ -168,7 +170,9 @@ def test_faults_combine(server: LogHubServer, client: Client) -> None:
     "wanted",
     [{"project": PROJECT}, {"logstore": "bad"}, {"operation": "PutLogs"}, {"project": PROJECT, "logstore": "bad"}],
 )
-def test_a_fault_harms_only_what_it_is_told_to(server: LogHubServer, client: Client, wanted: dict[str, str]) -> None:
+def test_a_fault_for_a_project_a_logstore_or_an_operation_affects_no_other(
+    server: LogHubServer, client: Client, wanted: dict[str, str]
+) -> None:
     """A fault for a project, a logstore or an operation affects no other."""
     server.faults.add(faults.answer(403, "ShardWriteQuotaExceed"), **wanted)
     assert error_of(client.put(log_group("x"), logstore="bad")) == (403, "ShardWriteQuotaExceed")

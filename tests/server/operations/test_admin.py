@@ -51,7 +51,9 @@ def test_shards_divide_the_key_space_without_a_gap(client: Client) -> None:
     assert begins[1:] == ends[:-1]
 
 
-def test_a_first_write_creates_what_it_needs(server: LogHubServer, client: Client) -> None:
+def test_with_auto_create_a_write_creates_its_project_and_logstore_with_the_servers_number_of_shards(
+    server: LogHubServer, client: Client
+) -> None:
     """With auto_create a write creates its project and logstore, with the server's number of shards."""
     client.put(log_group("x"))
     assert client.get(f"/logstores/{LOGSTORE}").json()["shardCount"] == 2
@@ -110,7 +112,9 @@ _LOOKS: dict[str, dict[str, str]] = {
 
 
 @pytest.mark.parametrize("path", _LOOKS)
-def test_a_look_creates_nothing(client: Client, path: str) -> None:
+def test_even_with_auto_create_a_read_creates_nothing_listshards_then_says_that_the_first_write_does(
+    client: Client, path: str
+) -> None:
     """Even with auto_create a read creates nothing; ListShards then says that the first write does."""
     answer = client.get(f"/logstores/{LOGSTORE}{path.strip('#')}", **_LOOKS[path])
     assert error_of(answer) == (404, "ProjectNotExist")

@@ -56,7 +56,9 @@ def test_a_shard_is_given_to_another_only_when_its_consumer_has_let_it_go(client
     assert beat(client, "b", 2) == [2, 3]
 
 
-def test_what_a_silent_consumer_had_goes_to_the_others(server: LogHubServer, client: Client) -> None:
+def test_a_consumer_without_a_heartbeat_for_its_groups_timeout_loses_its_shards_to_the_others(
+    server: LogHubServer, client: Client
+) -> None:
     """A consumer without a heartbeat for its group's timeout loses its shards to the others."""
     assert beat(client, "a") == [0, 1, 2, 3]
     server.clock_offset = client.clock_offset = 59.0
@@ -91,7 +93,7 @@ def test_only_its_consumer_may_save_the_checkpoint_of_a_shard(client: Client) ->
     assert [one["checkpoint"] for one in client.get(GROUP).json()] == [cursor, "", "", ""]
 
 
-def test_a_group_is_made_once_and_missing_ones_are_refused(client: Client) -> None:
+def test_creating_a_group_twice_is_consumergroupalreadyexist(client: Client) -> None:
     """Creating a group twice is ConsumerGroupAlreadyExist; using a missing one is ConsumerGroupNotExist."""
     assert error_of(create(client)) == (400, "ConsumerGroupAlreadyExist")
     assert error_of(create(client, consumerGroup="other", timeout=0)) == (400, "ParameterInvalid")
@@ -134,7 +136,7 @@ def split(client: Client, shard: int) -> None:
     assert client.request("POST", path, params={"action": "split"}).status_code == 200
 
 
-def test_a_group_in_order_reads_what_was_split_first(client: Client) -> None:
+def test_in_order_parts_of_a_split_shard_are_assigned_when_its_checkpoint_is_at_the_end(client: Client) -> None:
     """In order, parts of a split shard are assigned when its checkpoint is at the end; for an empty shard at once."""
     shards = [client.put(log_group("x"), path="/shards/route", params={"key": "00"}) for _ in range(2)]
     assert {answer.status_code for answer in shards} == {200}

@@ -29,7 +29,7 @@ def test_projects_are_listed_where_the_host_names_none(client: Client, host: str
     assert [(one["projectName"], one["description"]) for one in found["projects"]] == [("a-1", "a-1!"), ("a-2", "a-2!")]
 
 
-def test_histograms_are_asked_for_in_two_ways(client: Client) -> None:
+def test_histograms_work_below_the_index_java_and_below_the_logstore_go(client: Client) -> None:
     """Histograms work below the index (Java) and below the logstore (Go); their parts cover the range without gaps."""
     client.put(log_group("a", "b", time=T + 119))
     params = {"type": "histogram", "from": str(T + 1), "to": str(T + 3601), "query": "a or b"}
@@ -127,7 +127,7 @@ def test_two_shards_are_one_after_a_merge(client: Client) -> None:
     assert error_of(again) == (400, "ParameterInvalid")
 
 
-def test_what_is_deleted_is_gone_with_all_that_was_in_it(server: LogHubServer, client: Client) -> None:
+def test_a_logstore_or_project_that_is_deleted_and_created_again_is_empty(server: LogHubServer, client: Client) -> None:
     """A logstore or project that is deleted and created again is empty."""
     client.put(log_group("x"), path="/shards/route", params={"key": "00", "seqid": "5"})
     client.post_json(f"/logstores/{LOGSTORE}/index", b"{}")
@@ -155,7 +155,9 @@ def test_an_index_is_kept_as_it_was_given(client: Client) -> None:
     assert "line" not in client.get(path).json()
 
 
-def test_neighbours_of_a_log_are_those_of_its_sender(client: Client) -> None:
+def test_getcontextlogs_follows_a_pack_id_through_all_shards_in_its_order_without_other_senders_logs(
+    client: Client,
+) -> None:
     """GetContextLogs follows a pack id through all shards in its order, without other senders' logs."""
     for number in (9, 10, 11):
         client.put(log_group(f"{number}a", f"{number}b", time=T, tags={"__pack_id__": f"AB-CD-{number:X}"}))
@@ -196,7 +198,9 @@ def test_a_metric_store_is_set_up(client: Client) -> None:
     assert error_of(client.request("PUT", f"{path}/storage/ttl", params={"ttl": "0"})) == (400, "ParameterInvalid")
 
 
-def test_a_cleared_logstore_is_empty_and_goes_on(server: LogHubServer, client: Client) -> None:
+def test_clearlogstorestorage_java_deletes_the_logs_earlier_cursors_find_the_next_writes(
+    server: LogHubServer, client: Client
+) -> None:
     """ClearLogStoreStorage (Java) deletes the logs; earlier cursors find the next writes."""
     for text in ("old", "older"):
         client.put(log_group(text), path="/shards/route", params={"key": "00"})

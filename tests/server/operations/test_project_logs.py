@@ -34,7 +34,9 @@ def ask(client: Client, query: str) -> Any:
         ("a = '__time__ > 5' and __time__ = 7", 7, 8),
     ],
 )
-def test_the_times_of_a_plain_condition_are_those_that_are_read(condition: str, begin: int, end: int) -> None:
+def test_a_condition_of_parts_joined_by_and_limits_the_times_that_are_read(
+    condition: str, begin: int, end: int
+) -> None:
     """A condition of parts joined by AND limits the times that are read."""
     assert (_times(f"select * from l where {condition}").begin, _times(f"select * from l where {condition}").end) == (
         begin,

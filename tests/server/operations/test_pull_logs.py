@@ -24,7 +24,9 @@ def texts(groups: list[LogGroup]) -> list[str]:
 
 
 @pytest.mark.parametrize("encoding", ["lz4", "zstd", "deflate", "", "gzip, deflate, zstd", "zstd;q=1, lz4", "identity"])
-def test_log_groups_come_back_in_the_compression_asked_for(client: Client, encoding: str) -> None:
+def test_loggroups_come_lossless_in_the_first_supported_compression_of_accept_encoding(
+    client: Client, encoding: str
+) -> None:
     """LogGroups come lossless in the first supported compression of Accept-Encoding, else uncompressed."""
     raw = log_group("one", b"\xff\xfe", topic="web")
     put_in_shard_0(client, raw, log_group("two"))
@@ -68,7 +70,7 @@ def test_end_cursor_bounds_a_pull(client: Client) -> None:
     assert end == answer.headers["x-log-cursor"]
 
 
-def test_a_cursor_by_time_points_at_what_was_received_then_or_later(client: Client) -> None:
+def test_a_cursor_by_time_points_at_the_first_loggroup_received_then_or_later_begin_before_all(client: Client) -> None:
     """A cursor by time points at the first LogGroup received then or later: begin before all, end after all."""
     now = int(time.time())
     for number in range(3):

@@ -70,7 +70,7 @@ def test_lb_spreads_log_groups_over_the_shards(server: LogHubServer, client: Cli
 @pytest.mark.parametrize(
     ("key", "shard"), [("0" * 32, 0), ("7" + "f" * 31, 0), ("8" + "0" * 31, 1), ("f" * 32, 1), ("8", 1), ("FF", 1)]
 )
-def test_a_key_reaches_the_shard_whose_range_holds_it(
+def test_a_write_by_key_goes_to_the_shard_whose_range_has_the_key_begin_included_end_excluded(
     server: LogHubServer, client: Client, key: str, shard: int
 ) -> None:
     """A write by key goes to the shard whose range has the key, begin included, end excluded."""

@@ -227,7 +227,9 @@ def test_a_query_that_cannot_be_read_is_refused(query: str) -> None:
         ("error order by status", "put it into quotation marks"),
     ],
 )
-def test_what_other_languages_write_is_refused_with_what_to_write(query: str, advice: str) -> None:
+def test_syntax_of_other_languages_is_refused_with_the_syntax_to_use_instead_of_an_empty_answer(
+    query: str, advice: str
+) -> None:
     """Syntax of other languages is refused with the syntax to use, instead of an empty answer."""
     with pytest.raises(ApiError) as caught:
         compile_query(query, Limits())
@@ -243,7 +245,7 @@ def test_what_other_languages_write_is_refused_with_what_to_write(query: str, ad
         *("x: *", "*x", "x: a*", 'path: "a~"', "a ~b", '"a" and "b"', "to 5", "[1"),
     ],
 )
-def test_words_that_only_look_foreign_are_words(query: str) -> None:
+def test_words_that_only_look_like_another_languages_syntax_are_words(query: str) -> None:
     """Words that only look like another language's syntax are words."""
     compile_query(query, Limits())
 
@@ -267,7 +269,7 @@ def test_a_word_with_wildcards_is_short() -> None:
     assert time.thread_time() - started < 5
 
 
-def test_wildcards_find_what_shell_patterns_find() -> None:
+def test_wildcards_match_the_tokens_that_a_shell_pattern_matches() -> None:
     """Wildcards match the tokens that a shell pattern matches."""
     dice = random.Random(1)
     for _ in range(3000):

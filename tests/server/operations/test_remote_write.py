@@ -92,7 +92,9 @@ def test_a_request_of_metadata_alone_stores_nothing(server: LogHubServer) -> Non
         (series("up", job="x" * 70_000), 413, "PostBodyTooLarge", "65536 are allowed"),
     ],
 )
-def test_what_cannot_be_kept_is_refused_whole(one: dict[str, object], status: int, code: str, words: str) -> None:
+def test_a_request_that_cannot_be_stored_is_refused_whole_and_in_words(
+    one: dict[str, object], status: int, code: str, words: str
+) -> None:
     """A request that cannot be stored is refused whole and in words, also where few bytes expand to many."""
     with LogHubServer(limits=Limits(raw_bytes=64 * 1024)) as server:
         answer = write(server, series("good", (1000, 1.0)), one)

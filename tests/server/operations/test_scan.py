@@ -69,7 +69,7 @@ def walk(client: Client, query: str, *, forward: bool, offset: int = 0, **params
         offset = info["endOffset"] if forward else info["beginOffset"]
 
 
-def test_what_the_keywords_find_is_sifted_by_spl(logs: Client) -> None:
+def test_spl_filters_the_matching_logs_and_may_change_fields_the_answer_has_the_number_scanned(logs: Client) -> None:
     """SPL filters the matching logs and may change fields; the answer has the number scanned; reverse inverts the
     order.
     """
@@ -107,7 +107,7 @@ def test_a_page_is_bounded_in_bytes() -> None:
             assert sorted(number for page in pages for number in page) == list(range(0, COUNT, 2))
 
 
-def test_what_each_log_has_of_its_group_counts() -> None:
+def test_shared_tags_count_for_every_log_megabytes_of_them_with_thousands_of_logs_would_be_gigabytes() -> None:
     """Shared tags count for every log: megabytes of them with thousands of logs would be gigabytes."""
     group, most = LogGroup(), 50_000
     group.LogTags.add(Key="large", Value="t" * 10_000)
@@ -143,7 +143,9 @@ def test_a_page_without_any_log_ends_only_at_the_end(logs: Client, monkeypatch: 
         ("parse-kv kv, '&', '=' | project a", {"a": "b"}),
     ],
 )
-def test_project_leaves_the_time_and_what_it_names(query: str, expected: dict[str, str]) -> None:
+def test_project_keeps_the_time_and_the_named_fields_topic_source_and_tags_are_fields_like_others(
+    query: str, expected: dict[str, str]
+) -> None:
     """project keeps the time and the named fields; topic, source and tags are fields like others."""
     with LogHubServer() as server, Client(server) as client:
         group = LogGroup(Topic="app", Source="10.0.0.1")
@@ -156,7 +158,7 @@ def test_project_leaves_the_time_and_what_it_names(query: str, expected: dict[st
         assert ask(client, f"* | {query}")[0] == [{"__time__": str(T), "__time_ns_part__": "5", **expected}]
 
 
-def test_without_scan_mode_it_is_refused_with_what_to_say(logs: Client) -> None:
+def test_without_scan_mode_spl_is_refused_with_the_remedy_sql_works_in_both_modes(logs: Client) -> None:
     """Without scan mode SPL is refused with the remedy, SQL works in both modes, and invalid SPL is an error."""
     wanted = {"from": str(T), "to": str(T + 1000)}
     refused = logs.get(f"/logstores/{LOGSTORE}", type="log", query="* | where n = '1'", **wanted)

@@ -18,7 +18,7 @@ T = 1_700_000_000
 SEARCH = f"/logstores/{LOGSTORE}/logs"
 
 
-def test_a_query_of_10_mib_is_refused_and_holds_up_nobody() -> None:
+def test_a_query_of_10_mib_is_413_at_once_in_bounded_memory_and_delays_no_other_client() -> None:
     """A query of 10 MiB is 413 at once, in bounded memory, and delays no other client."""
     body = json.dumps({"from": 0, "to": 9, "query": "a or b " * (10 * MIB // 7)}).encode()
     with ServerProcess() as server, Client(server) as client, Client(server) as other:
@@ -34,7 +34,7 @@ def test_a_query_of_10_mib_is_refused_and_holds_up_nobody() -> None:
         assert server.peak() - before < 64 * MIB
 
 
-def test_a_search_keeps_nothing_of_what_lies_before_its_page() -> None:
+def test_a_page_behind_60_000_matching_logs_takes_no_memory_for_these() -> None:
     """A page behind 60,000 matching logs takes no memory for these."""
     with ServerProcess() as server, Client(server) as client:
         for number in range(60):

@@ -53,7 +53,9 @@ def ask(server: LogHubServer, operation: str, **params: object) -> Any:
 
 
 @pytest.mark.usefixtures("client")
-def test_the_newest_logs_are_found_without_the_old_ones(server: LogHubServer, decoded: list[int]) -> None:
+def test_a_page_of_the_newest_logs_reads_from_the_end_only_as_far_as_needed(
+    server: LogHubServer, decoded: list[int]
+) -> None:
     """A page of the newest logs reads from the end only as far as needed; the oldest likewise from the start."""
     newest = ask(server, "search", line="5", reverse="true")["logs"]
     assert [log["fields"]["message"] for log in newest] == [f"log{GROUPS * LOGS - 1 - index}" for index in range(5)]

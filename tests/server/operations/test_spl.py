@@ -107,7 +107,7 @@ def test_operators_change_fields(logs: Client, query: str, expected: dict[str, b
         ("* | project-away a", ("web", "10.0.0.1", ["pod"])),
     ],
 )
-def test_project_takes_from_a_log_group_what_it_does_not_name(
+def test_topic_source_and_tags_shared_by_the_logs_of_a_loggroup_are_fields_like_others_for_project(
     logs: Client, query: str, expected: tuple[str, str, list[str]]
 ) -> None:
     """Topic, source and tags, shared by the logs of a LogGroup, are fields like others for project."""
@@ -161,7 +161,9 @@ def test_project_takes_from_a_log_group_what_it_does_not_name(
         ("* | where (select count(*) from read_csv('/etc/passwd')) > 0", "cannot be run"),
     ],
 )
-def test_what_cannot_be_run_is_refused_in_words(logs: Client, query: str, message: str) -> None:
+def test_an_unknown_operator_or_function_is_an_error_instead_of_an_empty_answer(
+    logs: Client, query: str, message: str
+) -> None:
     """An unknown operator or function is an error instead of an empty answer, and so is access beyond the page."""
     where = {"type": "log", "cursor": logs.cursor(0, "begin"), "query": query}
     answer = logs.get(f"/logstores/{LOGSTORE}/shards/0", **where)
@@ -259,7 +261,7 @@ def test_a_limit_gives_the_first_logs_of_a_page(logs: Client, query: str, expect
     assert (answer.headers["x-log-resultlines"], answer.headers["x-log-rawdatalines"]) == (str(len(expected)), "3")
 
 
-def test_what_is_taken_apart_is_bounded() -> None:
+def test_extracted_fields_are_bounded_a_long_prefix_of_many_names_would_take_hundreds_of_megabytes() -> None:
     """Extracted fields are bounded: a long prefix of many names would take hundreds of megabytes."""
     with LogHubServer(limits=Limits(pull_bytes=2_000_000)) as server, Client(server) as client:
         put(client, {"j": json.dumps({str(number): 1 for number in range(20_000)})})
@@ -403,7 +405,7 @@ def test_texts_and_comments_are_read_as_the_database_reads_them(logs: Client, qu
     assert fields(logs, f"* | {query}")[0]["x"] == expected
 
 
-def test_a_where_is_a_where_whatever_its_text_looks_like(logs: Client) -> None:
+def test_slow_patterns_and_hundreds_of_conditions_are_answered(logs: Client) -> None:
     """A regular expression that is slow elsewhere and a condition of hundreds of parts are answered."""
     assert fields(logs, "* | where regexp_matches(repeat('a', 30000) || '!', '^(a+)+$')") == []
     assert len(fields(logs, "* | where " + " or ".join(["a = 'x'"] * 700))) == 1

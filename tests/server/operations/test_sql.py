@@ -118,7 +118,7 @@ def test_sql_is_run_over_the_logs_that_match(asked: Client, query: str, expected
     assert rows(asked, query) == expected
 
 
-def test_the_answer_tells_what_was_done(asked: Client) -> None:
+def test_meta_and_headers_have_the_columns_both_parts_of_the_query_and_the_number_of_logs_read(asked: Client) -> None:
     """Meta and headers have the columns, both parts of the query, and the number of logs read."""
     query = "status: 200 | SELECT avg(latency) AS größe,\n count(*)"
     meta = answer(asked, query).json()["meta"]
@@ -131,7 +131,9 @@ def test_the_answer_tells_what_was_done(asked: Client) -> None:
     assert headers["x-log-agg-query"].encode("latin-1").decode() == "SELECT avg(latency) AS größe, count(*)"
 
 
-def test_an_index_says_what_fields_are(client: Client) -> None:
+def test_a_field_indexed_as_long_is_a_number_and_null_for_other_text_without_the_index_it_is_text(
+    client: Client,
+) -> None:
     """A field indexed as long is a number, and null for other text; without the index it is text."""
     put(client, {"a": "1", "b": "007", "c": "1"}, {"a": "x", "b": "8", "c": "-2.5e1"})
     assert rows(client, "* | select count(a), max(b), typeof(max(b))") == [["2", "8", "VARCHAR"]]
@@ -237,7 +239,9 @@ STATEMENTS = """
 
 
 @pytest.mark.parametrize(("form", "cases"), [("select * from {}", TABLES), ("select {}", VALUES), ("{}", STATEMENTS)])
-def test_sql_is_made_of_what_is_allowed(asked: Client, form: str, cases: str) -> None:
+def test_running_text_reading_the_catalog_writing_and_waiting_are_refused_by_the_syntax_tree(
+    asked: Client, form: str, cases: str
+) -> None:
     """Running text, reading the catalog, writing and waiting are refused by the syntax tree, wherever they are."""
     refused = (
         "not among those allowed",
@@ -277,7 +281,9 @@ def test_every_name_that_is_allowed_is_one_of_the_database() -> None:
         ),
     ],
 )
-def test_what_is_allowed_is_much(asked: Client, statement: str, count: int) -> None:
+def test_joins_common_table_expressions_windows_pivot_nested_values_and_times_are_allowed(
+    asked: Client, statement: str, count: int
+) -> None:
     """Joins, common table expressions, windows, PIVOT, nested values and times are allowed."""
     assert len(answer(asked, f"* | {statement}").json()["data"]) == count
 
@@ -314,7 +320,7 @@ def test_a_result_is_bounded() -> None:
         assert "150 logs" in refusal(client, "* | select message")
 
 
-def test_the_server_goes_on_while_sql_runs() -> None:
+def test_a_write_is_answered_while_a_statement_runs() -> None:
     """A write is answered while a statement runs."""
     endless = "select count(*) from range(1000000) a, range(1000000) b where a.range * b.range % 1000001 = 7"
     with LogHubServer(limits=Limits(search_seconds=1)) as server, Client(server) as client, Client(server) as other:
@@ -327,7 +333,9 @@ def test_the_server_goes_on_while_sql_runs() -> None:
         thread.join()
 
 
-def test_without_the_extra_it_says_what_to_install(logs: Client, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_extra_sql_is_refused_with_the_package_to_install_and_keywords_work(
+    logs: Client, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Without the extra, SQL is refused with the package to install, and keywords work."""
     monkeypatch.setitem(sys.modules, "duckdb", None)
     assert how_to_install("sql") in refusal(logs, "* | select 1")
@@ -350,7 +358,7 @@ def test_no_text_holds_the_server_up(asked: Client, text: str) -> None:
         "select string_agg(repeat('x', 30000000), '') from range(40)",
     ],
 )
-def test_what_functions_make_is_bounded(statement: str) -> None:
+def test_a_value_of_gigabytes_is_refused_in_words(statement: str) -> None:
     """A value of gigabytes is refused in words; the server does not grow and goes on."""
     with LogHubServer(limits=Limits(sql_bytes=32 * 1024 * 1024)) as server, Client(server) as client:
         client.put(log_group("x"))
@@ -389,7 +397,7 @@ def test_the_start_of_a_process_takes_nothing_of_the_time_of_a_statement(monkeyp
         assert (found.status_code, found.json().get("data")) == (200, [{"n": "1"}])
 
 
-def test_who_has_left_while_a_process_starts_is_not_waited_for(
+def test_a_client_that_leaves_while_a_process_starts_frees_its_place_at_once(
     server: LogHubServer, client: Client, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A client that leaves while a process starts frees its place at once, and the next statement uses the process."""

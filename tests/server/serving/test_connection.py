@@ -202,7 +202,9 @@ def test_a_half_closed_client_gets_an_answer_that_takes_long(
 
 
 @pytest.mark.parametrize("share", [0.0, 0.05, 0.5, 0.99])
-def test_a_client_that_vanishes_harms_nobody(server: LogHubServer, client: Client, wire: Connect, share: float) -> None:
+def test_a_connection_that_ends_anywhere_in_a_request_affects_no_other(
+    server: LogHubServer, client: Client, wire: Connect, share: float
+) -> None:
     """A connection that ends anywhere in a request affects no other."""
     whole = whole_put(client, log_group("gone" * 1000))
     wire(whole[: int(len(whole) * share)]).close()
@@ -229,7 +231,7 @@ def test_a_chunked_body_is_a_body(server: LogHubServer, client: Client, wire: Co
     assert server.count(PROJECT, LOGSTORE) == 1
 
 
-def test_a_client_that_waits_for_100_continue_is_told_to_go_on(
+def test_expect_100_continue_is_answered_before_the_body_is_sent(
     server: LogHubServer, client: Client, wire: Connect
 ) -> None:
     """Expect: 100-continue is answered before the body is sent."""
@@ -308,7 +310,7 @@ def _cut(is_gone: Any) -> None:
 
 
 @pytest.mark.parametrize("of_loghub", [True, False], ids=["LogHub", "console"])
-def test_who_sees_the_end_of_its_connection_before_the_http_server_does_is_no_error(
+def test_an_operation_that_notices_the_end_of_its_connection_before_uvicorn_does_logs_no_failure(
     of_loghub: bool, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """An operation that notices the end of its connection before uvicorn does logs no failure."""

@@ -56,7 +56,7 @@ UNSIGNED = {"without": ("Authorization",)}
 
 
 @pytest.mark.parametrize("wrong", [UNSIGNED, {"Authorization": "LOG test-access-key-id:Zm9yZ2Vk"}, {"Date": "now"}])
-def test_nobody_without_a_key_makes_the_server_hold_anything(wrong: dict[str, object]) -> None:
+def test_50_connections_of_10_mib_with_an_invalid_signature_or_time_are_answered(wrong: dict[str, object]) -> None:
     """50 connections of 10 MiB with an invalid signature or time are answered, and memory does not grow by them."""
     with ServerProcess() as server, Client(server) as client:
         client.put(log_group("x"))
@@ -95,7 +95,7 @@ def test_small_requests_do_not_wait_for_memory() -> None:
         assert time.monotonic() - started < allowed(2)
 
 
-def test_a_request_that_waited_too_long_for_memory_is_told_so() -> None:
+def test_a_large_request_that_waits_too_long_for_memory_is_503_serverbusy_and_a_later_one_succeeds() -> None:
     """A large request that waits too long for memory is 503 ServerBusy, and a later one succeeds."""
     limits = Limits(held_bytes=2 * MIB, receive_seconds=0.6)
     raw = log_group("x" * MIB)
@@ -199,7 +199,7 @@ def test_too_many_connections_are_turned_away_in_words() -> None:
         assert server.count(PROJECT, LOGSTORE) == 1
 
 
-def test_a_refused_client_that_waits_for_100_continue_is_not_asked_for_its_body(server: LogHubServer) -> None:
+def test_without_a_valid_signature_a_client_that_waits_for_100_continue_gets_the_refusal(server: LogHubServer) -> None:
     """Without a valid signature, a client that waits for 100 Continue gets the refusal, and is disconnected."""
     with Client(server) as client, closing(connect(server)) as connection:
         whole = whole_put(client, log_group("x"), without=("Authorization",), Expect="100-continue")

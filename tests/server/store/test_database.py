@@ -44,7 +44,7 @@ def test_jobs_that_wait_together_share_one_commit(tmp_path: Path) -> None:
     database.close()
 
 
-def test_nobody_is_answered_before_the_commit() -> None:
+def test_a_future_also_a_readers_is_open_until_its_transaction_has_committed() -> None:
     """A future, also a reader's, is open until its transaction has committed."""
     database = Database(None, prepare)
     open_futures: list[bool] = []
@@ -102,7 +102,7 @@ def test_a_job_that_raises_harms_no_other_job() -> None:
     database.close()
 
 
-def test_a_failed_commit_undoes_all_and_the_database_goes_on() -> None:
+def test_a_refused_commit_fails_and_undoes_every_job_in_its_transaction() -> None:
     """A refused commit fails and undoes every job in its transaction, and the next transaction works."""
     database = Database(None, prepare)
     marks = "CREATE TABLE marks (value REFERENCES rows DEFERRABLE INITIALLY DEFERRED)"
@@ -118,7 +118,7 @@ def test_a_failed_commit_undoes_all_and_the_database_goes_on() -> None:
     database.close()
 
 
-def test_a_job_whose_error_ends_the_transaction_fails_all_of_it() -> None:
+def test_where_sqlite_itself_rolled_back_every_job_of_the_transaction_fails() -> None:
     """Where SQLite itself rolled back, every job of the transaction fails."""
     database = Database(None, prepare)
     together = run_together(
@@ -131,7 +131,7 @@ def test_a_job_whose_error_ends_the_transaction_fails_all_of_it() -> None:
     database.close()
 
 
-def test_close_finishes_what_was_handed_over(tmp_path: Path) -> None:
+def test_jobs_submitted_before_close_are_committed_by_it_jobs_after_it_are_refused(tmp_path: Path) -> None:
     """Jobs submitted before close() are committed by it; jobs after it are refused."""
     database = Database(tmp_path / "db", prepare)
     writes = [database.submit(insert(value)) for value in range(200)]

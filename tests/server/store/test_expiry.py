@@ -71,7 +71,7 @@ def test_logs_vanish_when_their_time_to_live_is_over(server: LogHubServer, clien
     assert client.cursor(0, "begin") == client.cursor(0, "end") == answer.headers["x-log-cursor"]
 
 
-def test_positions_go_on_when_everything_has_expired(server: LogHubServer, client: Client) -> None:
+def test_a_shard_whose_loggroups_have_all_expired_continues_its_positions(server: LogHubServer, client: Client) -> None:
     """A shard whose LogGroups have all expired continues its positions, so that no cursor is ambiguous."""
     create(client, 1)
     for _ in range(3):
@@ -85,7 +85,9 @@ def test_positions_go_on_when_everything_has_expired(server: LogHubServer, clien
     assert [log.Contents[0].Value for (group,) in [client.pull(0, end)[0]] for log in group.Logs] == [b"new"]
 
 
-def test_what_has_expired_makes_room(server: LogHubServer, client: Client) -> None:
+def test_each_write_removes_more_expired_rows_of_its_logstore_than_it_adds_until_none_is_left(
+    server: LogHubServer, client: Client
+) -> None:
     """Each write removes more expired rows of its logstore than it adds, until none is left."""
     create(client, 1)
     create(client, 3650, "other")
@@ -139,7 +141,9 @@ def test_the_sequence_keys_used_longest_ago_are_forgotten_first(server: LogHubSe
     assert rows(server, "sequences") == 3
 
 
-def test_a_sequence_key_is_forgotten_with_what_it_wrote(server: LogHubServer, client: Client) -> None:
+def test_a_key_not_used_for_the_time_to_live_is_forgotten_together_with_the_logs_that_it_wrote(
+    server: LogHubServer, client: Client
+) -> None:
     """A key not used for the time to live is forgotten, together with the logs that it wrote."""
     create(client, 1)
     for key in ("0a", "0b"):

@@ -62,7 +62,7 @@ def put(server: LogHubServer, name: str, size: int) -> bool:
     return answer.status_code == 200
 
 
-def test_a_full_disk_is_told_and_passes(
+def test_a_write_to_a_full_disk_is_a_500_and_works_again_with_free_space(
     server: LogHubServer, client: Client, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A write is a 500 with the remedy and stores nothing; reads go on, and with free space writes do."""
@@ -83,7 +83,7 @@ def test_a_full_disk_is_told_and_passes(
         assert sorted(messages(again)) == ["after", "before"]
 
 
-def test_many_refusals_for_want_of_room_are_said_in_sums(
+def test_refusals_are_logged_at_once_and_then_once_a_minute_with_their_number(
     server: LogHubServer, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Refusals are logged at once, and then once a minute with their number; each writer gets an error."""
@@ -97,7 +97,7 @@ def test_many_refusals_for_want_of_room_are_said_in_sums(
     assert len(caplog.records) == 2
 
 
-def test_writers_on_a_full_disk_are_told_the_truth_each(server: LogHubServer, tmp_path: Path) -> None:
+def test_on_a_full_disk_exactly_the_writes_answered_200_are_stored(server: LogHubServer, tmp_path: Path) -> None:
     """Of many writers in shared transactions exactly those answered 200 are stored, also after a restart."""
     assert put(server, "first", 100)
     make_room(server, 300)

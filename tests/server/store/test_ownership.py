@@ -54,7 +54,7 @@ def test_a_copy_of_the_files_does_not_let_a_second_server_in(tmp_path: Path) -> 
         assert [log.fields["message"] for log in server.logs(PROJECT, LOGSTORE)] == ["first", "second"]
 
 
-def test_the_refusal_says_who_has_which_data_and_what_to_do(tmp_path: Path) -> None:
+def test_the_message_names_the_directory_the_process_that_has_it_and_the_remedies(tmp_path: Path) -> None:
     """The message names the directory, the process that has it, and the remedies."""
     with ServerProcess(data=tmp_path) as first, pytest.raises(ServerStartError) as refused:
         LogHubServer(data=tmp_path)
@@ -140,7 +140,7 @@ def forked_reader(reading: int, writing: int) -> int:
     return child
 
 
-def test_a_lock_file_that_is_deleted_lets_nobody_in_and_ends_what_is_stored(tmp_path: Path) -> None:
+def test_after_the_locks_file_is_deleted_the_directorys_own_lock_refuses_others(tmp_path: Path) -> None:
     """After the lock's file is deleted, the directory's own lock refuses others, and the owner stores nothing more."""
     data = tmp_path / "data"
     with LogHubServer(data=data) as server, Client(server) as client:

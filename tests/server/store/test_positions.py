@@ -52,7 +52,7 @@ def test_a_time_is_found_at_every_position(store: Store) -> None:
         assert since(store, time, 111) == sum(received < time for received in times)
 
 
-def test_a_time_is_found_behind_what_has_expired(store: Store) -> None:
+def test_expired_loggroups_are_skipped_whether_removed_or_not(store: Store) -> None:
     """Expired LogGroups are skipped, whether their rows are removed or not."""
     fill(store, [0.0, 1.0, 2.0, 29 * DAY])
     assert since(store, 0, 29 * DAY) == 0

@@ -54,7 +54,9 @@ def counted(store: Store, horizon: float, lately: float) -> list[tuple[Any, ...]
     ]
 
 
-def test_sizes_are_those_of_the_rows(tmp_path: Path) -> None:
+def test_sizes_equal_sums_over_rows_after_writes_expiry_removal_restarts_and_a_longer_time_to_live(
+    tmp_path: Path,
+) -> None:
     """Sizes equal sums over rows after writes, expiry, removal, restarts, and a longer time to live."""
     dice, now = random.Random(7), 1_700_000_000.0
     store, days = open_store(tmp_path), 30
@@ -74,7 +76,7 @@ def test_sizes_are_those_of_the_rows(tmp_path: Path) -> None:
     store.close()
 
 
-def test_what_was_undone_is_not_counted(tmp_path: Path) -> None:
+def test_a_failed_transaction_leaves_the_sums_unchanged_and_a_deleted_logstore_leaves_none(tmp_path: Path) -> None:
     """A failed transaction leaves the sums unchanged, and a deleted logstore leaves none."""
     dice, now, store = random.Random(7), 1_700_000_000.0, open_store(tmp_path)
     append(store, dice, 3, now, 0)

@@ -58,7 +58,7 @@ def test_gzip_that_is_cut_off_is_never_taken_for_whole() -> None:
 
 
 @pytest.mark.usefixtures("decompressor")
-def test_damaged_gzip_is_told() -> None:
+def test_damaged_gzip_is_an_error_flipped_bits_or_bytes_after_the_members_the_bytes_before_are_read() -> None:
     """Damaged gzip is an error: flipped bits, or bytes after the members; the bytes before are read."""
     random_ = random.Random(1)
     data = gzip.compress(PLAIN)

@@ -18,7 +18,7 @@ def paths_of(*arguments: Path | str, exclude: list[str] | None = None) -> list[s
     return [file.path for file in found.files]
 
 
-def test_directory_stands_for_every_file_below_it(tmp_path: Path) -> None:
+def test_a_directory_is_walked_to_its_bottom_and_its_files_come_sorted(tmp_path: Path) -> None:
     """A directory is walked to its bottom, and its files come sorted."""
     (tmp_path / "b" / "c").mkdir(parents=True)
     for name in ("b/c/deep.log", "b/x", "a.log"):
@@ -26,7 +26,7 @@ def test_directory_stands_for_every_file_below_it(tmp_path: Path) -> None:
     assert paths_of(tmp_path) == [str(tmp_path / name) for name in ("a.log", "b/c/deep.log", "b/x")]
 
 
-def test_glob_stands_for_its_matches(tmp_path: Path) -> None:
+def test_a_pattern_matches_files_and_with_two_stars_crosses_directories(tmp_path: Path) -> None:
     """A pattern matches files, and with two stars crosses directories."""
     (tmp_path / "sub").mkdir()
     for name in ("a.log", "b.txt", "sub/c.log"):
@@ -35,7 +35,7 @@ def test_glob_stands_for_its_matches(tmp_path: Path) -> None:
     assert paths_of(tmp_path / "**" / "*.log") == [str(tmp_path / "a.log"), str(tmp_path / "sub" / "c.log")]
 
 
-def test_file_whose_name_looks_like_a_glob_is_found(tmp_path: Path) -> None:
+def test_an_existing_path_is_itself_whatever_characters_are_in_it(tmp_path: Path) -> None:
     """An existing path is itself, whatever characters are in it."""
     odd = tmp_path / "app[1].log"
     odd.write_text("line\n")
@@ -104,7 +104,7 @@ def test_links_of_containers_lead_to_their_pods(tmp_path: Path) -> None:
         assert paths_of(path) == [str(containers / "web_app.log")]
 
 
-def test_a_lenient_search_tells_what_is_named_and_cannot_be_read(tmp_path: Path) -> None:
+def test_a_lenient_search_reports_a_named_path_that_is_unreadable(tmp_path: Path) -> None:
     """A lenient search reports a named path that is unreadable, and separately one that does not exist."""
     (tmp_path / "a.log").write_text("line\n")
     (tmp_path / "loop.log").symlink_to("loop.log")
@@ -117,7 +117,7 @@ def test_a_lenient_search_tells_what_is_named_and_cannot_be_read(tmp_path: Path)
     )
 
 
-def test_what_can_be_read_is_found_beside_what_cannot(tmp_path: Path) -> None:
+def test_a_missing_or_unreadable_path_does_not_keep_others_from_being_found(tmp_path: Path) -> None:
     """A missing or unreadable path does not keep others from being found."""
     (tmp_path / "a.log").write_text("line\n")
     (tmp_path / "loop.log").symlink_to("loop.log")
@@ -129,7 +129,7 @@ def test_what_can_be_read_is_found_beside_what_cannot(tmp_path: Path) -> None:
         find_files([str(tmp_path / name) for name in ("none", "loop.log")])
 
 
-def test_file_of_another_encoding_in_a_directory_is_told_with_the_option_for_it(tmp_path: Path) -> None:
+def test_a_file_of_another_encoding_in_a_directory_is_reported_with_the_option_to_ship_it(tmp_path: Path) -> None:
     """A file of another encoding in a directory is reported with the option to ship it."""
     (tmp_path / "a.log").write_bytes("INFO x\n".encode("utf-16") * 5)
     assert find_files([str(tmp_path)]).skipped == (
@@ -137,7 +137,9 @@ def test_file_of_another_encoding_in_a_directory_is_told_with_the_option_for_it(
     )
 
 
-def test_directory_leaves_out_what_is_no_log_and_says_why(tmp_path: Path) -> None:
+def test_binary_and_hidden_files_pipes_dangling_links_and_excluded_names_are_reported_with_a_reason(
+    tmp_path: Path,
+) -> None:
     """Binary and hidden files, pipes, dangling links and excluded names are reported with a reason."""
     (tmp_path / "wtmp").write_bytes(b"\x07\0\0\0")
     (tmp_path / ".hidden").write_text("x\n")
@@ -158,7 +160,7 @@ def test_directory_leaves_out_what_is_no_log_and_says_why(tmp_path: Path) -> Non
     }
 
 
-def test_link_to_a_directory_is_told_and_not_entered(tmp_path: Path) -> None:
+def test_a_link_to_a_directory_is_reported_and_not_entered_unless_it_is_named(tmp_path: Path) -> None:
     """A link to a directory is reported and not entered, unless it is named."""
     outside, logs = tmp_path / "outside", tmp_path / "logs"
     for folder in (outside, logs):
@@ -185,7 +187,7 @@ def test_named_file_is_shipped_whatever_is_in_it(tmp_path: Path) -> None:
     assert paths_of(file) == [str(file)]
 
 
-def test_search_can_be_gone_on_with(tmp_path: Path) -> None:
+def test_a_search_in_steps_yields_each_file_once(tmp_path: Path) -> None:
     """A search in steps yields each file once, and a link when its target is known not to be found."""
     for number in range(300):
         (tmp_path / f"{number:03d}").write_text("line\n")
@@ -206,14 +208,14 @@ def test_search_can_be_gone_on_with(tmp_path: Path) -> None:
     assert [path.rpartition("/")[2] for path, _ in parts[-1].skipped] == ["000-link", "binary"]
 
 
-def test_what_is_named_and_wrong_is_known_before_a_search_begins(tmp_path: Path) -> None:
+def test_an_invalid_named_path_is_an_error_before_any_file_is_shipped(tmp_path: Path) -> None:
     """An invalid named path is an error before any file is shipped."""
     assert Search([str(tmp_path), "/no/such/file"]).absent == (
         ("/no/such/file", "cannot be read: No such file or directory"),
     )
 
 
-def test_compression_is_told_by_content_not_by_name(tmp_path: Path) -> None:
+def test_the_content_of_a_file_not_its_name_decides_its_compression(tmp_path: Path) -> None:
     """The content of a file, not its name, decides its compression."""
     (tmp_path / "log.1").write_bytes(gzip.compress(b"line\n"))
     (tmp_path / "text.gz").write_bytes(b"line\n")
@@ -238,7 +240,9 @@ def test_path_that_cannot_be_shipped_is_an_error(path: str, said: str) -> None:
     assert said in str(raised.value)
 
 
-def test_place_where_one_may_not_look_is_told(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreadable_path_or_one_in_a_directory_that_cannot_be_entered_is_reported_by_name(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """An unreadable path, or one in a directory that cannot be entered, is reported by name."""
     with pytest.raises(InputError, match="x: cannot be read: File name too long"):
         find_files([f"{tmp_path}/{'x' * 300}"])
@@ -307,7 +311,7 @@ def test_nothing_is_taken_of_the_excluded_directory(tmp_path: Path) -> None:
     assert (f"{tmp_path}/checkpoint/sub/a.log", "excluded") in found.skipped
 
 
-def test_file_that_kept_its_name_is_opened_without_a_look_at_its_folder(
+def test_a_file_that_kept_its_name_is_opened_without_listing_its_folder_a_renamed_file_is_still_found(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A file that kept its name is opened without listing its folder; a renamed file is still found."""

@@ -22,7 +22,9 @@ def test_every_byte_is_in_exactly_one_range(files: list[LogFile], partition_byte
 
 
 @given(files=_FILES, partition_bytes=st.integers(1, 200))
-def test_partitions_hold_what_they_should(files: list[LogFile], partition_bytes: int) -> None:
+def test_no_partition_is_empty_or_too_large_except_for_a_compressed_file_alone_in_it(
+    files: list[LogFile], partition_bytes: int
+) -> None:
     """No partition is empty or too large, except for a compressed file alone in it."""
     for partition in plan(files, partition_bytes=partition_bytes):
         size = sum(split.size for split in partition)
@@ -42,7 +44,7 @@ def test_small_files_share_a_partition() -> None:
     assert len(plan(files, partition_bytes=100_000)) == 10
 
 
-def test_planning_looks_at_each_range_a_fixed_number_of_times() -> None:
+def test_planning_takes_linear_time_for_eighty_thousand_small_files() -> None:
     """Planning takes linear time for eighty thousand small files."""
     count = 80_000
     looks = 0

@@ -37,7 +37,7 @@ def test_a_file_that_cannot_be_synced_leaves_the_former_one(tmp_path: Path, monk
     assert file.read_text() == "old"
 
 
-def test_a_damaged_file_of_a_checkpoint_is_told_from_a_valid_one(tmp_path: Path) -> None:
+def test_a_damaged_checkpoint_file_is_detected_by_its_checksum(tmp_path: Path) -> None:
     """A damaged checkpoint file is detected by its checksum; a file of an earlier version has none, and is read."""
     file, held = tmp_path / "progress.json", {"taken": {"1": {"path": "/é\udcff", "end": 5120}}, "batch": 7}
     write_checked(file, held)

@@ -96,7 +96,9 @@ def test_checkpoint_made_before_targets_were_kept_gets_one(claim: Claim, tmp_pat
 
 
 @pytest.mark.parametrize("content", ["", "{", "[]"])
-def test_damaged_target_is_told_with_its_file(claim: Claim, tmp_path: Path, content: str) -> None:
+def test_an_unreadable_target_file_is_an_error_that_names_it_and_is_not_overwritten(
+    claim: Claim, tmp_path: Path, content: str
+) -> None:
     """An unreadable target file is an error that names it, and is not overwritten."""
     claim()
     file = tmp_path / "checkpoint" / "loghub-producer-target.json"
@@ -106,7 +108,7 @@ def test_damaged_target_is_told_with_its_file(claim: Claim, tmp_path: Path, cont
     assert file.read_text() == content
 
 
-def test_checkpoint_that_cannot_be_written_is_told(claim: Claim, tmp_path: Path) -> None:
+def test_a_checkpoint_that_cannot_be_written_is_an_error_with_its_path(claim: Claim, tmp_path: Path) -> None:
     """A checkpoint that cannot be written is an error with its path."""
     (tmp_path / "checkpoint").write_text("")
     with pytest.raises(InputError, match=r"cannot be read or written: .*checkpoint"):

@@ -48,7 +48,9 @@ def test_second_command_with_the_same_checkpoint_is_refused(
     assert "one" in contents(server)
 
 
-def test_full_disk_of_a_checkpoint_is_said_of_the_checkpoint(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_full_disk_of_the_checkpoint_is_reported_as_such_not_as_an_error_of_the_commands_output(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A full disk of the checkpoint is reported as such, not as an error of the command's output."""
 
     def full(*_: object) -> int:
@@ -62,7 +64,7 @@ def test_full_disk_of_a_checkpoint_is_said_of_the_checkpoint(tmp_path: Path, mon
         pass
 
 
-def test_a_lock_file_that_is_deleted_lets_nobody_in_and_ends_the_command(
+def test_after_the_lock_file_is_deleted_another_command_is_still_refused(
     server: LogHubServer, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """After the lock file is deleted, another command is still refused, and the first one fails with the reason."""

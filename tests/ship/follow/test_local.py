@@ -47,7 +47,9 @@ def run_once(tmp_path: Path, logs: Path, make_job: MakeJob) -> Run:
     return run
 
 
-def test_restart_ships_what_is_new_and_nothing_twice(server: LogHubServer, logs: Path, run_once: Run) -> None:
+def test_new_files_appended_lines_and_rotated_files_arrive_once_over_several_runs(
+    server: LogHubServer, logs: Path, run_once: Run
+) -> None:
     """New files, appended lines and rotated files arrive once over several runs."""
     append(logs / "a.log", "one\ntwo\n")
     assert run_once().failure is None
@@ -128,7 +130,7 @@ def test_once_ends_though_a_file_grows_all_the_time(
     assert sorted(contents(server)) == ["line of a", "line of b", "line of c"]
 
 
-def test_it_looks_again_after_the_interval(
+def test_without_new_lines_the_next_scan_begins_after_the_rest_of_the_interval(
     logs: Path, make_job: MakeJob, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without new lines, the next scan begins after the rest of the interval."""
@@ -183,7 +185,9 @@ def test_failed_batch_is_shipped_by_the_next_run(
     assert read_progress(str(tmp_path / "checkpoint")).planned is None
 
 
-def test_bytes_that_are_gone_are_told(logs: Path, run_once: Run, server: LogHubServer) -> None:
+def test_a_file_that_was_deleted_after_its_batch_was_planned_fails_the_run_with_its_name_once(
+    logs: Path, run_once: Run, server: LogHubServer
+) -> None:
     """A file that was deleted after its batch was planned fails the run with its name, once."""
     append(logs / "a.log", "one\n")
     refusal = server.faults.add(answer(400, "PostBodyInvalid", "no good"))
@@ -194,7 +198,9 @@ def test_bytes_that_are_gone_are_told(logs: Path, run_once: Run, server: LogHubS
     assert run_once().failure is None
 
 
-def test_log_of_several_lines_stays_whole_across_looks(server: LogHubServer, logs: Path, run_once: Run) -> None:
+def test_a_multi_line_log_that_is_still_being_written_waits_for_its_end(
+    server: LogHubServer, logs: Path, run_once: Run
+) -> None:
     """A multi-line log that is still being written waits for its end."""
     append(logs / "a.log", "1 a\n\tat\n2 b\n")
     assert run_once(multiline_start=r"\d", settle=3600.0).failure is None
@@ -260,7 +266,9 @@ def test_checkpoint_of_the_other_engine_is_refused(
     assert "belongs to engine local, not spark" in " ".join(capsys.readouterr().err.split())
 
 
-def test_progress_that_cannot_be_read_is_told(logs: Path, run_once: Run, tmp_path: Path) -> None:
+def test_unreadable_progress_is_an_error_and_does_not_ship_all_files_again(
+    logs: Path, run_once: Run, tmp_path: Path
+) -> None:
     """Unreadable progress is an error, and does not ship all files again."""
     run_once()
     append(logs / "a.log", "one\n")

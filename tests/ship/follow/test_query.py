@@ -55,7 +55,9 @@ def test_without_pandas_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatc
         follow(cast("Any", None), cast("Any", None), FollowOptions(paths=[], checkpoint="c"), console=Console())
 
 
-def test_restart_ships_what_is_new_and_nothing_twice(server: LogHubServer, logs: Path, run_once: Run) -> None:
+def test_new_files_appended_lines_and_rotated_files_arrive_once_over_several_runs(
+    server: LogHubServer, logs: Path, run_once: Run
+) -> None:
     """New files, appended lines and rotated files arrive once over several runs."""
     append(logs / "a.log", "one\ntwo\n")
     assert run_once().failure is None
@@ -121,7 +123,9 @@ def test_failed_batch_is_shipped_by_the_next_run(server: LogHubServer, logs: Pat
     assert contents(server) == ["one"]
 
 
-def test_lines_deleted_between_plan_and_restart_are_told(server: LogHubServer, logs: Path, run_once: Run) -> None:
+def test_lines_deleted_after_their_batch_was_planned_fail_the_run_with_name_and_size(
+    server: LogHubServer, logs: Path, run_once: Run
+) -> None:
     """Lines deleted after their batch was planned fail the run with name and size; all other lines are shipped."""
     append(logs / "a.log", "one\n")
     refusal = server.faults.add(answer(400, "PostBodyInvalid"))
@@ -136,9 +140,7 @@ def test_lines_deleted_between_plan_and_restart_are_told(server: LogHubServer, l
     assert run_once().failure is None
 
 
-def test_damaged_file_that_is_excluded_lets_the_rest_of_its_batch_go_on(
-    server: LogHubServer, logs: Path, run_once: Run
-) -> None:
+def test_a_damaged_file_can_be_excluded(server: LogHubServer, logs: Path, run_once: Run) -> None:
     """A damaged file can be excluded, so that the rest of its batch is shipped from the same checkpoint."""
     (logs / "bad.gz").write_bytes(gzip.compress(b"x" * 1000)[:-9])
     append(logs / "good.log", "one\n")
@@ -150,7 +152,9 @@ def test_damaged_file_that_is_excluded_lets_the_rest_of_its_batch_go_on(
     assert contents(server, logs / "good.log") == ["one"]
 
 
-def test_link_to_a_directory_is_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_link_to_a_directory_is_logged_once_not_at_each_scan_a_later_one_is_logged_too(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """A link to a directory is logged once, not at each scan; a later one is logged, too."""
     logs, outside = tmp_path / "logs", tmp_path / "outside"
     logs.mkdir()
@@ -164,7 +168,9 @@ def test_link_to_a_directory_is_told_once(tmp_path: Path, caplog: pytest.LogCapt
     assert told == [f"skipped {logs / name}: {LINK_TO_DIRECTORY}" for name in ("first", "second")]
 
 
-def test_files_that_are_left_out_are_told_once(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_skipped_binary_and_hidden_files_are_logged_once_with_their_reason(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """Skipped binary and hidden files are logged once with their reason.
 
     Hidden files that appear later, such as temporary files, and deleted files are not logged.
@@ -230,7 +236,9 @@ def test_stop_waits_for_the_micro_batch_and_no_longer_than_it_may(looks: float, 
     assert running.looks in {0, math.inf}
 
 
-def test_once_takes_what_was_there_at_the_first_look(tmp_path: Path) -> None:
+def test_once_ships_the_lines_of_the_first_scan_in_as_many_micro_batches_as_needed_and_no_later_lines(
+    tmp_path: Path,
+) -> None:
     """``once`` ships the lines of the first scan in as many micro-batches as needed, and no later lines."""
     for name in "ab":
         append(tmp_path / name, "line\n")
@@ -245,7 +253,7 @@ def test_once_takes_what_was_there_at_the_first_look(tmp_path: Path) -> None:
     assert ends == [5, 10, 10, 10]
 
 
-def test_loss_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
+def test_each_loss_is_logged_once_the_last_one_is_the_reason_of_the_failure(caplog: pytest.LogCaptureFixture) -> None:
     """Each loss is logged once; the last one is the reason of the failure."""
     losses = Losses()
     for lost in (("one",), ("one",), ("one", "two")):
@@ -254,7 +262,7 @@ def test_loss_is_told_once(caplog: pytest.LogCaptureFixture) -> None:
     assert losses.last == "two"
 
 
-def test_checkpoint_of_a_query_with_another_sink_goes_on(
+def test_a_checkpoint_that_foreachbatch_left_with_the_same_offsets_is_continued(
     server: LogHubServer, logs: Path, run_once: Run, tmp_path: Path
 ) -> None:
     """A checkpoint that ``foreachBatch`` left, with the same offsets, is continued, and no line is shipped again."""

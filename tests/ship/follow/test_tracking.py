@@ -111,7 +111,7 @@ def test_unfinished_line_of_a_file_that_rests_is_taken(tmp_path: Path) -> None:
     assert follower.texts(settle=0) == ["one\ntw"]
 
 
-def test_nuls_at_the_end_wait_for_what_is_written_in_their_place(tmp_path: Path) -> None:
+def test_a_preallocated_file_with_nuls_at_its_end_is_read_up_to_its_last_line(tmp_path: Path) -> None:
     """A preallocated file with NULs at its end is read up to its last line, and later lines are not lost."""
     follower = Follower(tmp_path)
     write(tmp_path / "a.log", "a\nb\n" + "\0" * 100)
@@ -136,7 +136,7 @@ def test_bytes_added_to_a_line_that_had_settled_are_a_line_of_their_own(tmp_path
         assert records_of(second, partition_bytes=size) == [(14, " more"), (20, "c")]
 
 
-def test_renamed_file_goes_on_and_its_successor_begins_anew(tmp_path: Path) -> None:
+def test_rotation_by_renaming_loses_no_line_and_ships_none_twice(tmp_path: Path) -> None:
     """Rotation by renaming loses no line, and ships none twice."""
     follower = Follower(tmp_path)
     log = tmp_path / "a.log"
@@ -149,7 +149,9 @@ def test_renamed_file_goes_on_and_its_successor_begins_anew(tmp_path: Path) -> N
 
 
 @pytest.mark.parametrize("followed", ["a.log", "*.log", "link.log"])
-def test_renamed_file_that_the_path_leads_to_no_more_goes_on(tmp_path: Path, followed: str) -> None:
+def test_a_named_file_is_continued_after_its_renaming_unless_its_new_name_is_excluded(
+    tmp_path: Path, followed: str
+) -> None:
     """A named file is continued after its renaming, unless its new name is excluded."""
     (folder := tmp_path / "real").mkdir()
     log, old = folder / "a.log", folder / "a.log.1"
@@ -256,7 +258,7 @@ def test_members_added_to_a_compressed_file_are_taken_alone(tmp_path: Path, comp
     assert add(pack(b"four\n") + pack(b"five\n")) == [(14, "four"), (19, "five")]
 
 
-def test_what_is_added_to_a_compressed_file_after_it_was_read_belongs_to_the_next_batch(tmp_path: Path) -> None:
+def test_a_member_added_between_plan_and_read_is_shipped_once_in_the_next_batch(tmp_path: Path) -> None:
     """A member added between plan and read is shipped once, in the next batch."""
     follower = Follower(tmp_path)
     (tmp_path / "a.gz").write_bytes(gzip.compress(b"one\n"))
@@ -317,7 +319,9 @@ def test_files_of_two_volumes_that_have_one_inode_are_two_files(
     assert follower.texts() == ["B 2\n"]
 
 
-def test_offset_of_an_earlier_version_goes_on(tmp_path: Path) -> None:
+def test_an_offset_of_an_earlier_version_with_inodes_as_names_and_without_checksums_is_continued(
+    tmp_path: Path,
+) -> None:
     """An offset of an earlier version, with inodes as names and without checksums, is continued."""
     follower, log = Follower(tmp_path), tmp_path / "a.log"
     write(log, "one\n")
@@ -367,7 +371,7 @@ def test_batch_planned_again_after_a_restart_is_the_same_though_the_file_was_ren
         assert opened.read(found.file.size) == b"one\n"
 
 
-def test_bytes_deleted_before_they_were_shipped_are_told_as_lost(tmp_path: Path) -> None:
+def test_a_planned_file_that_is_gone_truncated_or_rewritten_is_reported_as_lost(tmp_path: Path) -> None:
     """A planned file that is gone, truncated or rewritten is reported as lost."""
     for name, change in {
         "deleted": Path.unlink,
@@ -383,7 +387,7 @@ def test_bytes_deleted_before_they_were_shipped_are_told_as_lost(tmp_path: Path)
         assert (found.lost, found.start, found.file.size) == (True, 0, 4), name
 
 
-def test_file_that_is_not_found_for_a_while_goes_on_where_it_was(
+def test_a_file_that_cannot_be_accessed_for_a_while_keeps_its_offset(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A file that cannot be accessed for a while keeps its offset; a deleted or replaced one does not."""
@@ -532,7 +536,7 @@ class TestFollowedDirectory(FollowedDirectory.TestCase):
     """Every byte is shipped exactly once, through appends, pauses, rotations, truncations and restarts."""
 
 
-def test_log_that_may_go_on_waits(tmp_path: Path) -> None:
+def test_the_last_multi_line_log_is_shipped_when_the_next_begins_when_the_file_settles(tmp_path: Path) -> None:
     """The last multi-line log is shipped when the next begins, when the file settles, or when it is too long."""
     file = tmp_path / "a.log"
     taken: Offset = {}

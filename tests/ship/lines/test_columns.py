@@ -294,7 +294,7 @@ def twin(request: pytest.FixtureRequest) -> Iterator[str]:
 )
 @example(lines=["", ""], ends="\n", ended=True, offset=0)
 @example(lines=["x", "\r"], ends="\r\n", ended=False, offset=0)
-def test_columns_hold_what_the_records_do(
+def test_for_any_lines_and_every_parser_a_block_has_the_fields_of_its_lines_parsed_one_by_one(
     parser: str, pattern: str | None, lines: list[str], ends: str, ended: bool, offset: int
 ) -> None:
     """For any lines and every parser, a block has the fields of its lines parsed one by one."""

@@ -119,7 +119,7 @@ def test_a_line_of_exactly_the_limit_stays_whole(chunk: int, monkeypatch: pytest
 
 @given(content=_CONTENT, start=st.integers(0, 100), cuts=st.lists(st.integers(0, 200), max_size=4))
 @example(content=b"a\nunfinished more\nb\n", start=12, cuts=[14])
-def test_what_follows_a_line_that_was_handed_out_unfinished_is_a_line_of_its_own(
+def test_a_range_that_begins_a_line_yields_all_bytes_from_there_on_however_it_is_divided(
     content: bytes, start: int, cuts: list[int]
 ) -> None:
     """A range that begins a line yields all bytes from there on, however it is divided."""

@@ -21,7 +21,7 @@ COMBINED = (
 )
 
 
-def test_common_access_log_gives_its_fields_without_the_missing_ones() -> None:
+def test_the_fields_of_the_common_format_and_of_the_request_are_found_and_is_left_out() -> None:
     """The fields of the common format and of the request are found, and ``-`` is left out."""
     line = '127.0.0.1 - - [10/Oct/2000:13:55:36 -0700] "GET /apache_pb.gif HTTP/1.0" 200 -'
     assert make_parser("apache")(line) == {
@@ -177,7 +177,7 @@ def test_nginx_error_log(parser: str, line: str, expected: dict[str, str]) -> No
 @pytest.mark.parametrize(
     "line", ["2026/01/31 12:00:00 [error] no process", "2026/01/31 12:00:00 error", "1234/", "2026/"]
 )
-def test_what_only_begins_like_nginx_is_none(line: str) -> None:
+def test_a_line_that_only_begins_like_nginxs_error_log_such_as_one_of_gos_log_is_not_parsed(line: str) -> None:
     """A line that only begins like nginx's error log, such as one of Go's ``log``, is not parsed."""
     assert make_parser("auto")(line) is None
 
@@ -286,7 +286,9 @@ def test_regex_groups_become_fields() -> None:
         ("csv", None, "unknown parser 'csv': use one of auto, text, json, regex, apache, syslog, logfmt, delimited"),
     ],
 )
-def test_bad_choice_of_parser_says_what_to_do(name: str, pattern: str | None, said: str) -> None:
+def test_an_invalid_parser_or_pattern_is_an_error_before_anything_is_read(
+    name: str, pattern: str | None, said: str
+) -> None:
     """An invalid parser or pattern is an error before anything is read."""
     with pytest.raises(InputError, match=said.replace("(", r"\(")):
         make_parser(name, pattern)
@@ -368,7 +370,7 @@ def test_delimited(line: str, expected: dict[str, str] | None) -> None:
     assert make_parser("delimited", None, Values(",", ("a", "b", "c")))(line) == expected
 
 
-def test_header_names_columns_such_as_records_can_have() -> None:
+def test_header_names_have_no_byte_order_mark() -> None:
     """Header names have no byte order mark; repeated, reserved and missing ones are changed, long ones refused."""
     assert header_names('\ufeffa;"b ;"" c";a;;__time__;'.encode(), ";") == ("a", 'b ;" c', "a_", "_", "__time___", "__")
     assert header_names(b'a,"b', ",") == ()

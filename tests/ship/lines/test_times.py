@@ -164,7 +164,9 @@ def test_nine_digits_after_the_second_are_kept(text: str, form: str | None) -> N
         ("UTC", "noon", "is not a format of times"),
     ],
 )
-def test_zone_or_format_that_is_none_is_refused(zone: str | None, form: str | None, said: str) -> None:
+def test_an_invalid_zone_or_format_is_refused_before_anything_is_read(
+    zone: str | None, form: str | None, said: str
+) -> None:
     """An invalid zone or format is refused before anything is read."""
     with pytest.raises(InputError, match=re.escape(said)):
         LineTimes(zone, form).check()

@@ -68,7 +68,7 @@ def test_of_an_address_that_does_not_answer_in_time_an_error_says_which(monkeypa
     transport.close()
 
 
-def test_authorities_that_are_renewed_count_at_the_next_connection_and_while_they_are_gone_the_last_ones(
+def test_a_bundle_may_be_missing_or_empty_during_its_renewal_which_fails_no_request(
     tmp_path: Path,
 ) -> None:
     """A bundle may be missing or empty during its renewal, which fails no request."""

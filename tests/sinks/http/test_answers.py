@@ -88,7 +88,7 @@ def test_an_answer_is_read_as_http_client_reads_it(head: str) -> None:
 
 
 @pytest.mark.parametrize("head", REFUSED)
-def test_an_answer_whose_end_is_unclear_is_an_error(head: str) -> None:
+def test_a_response_with_an_unclear_end_is_an_error(head: str) -> None:
     """A response with an unclear end is an error: waiting would last until the timeout, and its rest might pass for the
     next response.
     """
@@ -138,7 +138,7 @@ def test_an_ordinary_answer_is_read_in_one_step(head: str) -> None:
 
 
 @pytest.mark.parametrize("more", [b"x", b"HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n"])
-def test_what_comes_behind_an_answer_is_no_part_of_it(more: bytes) -> None:
+def test_bytes_behind_a_response_belong_neither_to_its_body_nor_to_the_next_response(more: bytes) -> None:
     """Bytes behind a response belong neither to its body nor to the next response."""
     for pieces in ([HEADS["ordinary"] + more], [HEADS["ordinary"][:30], HEADS["ordinary"][30:] + more]):
         status, _, body, last = _receive(pieces)
@@ -146,7 +146,7 @@ def test_what_comes_behind_an_answer_is_no_part_of_it(more: bytes) -> None:
 
 
 @pytest.mark.parametrize("status", [b"102 Processing", b"103 Early Hints", b"199 Whatever"])
-def test_what_says_that_an_answer_will_come_is_none_yet(status: bytes) -> None:
+def test_an_interim_response_is_skipped_otherwise_a_stored_log_would_be_sent_again(status: bytes) -> None:
     """An interim response is skipped: otherwise a stored log would be sent again."""
     sent = b"HTTP/1.1 " + status + b"\r\nLink: </x>\r\n\r\n" + HEADS["ordinary"]
     expected = _receive([HEADS["ordinary"]])
@@ -189,7 +189,7 @@ def test_an_answer_of_no_length_is_none_at_once(length: bytes) -> None:
             receive(here, here.recv(10_000))
 
 
-def test_what_follows_a_line_that_is_no_header_is_none() -> None:
+def test_a_continuation_line_belongs_to_its_header_lines_after_one_without_a_colon_are_ignored() -> None:
     """A continuation line belongs to its header; lines after one without a colon are ignored."""
     here, there = socket.socketpair()
     with here, there:

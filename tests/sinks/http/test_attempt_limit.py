@@ -171,7 +171,7 @@ def test_close_and_flush_without_a_timeout_return() -> None:
     eventually(lambda: not any(thread.name.startswith("limited-") for thread in threading.enumerate()))
 
 
-def test_a_close_that_gives_up_leaves_no_thread_behind() -> None:
+def test_an_attempt_that_close_did_not_wait_for_is_cut_at_its_end_and_its_thread_ends() -> None:
     """An attempt that close did not wait for is cut at its end, and its thread ends."""
     from producer import CloseTimeoutError
 

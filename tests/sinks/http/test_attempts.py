@@ -197,7 +197,7 @@ def test_where_no_thread_can_start_an_attempt_ends_by_its_limit(
 
 
 @pytest.mark.parametrize("connected", [False, True])
-def test_silence_of_a_destination_that_never_answered_is_told_once_before_the_attempt_ends(
+def test_after_two_seconds_one_line_has_the_state_and_the_limit_however_many_attempts_wait(
     clock: ManualClock,
     attempts: Attempts,
     pair: tuple[socket.socket, socket.socket],
@@ -227,7 +227,7 @@ def test_silence_of_a_destination_that_never_answered_is_told_once_before_the_at
     assert caplog.messages == [*told, "http://p.x: answers now"]
 
 
-def test_an_attempt_that_ended_in_time_is_told_of_by_nobody(
+def test_a_quick_failure_or_response_is_no_silence_the_next_attempt_is_watched(
     clock: ManualClock, attempts: Attempts, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A quick failure or response is no silence; the next attempt is watched."""

@@ -40,13 +40,13 @@ def transport_of(name: str, clock: Any = None) -> Iterator[Transport]:
 
 
 @pytest.mark.parametrize("value", ["a\nb", "a\r\nAuthorization: b", "\u4e2d"])
-def test_a_header_that_cannot_be_sent_is_told_before_anything_leaves(value: str) -> None:
+def test_a_header_cannot_contain_another_header(value: str) -> None:
     """A header cannot contain another header."""
     with transport_of("header") as transport, pytest.raises(MisconfiguredError, match=r"could not be sent.*User-Agent"):
         transport.request("POST", "http://127.0.0.1:9", "/", {}, {"Host": "h", "User-Agent": value}, b"", {})
 
 
-def test_a_path_that_cannot_be_asked_for_is_told_before_anything_leaves() -> None:
+def test_a_request_line_cannot_contain_a_header() -> None:
     """A request line cannot contain a header."""
     with transport_of("path") as transport, pytest.raises(MisconfiguredError, match="nothing that can be asked for"):
         transport.request("GET", "http://127.0.0.1:9", "/a\r\nb", {}, {"Host": "h"}, b"", {})
@@ -174,7 +174,7 @@ def test_a_transport_that_is_closed_has_no_connection_left() -> None:
         assert sock.fileno() < 0
 
 
-def test_a_server_that_takes_a_request_and_says_nothing_is_told_of_before_its_timeout(
+def test_the_warning_comes_once_without_the_user_and_password_of_the_address(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     """The warning comes once, without the user and password of the address, and again at the first response."""

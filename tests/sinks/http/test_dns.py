@@ -84,7 +84,7 @@ def test_the_limit_of_an_attempt_holds_for_names_too(resolver: Hanging) -> None:
     transport.close()
 
 
-def test_all_who_want_a_name_wait_for_one_thread(resolver: Hanging) -> None:
+def test_repeated_attempts_share_one_thread_for_a_name_whose_resolution_hangs(resolver: Hanging) -> None:
     """Repeated attempts share one thread for a name whose resolution hangs."""
     transport = _transport(connect_timeout_ms=20)
     for _ in range(3):
@@ -173,7 +173,9 @@ def test_addresses_that_come_too_late_serve_the_next_attempt(resolver: Hanging) 
         assert resolver.asked == asked
 
 
-def test_addresses_that_nobody_came_for_are_forgotten(resolver: Hanging, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_addresses_that_were_not_used_in_time_are_forgotten_since_they_change(
+    resolver: Hanging, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Addresses that were not used in time are forgotten, since they change."""
     now = [1000.0]
     monkeypatch.setattr(dns, "monotonic", lambda: now[0])
@@ -186,7 +188,7 @@ def test_addresses_that_nobody_came_for_are_forgotten(resolver: Hanging, monkeyp
     assert not dns._asked
 
 
-def test_who_waits_for_a_name_looks_at_the_time_and_waits_on(
+def test_a_waiting_attempt_checks_its_time_and_waits_on_as_long_as_time_remains(
     resolver: Hanging, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A waiting attempt checks its time and waits on, as long as time remains."""

@@ -77,7 +77,7 @@ def reader(endpoint: str, **http: object) -> SignedClient:
         ("", "http://p.far.test", False),
     ],
 )
-def test_no_proxy_excepts_what_any_usual_reading_has_it_except(
+def test_names_with_and_without_dots_and_stars_ports_addresses_and_networks_are_exempted_in_any_case(
     variable: str, exceptions: str, endpoint: str, excepted: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Names with and without dots and stars, ports, addresses and networks are exempted in any case, and
@@ -104,7 +104,9 @@ _WRONG = [
 
 
 @pytest.mark.parametrize("url", _WRONG)
-def test_a_proxy_that_is_none_is_told_when_a_producer_is_made(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_producers_and_readers_report_an_invalid_proxy_of_the_options_or_the_environment(
+    url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Producers and readers report an invalid proxy of the options or the environment, without its password."""
     for make in (producer, reader):
         with pytest.raises(ConfigError, match=r"http\.proxies: must be a URL such as") as given:
@@ -119,7 +121,7 @@ def test_a_proxy_that_is_none_is_told_when_a_producer_is_made(url: str, monkeypa
 @pytest.mark.parametrize(
     "url", ["http://me:hidden日@proxy:1", "me:hidden日@proxy:1", "https://m%E2%82%AC:hidden@proxy:1"]
 )
-def test_a_proxys_password_that_cannot_be_sent_is_told_when_a_producer_is_made(url: str) -> None:
+def test_a_password_that_cannot_be_sent_is_refused_when_the_producer_is_made_not_by_every_send(url: str) -> None:
     """A password that cannot be sent is refused when the producer is made, not by every send."""
     for make in (producer, reader):
         with pytest.raises(ConfigError, match=r"http\.proxies: must have a user and a password of latin-1") as given:
@@ -143,7 +145,7 @@ def test_a_proxys_password_that_can_be_sent_is_taken(url: str, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("url", ["proxy.test:3128", "http://me:s%2Fe@[::1]:3128/", "https://proxy.test"])
-def test_what_is_a_proxy_is_taken(url: str) -> None:
+def test_a_proxy_without_a_scheme_means_http(url: str) -> None:
     """A proxy without a scheme means http."""
     producer(proxies={"https": url}).close()
 
@@ -158,7 +160,7 @@ def test_a_socks_proxy_says_which_package_it_needs(monkeypatch: pytest.MonkeyPat
 
 
 @pytest.mark.parametrize("variable", _BUNDLES)
-def test_authorities_of_the_environment_that_are_none_are_told_before_the_first_send(
+def test_producers_readers_and_the_agents_sinks_report_invalid_authorities(
     variable: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Producers, readers and the agent's sinks report invalid authorities, unless nothing is verified or there is no

@@ -101,7 +101,7 @@ def test_a_request_id_is_short_and_of_one_line(status: int) -> None:
     ],
     ids=["no HTTP", "another version", "many lengths"],
 )
-def test_what_is_no_answer_is_shown_in_part(answer: bytes) -> None:
+def test_a_result_lives_as_long_as_its_batch_with_each_of_its_attempts(answer: bytes) -> None:
     """A result lives as long as its batch, with each of its attempts."""
     error = _outcome(answer)
     assert isinstance(error, AttemptError)

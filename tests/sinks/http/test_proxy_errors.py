@@ -103,7 +103,7 @@ def test_a_page_that_shows_the_request_tells_no_credentials(status: str, page: s
     assert not [secret for secret in (coded, "STS.token", "LOG a:sign") if secret in str(error)]
 
 
-def test_what_is_no_tls_within_a_tunnel_may_be_the_proxys() -> None:
+def test_if_a_confirmed_tunnel_does_not_speak_tls_the_error_also_blames_the_proxy() -> None:
     """If a confirmed tunnel does not speak TLS, the error also blames the proxy."""
     with hostile.serve(_open_and_talk_on) as port:
         project = ProjectConfig("p", endpoint="https://far.test", access_key_id="a", access_key_secret="s")
@@ -115,7 +115,7 @@ def test_what_is_no_tls_within_a_tunnel_may_be_the_proxys() -> None:
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
-def test_a_proxy_that_asks_who_is_there_has_handed_nothing_on_and_is_told_at_once(scheme: str) -> None:
+def test_a_proxy_that_asks_for_a_password_forwarded_nothing(scheme: str) -> None:
     """A proxy that asks for a password forwarded nothing: there is one attempt, and nothing was stored."""
     with _proxy(_ANSWERS["407"]) as port:
         proxy = f"http://127.0.0.1:{port}"
@@ -138,7 +138,7 @@ def test_a_proxy_that_asks_who_is_there_has_handed_nothing_on_and_is_told_at_onc
         (b"https://portal.test/" + b"x" * 5000, f"'https://portal.test/{'x' * 180}'"),
     ],
 )
-def test_a_redirect_is_told_with_where_it_leads(location: bytes, told: str) -> None:
+def test_the_error_of_a_redirect_has_the_new_place_without_possible_secrets(location: bytes, told: str) -> None:
     """The error of a redirect has the new place, without possible secrets; the redirect is not followed."""
     answer = b"HTTP/1.1 302 Found\r\nContent-Length: 0\r\nLocation: " + location + b"\r\n\r\n"
     with _proxy(answer) as port:
@@ -158,7 +158,7 @@ def test_a_redirect_is_told_with_where_it_leads(location: bytes, told: str) -> N
         ("socks5h://me@proxy:1080", " (through the proxy socks5h://proxy:1080)"),
     ],
 )
-def test_a_proxy_is_told_by_its_address_alone(proxy: str, told: str) -> None:
+def test_a_proxy_is_named_by_scheme_address_and_port_ipv6_in_brackets(proxy: str, told: str) -> None:
     """A proxy is named by scheme, address and port, IPv6 in brackets; without a proxy there is no name."""
     assert through("https://far.test", {"https": proxy}) == told
     assert through("http://far.test", {"https": proxy}) == through("http://far.test", {}) == ""

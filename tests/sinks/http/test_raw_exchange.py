@@ -90,7 +90,7 @@ def test_the_end_of_a_connection_is_an_empty_answer(
 
 
 @pytest.mark.parametrize("times", [{"left": 0.02}, {"silence": 0.02}], ids=["attempt", "silence"])
-def test_what_goes_wrong_is_told_with_what_has_left(
+def test_errors_come_with_what_was_sent_silence_after_or_within_the_request_or_a_closed_socket(
     twin: ModuleType, ends: tuple[socket.socket, socket.socket], times: dict[str, float]
 ) -> None:
     """Errors come with what was sent: silence after or within the request, or a closed socket."""

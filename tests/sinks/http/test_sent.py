@@ -166,7 +166,9 @@ def test_a_request_that_left_in_part_was_reached_and_not_stored(way: str, tls: T
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_a_limit_after_the_request_leaves_it_in_doubt_and_one_within_it_does_not(way: str, tls: Tls) -> None:
+def test_the_limit_of_an_attempt_or_a_socket_after_the_whole_request_leaves_the_batch_unconfirmed(
+    way: str, tls: Tls
+) -> None:
     """The limit of an attempt or a socket after the whole request leaves the batch unconfirmed; within the request it
     does not.
     """
@@ -182,7 +184,7 @@ def test_a_limit_after_the_request_leaves_it_in_doubt_and_one_within_it_does_not
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_where_nobody_listens_nothing_was_sent(way: str, tls: Tls) -> None:
+def test_a_refused_connection_of_the_server_or_of_its_proxy_sent_nothing(way: str, tls: Tls) -> None:
     """A refused connection, of the server or of its proxy, sent nothing."""
     with serve(hostile.hang) as port:
         pass  # the port is free again
@@ -222,7 +224,7 @@ def test_an_error_of_tls_may_have_words_alone() -> None:
     assert "bad handshake: certificate verify failed" in str(error)
 
 
-def test_a_server_that_nobody_vouches_for_got_nothing(tls: Tls) -> None:
+def test_an_untrusted_certificate_is_refused_before_any_log_is_sent(tls: Tls) -> None:
     """An untrusted certificate is refused before any log is sent."""
     with (
         trustme.CA().cert_pem.tempfile() as bundle,
@@ -259,7 +261,7 @@ def test_a_limit_before_the_request_says_that_nothing_was_sent(stage: str, limit
             check_unreachable(attempt(sink))
 
 
-def test_what_left_is_counted_anew_for_each_attempt(tls: Tls) -> None:
+def test_on_a_used_or_a_new_connection_the_next_attempt_starts_with_nothing_sent(tls: Tls) -> None:
     """On a used or a new connection, the next attempt starts with nothing sent."""
     with serve(hostile.answer_once) as port, sink_for(f"http://127.0.0.1:{port}", tls, attempt_timeout_ms=500) as sink:
         payload = sink.encode(KEY, None, [record()])
@@ -280,7 +282,7 @@ def answer_more_than_was_asked(connection: socket.socket, stop: threading.Event)
 
 
 @pytest.mark.parametrize("way", WAYS)
-def test_an_answer_that_nobody_asked_for_is_none_to_the_next_request(way: str, tls: Tls) -> None:
+def test_unexpected_bytes_are_not_the_next_response_even_if_only_tls_still_holds_them(way: str, tls: Tls) -> None:
     """Unexpected bytes are not the next response, even if only TLS still holds them."""
     with sink_on_the_way(way, answer_more_than_was_asked, tls, read_timeout_ms=3000) as sink:
         for _ in range(2):

@@ -77,7 +77,7 @@ def test_the_limit_of_an_attempt_holds_for_a_proxy_of_socks_that_drips() -> None
             transport.request("GET", "http://far.test", "/", {}, {"Host": "h"}, b"", proxies)
 
 
-def test_a_proxy_of_socks_that_does_not_listen_is_told_as_such() -> None:
+def test_a_socks_proxy_that_does_not_listen_is_named_and_nothing_was_sent() -> None:
     """A SOCKS proxy that does not listen is named, and nothing was sent."""
     with serve(hostile.hang) as port:
         pass  # the port is free again

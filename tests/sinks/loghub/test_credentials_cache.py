@@ -47,7 +47,7 @@ def test_static_credentials_cost_no_thread() -> None:
     assert not named("static")
 
 
-def test_the_provider_is_asked_once_and_on_a_thread_of_its_own() -> None:
+def test_many_attempts_share_one_call_which_runs_on_the_named_thread() -> None:
     """Many attempts share one call, which runs on the named thread."""
     clock = ManualClock()
     provider = Provider(clock)
@@ -56,7 +56,7 @@ def test_the_provider_is_asked_once_and_on_a_thread_of_its_own() -> None:
     assert provider.threads == ["p-credentials-x"]
 
 
-def test_credentials_are_refreshed_before_they_expire_while_the_old_ones_serve() -> None:
+def test_a_refresh_starts_in_the_last_quarter_of_a_short_life() -> None:
     """A refresh starts in the last quarter of a short life; attempts use the old credentials and do not wait."""
     clock = ManualClock()
     hold = threading.Event()
@@ -124,7 +124,7 @@ def test_a_provider_that_raises_fails_the_attempt_with_its_words() -> None:
     assert cache.get().access_key_id == "id-2"
 
 
-def test_a_failure_that_an_attempt_waits_for_is_told_by_the_attempt_alone(caplog: pytest.LogCaptureFixture) -> None:
+def test_the_attempt_raises_the_failure_which_is_logged_with_the_project(caplog: pytest.LogCaptureFixture) -> None:
     """The attempt raises the failure, which is logged with the project: a second line would repeat it."""
     clock = ManualClock()
 

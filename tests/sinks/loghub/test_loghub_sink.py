@@ -92,7 +92,7 @@ def test_a_shard_hash_routes_and_equal_hashes_share_a_shard(server: LogHubServer
     assert all(request.query["key"].endswith("0" * 30) for request in server.requests)
 
 
-def test_an_ingest_processor_is_asked_for_by_name(server: LogHubServer) -> None:
+def test_the_option_processor_becomes_a_query_parameter_which_is_signed_like_the_others(server: LogHubServer) -> None:
     """The option ``processor`` becomes a query parameter, which is signed like the others."""
     with Producer(project_for(server), config=options(processor="parse-nginx")) as producer:
         assert send_one(producer).successful
@@ -300,7 +300,9 @@ def test_verification_can_be_turned_off_in_so_many_words(
         assert send_one(producer).successful
 
 
-def test_what_this_side_was_told_wrong_fails_at_once_and_was_never_sent(server: LogHubServer, tmp_path: Path) -> None:
+def test_a_certificate_bundle_that_no_longer_exists_is_not_retried_as_a_network_error(
+    server: LogHubServer, tmp_path: Path
+) -> None:
     """A certificate bundle that no longer exists is not retried as a network error."""
     bundle = Path(shutil.copy(certifi.where(), tmp_path / "missing.pem"))
     project = project_for(server, endpoint=f"https://127.0.0.1:{server.port}")
@@ -313,7 +315,7 @@ def test_what_this_side_was_told_wrong_fails_at_once_and_was_never_sent(server: 
 
 
 @pytest.mark.parametrize(("text", "told"), [(None, "No such file or directory"), ("no certificate", "CERTIFICATE")])
-def test_authorities_that_are_none_are_told_by_the_producer_and_not_by_the_first_send(
+def test_a_missing_or_invalid_file_is_refused_when_the_producer_is_made_unless_nothing_is_verified(
     tmp_path: Path, text: str | None, told: str
 ) -> None:
     """A missing or invalid file is refused when the producer is made, unless nothing is verified."""
@@ -327,7 +329,7 @@ def test_authorities_that_are_none_are_told_by_the_producer_and_not_by_the_first
 
 
 @pytest.mark.parametrize("channel", [False, True])
-def test_an_http_server_that_is_addressed_as_https_is_told_by_the_error_and_the_warning(
+def test_an_endpoint_without_a_scheme_is_https_the_error_and_the_warning_name_http(
     server: LogHubServer, caplog: pytest.LogCaptureFixture, tmp_path: Path, channel: bool
 ) -> None:
     """An endpoint without a scheme is https; the error and the warning name http:// before the retries end."""

@@ -54,7 +54,9 @@ def test_orphan_in_a_group_of_its_own_is_found_and_ended(leader: subprocess.Pope
     assert processes_of(leader.pid) == []
 
 
-def test_ps_finds_what_proc_finds(leader: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ps_finds_the_same_processes_where_there_is_no_proc(
+    leader: subprocess.Popen[bytes], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """``ps`` finds the same processes where there is no /proc."""
     found = sorted(process.pid for process in processes_of(leader.pid))
     monkeypatch.setattr(processes, "_from_proc", processes._from_ps)

@@ -65,7 +65,7 @@ def test_every_fixed_column_is_filled() -> None:
     assert batch.schema.equals(arrow_schema(default_schema()))
 
 
-def test_what_a_log_group_leaves_out_is_empty() -> None:
+def test_a_missing_topic_or_source_is_empty_text_and_a_missing_pack_id_is_null() -> None:
     """A missing topic or source is empty text, and a missing pack id is null."""
     made = LogGroupList()
     made.LogGroups.add().Logs.add(Time=1)
@@ -85,14 +85,14 @@ def test_columns_of_the_user_come_from_fields_by_name() -> None:
     ]
 
 
-def test_a_value_that_is_none_is_null() -> None:
+def test_in_the_mode_permissive_an_invalid_value_is_null_and_changes_nothing_else() -> None:
     """In the mode PERMISSIVE an invalid value is null, and changes nothing else."""
     logs = [{"n": number} for number in range(5)] + [{"n": "many"}, {"n": 2**40}, {"n": 7}]
     (batch,) = batches_of(groups_of(logs), columns(("n", IntegerType())))
     assert batch.column(0).to_pylist() == [0, 1, 2, 3, 4, None, None, 7]
 
 
-def test_a_value_that_is_none_is_an_error_that_says_where() -> None:
+def test_in_the_mode_failfast_an_invalid_value_raises_an_error_with_shard_cursor_place_column_value() -> None:
     """In the mode FAILFAST an invalid value raises an error with shard, cursor, place, column, value and type."""
     groups = groups_of([{"n": 1}], [{"n": 2}, {"n": "x" * 1000}])
     with pytest.raises(MalformedValueError) as raised:

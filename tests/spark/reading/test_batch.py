@@ -19,7 +19,9 @@ from ..conftest import LOGSTORE, PROJECT, Put, options_of, project_of
 from .conftest import messages_of, rows_of
 
 
-def test_what_a_producer_sent_is_read(server: LogHubServer) -> None:
+def test_fields_time_in_microseconds_topic_source_and_tags_of_every_sent_record_are_read_once(
+    server: LogHubServer,
+) -> None:
     """Fields, time in microseconds, topic, source and tags of every sent record are read once."""
     config = ProducerConfig(linger_ms=100, batch_count_threshold=7, log_tags={"env": "test"})
     expected = []
@@ -55,7 +57,7 @@ def test_a_partition_is_a_shard_between_two_fixed_ends(server: LogHubServer, put
     assert messages_of(reader, partitions) == [*(f"first {number}" for number in range(5)), "second"]
 
 
-def test_the_server_may_give_less_than_asked_for(put: Put) -> None:
+def test_answers_that_the_server_cuts_by_size_are_followed_to_the_end(put: Put) -> None:
     """Answers that the server cuts by size are followed to the end."""
     from tests.server.client import Client, log_group
 
@@ -78,7 +80,7 @@ def test_every_log_group_has_its_cursor(server: LogHubServer, put: Put) -> None:
     assert messages_of(again, again.partitions()) == ["message 1", "message 2"]
 
 
-def test_offsets_and_shards_bound_what_is_read(server: LogHubServer, put: Put) -> None:
+def test_offsets_and_shards_limit_the_read(server: LogHubServer, put: Put) -> None:
     """Offsets and shards limit the read."""
     for seconds in (0, 100, 200, 300):
         server.clock_offset = seconds
@@ -92,7 +94,9 @@ def test_offsets_and_shards_bound_what_is_read(server: LogHubServer, put: Put) -
     assert batch_reader(backwards, default_schema()).partitions() == []
 
 
-def test_a_shard_is_divided_where_more_partitions_are_asked_for(server: LogHubServer, put: Put) -> None:
+def test_a_shard_is_divided_by_time_of_receipt_with_each_log_read_once_and_in_order(
+    server: LogHubServer, put: Put
+) -> None:
     """A shard is divided by time of receipt, with each log read once and in order."""
     for seconds in range(0, 500, 10):
         server.clock_offset = seconds
@@ -110,7 +114,7 @@ def test_a_shard_is_divided_where_more_partitions_are_asked_for(server: LogHubSe
     assert all(8 <= len(part) <= 16 for part in parts[:4])
 
 
-def test_what_came_within_a_second_is_one_partition(server: LogHubServer, put: Put) -> None:
+def test_loggroups_received_within_a_second_are_one_partition_and_are_read_once(server: LogHubServer, put: Put) -> None:
     """LogGroups received within a second are one partition, and are read once."""
     for number in range(5):
         put(f"message {number}")
@@ -181,7 +185,7 @@ def test_a_shard_that_ends_too_early_is_an_error(server: LogHubServer, put: Put)
         messages_of(reader, [ShardRange("0", "MA==", "NQ==")])
 
 
-def test_a_read_that_is_given_up_ends_its_thread(server: LogHubServer, put: Put) -> None:
+def test_a_read_that_ends_early_stops_its_thread(server: LogHubServer, put: Put) -> None:
     """A read that ends early stops its thread."""
     for number in range(10):
         put(f"message {number}")

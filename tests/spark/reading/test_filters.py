@@ -116,12 +116,12 @@ def test_rows_are_kept_as_sql_does(made: Any, rows: list[int]) -> None:
         lambda: sources.StringStartsWith(("i",), "1"),
     ],
 )
-def test_what_may_mean_something_else_is_left_to_spark(made: Any) -> None:
+def test_conditions_that_spark_may_define_differently_drop_no_row(made: Any) -> None:
     """Conditions that Spark may define differently drop no row."""
     assert rows_for(made()) == ALL
 
 
-def test_times_are_whole_seconds_that_hold_what_is_asked_for() -> None:
+def test_the_bounds_of_time_are_whole_seconds_the_narrowest_of_all_conditions_rounded_outwards() -> None:
     """The bounds of time are whole seconds, the narrowest of all conditions, rounded outwards; negated ones bound
     nothing.
     """
@@ -166,7 +166,7 @@ def read_messages(server: LogHubServer, filters: list[Any], **options: str) -> l
         (-5_000_000_000, 5_000_000_000, ["message -600", "message 0", "message 600"], 1),
     ],
 )
-def test_a_condition_on_time_says_what_is_read(
+def test_with_receivedwithin_only_loggroups_received_near_the_wanted_times_are_pulled(
     server: LogHubServer, three_times: int, low: int | None, high: int | None, found: list[str], pulls: int
 ) -> None:
     """With receivedWithin only LogGroups received near the wanted times are pulled."""
@@ -179,7 +179,9 @@ def test_a_condition_on_time_says_what_is_read(
     assert len(seen) == pulls
 
 
-def test_what_was_received_late_or_early_within_the_margin_is_read(server: LogHubServer, put: Put) -> None:
+def test_loggroups_received_late_or_early_within_the_margin_are_read_up_to_the_second(
+    server: LogHubServer, put: Put
+) -> None:
     """LogGroups received late or early within the margin are read, up to the second, and never beyond the offsets."""
     now = int(datetime.now(UTC).timestamp())
     for offset, message in ((-500, "too early"), (0, "in time"), (600, "too late")):

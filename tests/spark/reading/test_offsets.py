@@ -56,7 +56,7 @@ def test_each_shard_may_have_its_own_place(client: LogstoreClient, three: dict[i
     "text",
     ["soon", "", "-5", "0", "99999999999", "2026-13-01", "{", '{"a": "M"}', '{"0": 1.5}', '{"0": ""}', '{"0": true}'],
 )  # fmt: skip
-def test_what_means_nothing_is_an_error(text: str) -> None:
+def test_an_invalid_text_is_refused_with_the_options_name_and_its_rule(text: str) -> None:
     """An invalid text is refused with the option's name and its rule."""
     with pytest.raises(ConfigError, match=r"startingOffsets: must be earliest, latest, Unix seconds"):
         parse_offsets("startingOffsets", text)

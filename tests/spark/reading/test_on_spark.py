@@ -51,7 +51,9 @@ def read(session: SparkSession, server: LogHubServer, schema: str | None = None,
     return (reader.schema(schema) if schema else reader).load()
 
 
-def test_what_a_producer_sent_is_what_spark_reads(session: SparkSession, server: LogHubServer) -> None:
+def test_spark_reads_every_fixed_column_of_sent_records_across_pulls_and_shards(
+    session: SparkSession, server: LogHubServer
+) -> None:
     """Spark reads every fixed column of sent records, across pulls and shards."""
     send(server, range(100))
     rows = read(session, server, pullCount="3").collect()
@@ -142,7 +144,7 @@ def run(session: SparkSession, server: LogHubServer, folder: Path, **options: st
     return [progress for progress in query.recentProgress if progress["numInputRows"]]
 
 
-def test_a_stream_goes_on_where_its_checkpoint_ends(
+def test_a_stream_continues_at_its_checkpoint_in_micro_batches_of_limited_rows_with_each_row_once(
     session: SparkSession, server: LogHubServer, tmp_path: Path
 ) -> None:
     """A stream continues at its checkpoint, in micro-batches of limited rows, with each row once."""

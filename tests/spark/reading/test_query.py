@@ -130,7 +130,7 @@ def test_fewer_logs_than_were_counted_are_an_error(filled: LogHubServer) -> None
         rows_of(reader, partitions)
 
 
-def test_a_wrong_value_is_told_with_its_place(filled: LogHubServer) -> None:
+def test_an_invalid_value_is_null_or_with_failfast_an_error_with_its_place(filled: LogHubServer) -> None:
     """An invalid value is null, or with FAILFAST an error with its place."""
     schema = StructType([StructField("level", LongType()), StructField("n", LongType())])
     assert len(numbers(filled, schema)) == 100

@@ -46,7 +46,7 @@ def fill(put: Put, *numbers: int, shard: str = "0") -> None:
         put(f"{number}", shard=shard)
 
 
-def test_a_stream_goes_on_where_it_was(server: LogHubServer, put: Put) -> None:
+def test_each_micro_batch_has_what_came_since_the_last_one_also_after_a_restart(server: LogHubServer, put: Put) -> None:
     """Each micro-batch has what came since the last one, also after a restart."""
     fill(put, 0, 1)
     reader = reader_of(server)
@@ -76,7 +76,7 @@ def test_the_same_offsets_are_the_same_rows(server: LogHubServer, put: Put) -> N
     assert messages_of(again, again.partitions(start, end)) == ["0", "1"]
 
 
-def test_a_stream_begins_at_the_end_unless_told_otherwise(server: LogHubServer, put: Put) -> None:
+def test_without_startingoffsets_a_stream_begins_at_the_end(server: LogHubServer, put: Put) -> None:
     """Without startingOffsets a stream begins at the end."""
     fill(put, 0)
     reader = stream_reader(options_of(server), default_schema())
@@ -85,7 +85,9 @@ def test_a_stream_begins_at_the_end_unless_told_otherwise(server: LogHubServer, 
     assert batches(reader, start)[0] == [["1"]]  # type: ignore[arg-type]
 
 
-def test_available_now_stops_at_what_was_there(server: LogHubServer, put: Put) -> None:
+def test_with_availablenow_a_stream_stops_at_the_end_of_what_was_there_at_its_start(
+    server: LogHubServer, put: Put
+) -> None:
     """With availableNow a stream stops at the end of what was there at its start."""
     fill(put, 0, 1, 2, 3, 4)
     reader = reader_of(server)
@@ -175,7 +177,7 @@ def test_seconds_of_a_trigger_are_bounded(server: LogHubServer, put: Put) -> Non
 
 
 @pytest.mark.parametrize("opaque", [False, True])
-def test_seconds_do_not_go_beyond_what_was_there(
+def test_a_limit_in_seconds_never_goes_beyond_the_end_of_a_query_with_availablenow(
     client: LogstoreClient, put: Put, monkeypatch: pytest.MonkeyPatch, opaque: bool
 ) -> None:
     """A limit in seconds never goes beyond the end of a query with availableNow."""

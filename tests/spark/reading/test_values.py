@@ -109,14 +109,14 @@ def test_text_becomes_a_value(kind: DataType, text: str, value: Any) -> None:
         (PERSON, "[" * 100_000),
     ],
 )
-def test_what_is_no_value_is_refused(kind: DataType, text: str) -> None:
+def test_an_invalid_value_always_raises_valueerror_and_never_becomes_another_value(kind: DataType, text: str) -> None:
     """An invalid value always raises ValueError, and never becomes another value."""
     with pytest.raises(ValueError):
         parser_of(kind)(text)
 
 
 @pytest.mark.parametrize("kind", [CalendarIntervalType(), ArrayType(CalendarIntervalType())])
-def test_a_type_without_text_is_told(kind: DataType) -> None:
+def test_a_type_that_text_cannot_become_is_refused_when_the_columns_are_chosen(kind: DataType) -> None:
     """A type that text cannot become is refused when the columns are chosen."""
     with pytest.raises(TypeError):
         parser_of(kind)

@@ -68,7 +68,9 @@ def test_refused_row_fails_the_task_with_its_number_and_the_reason(strict: LogHu
     assert "onFailure=deadletter or drop" in text
 
 
-def test_what_comes_of_a_row_is_seen_behind_a_request_that_hangs(server: LogHubServer) -> None:
+def test_behind_a_request_that_hangs_acknowledged_rows_leave_the_memory_and_a_refusal_fails_the_task(
+    server: LogHubServer,
+) -> None:
     """Behind a request that hangs, acknowledged rows leave the memory, and a refusal fails the task."""
     hangs = server.faults.add(delay(PATIENCE), times=1)
 

@@ -204,7 +204,7 @@ def stream(spark: SparkSession, folder: Path, options: dict[str, str], checkpoin
     assert not query.isActive
 
 
-def test_stream_goes_on_where_it_stopped(
+def test_a_stream_continues_where_it_stopped_and_the_metrics_have_each_micro_batch(
     spark: SparkSession, options: dict[str, str], server: LogHubServer, tmp_path: Path
 ) -> None:
     """A stream continues where it stopped, and the metrics have each micro-batch."""

@@ -95,7 +95,7 @@ def test_chunk_has_one_set_of_columns(server: LogHubServer) -> None:
     assert chunks(server) == [10, 10]
 
 
-def test_partition_tells_how_many_of_its_rows_stood_there(
+def test_each_task_that_found_rows_written_warns_with_its_own_number(
     server: LogHubServer, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Each task that found rows written warns with its own number."""
@@ -106,9 +106,7 @@ def test_partition_tells_how_many_of_its_rows_stood_there(
     assert text.startswith(f"partition 0: 50 of 100 rows were already stored in {PROJECT}/{LOGSTORE} at ")
 
 
-def test_micro_batch_tells_how_many_of_its_rows_stood_there(
-    server: LogHubServer, caplog: pytest.LogCaptureFixture
-) -> None:
+def test_a_micro_batch_warns_with_the_sum_of_its_tasks(server: LogHubServer, caplog: pytest.LogCaptureFixture) -> None:
     """A micro-batch warns with the sum of its tasks."""
     options = {**target(server), **ONCE, "runId": "stream"}
     writer = LogHubStreamWriter(options, SCHEMA, overwrite=False)
@@ -129,7 +127,7 @@ def test_first_row_that_cannot_become_a_log_is_refused_like_any_other(server: Lo
     assert numbers(server) == [1, 2]
 
 
-def test_shard_hash_that_is_none_is_a_refused_row(server: LogHubServer) -> None:
+def test_an_invalid_shard_hash_refuses_its_row_and_the_rows_of_other_streams_arrive(server: LogHubServer) -> None:
     """An invalid shard hash refuses its row, and the rows of other streams arrive."""
     batch = pa.record_batch({"h": pa.array(["0" * 32, "no hash"]), "n": pa.array([0, 1])})
     options = {**ONCE, "shardHashColumn": "h", "adjust_shard_hash": "false", "onFailure": "drop"}
@@ -225,7 +223,9 @@ def test_refused_rows_are_the_same_in_every_attempt(strict: LogHubServer, tmp_pa
     assert not stored & refused
 
 
-def test_refused_chunk_fails_the_task_and_can_be_mended(strict: LogHubServer) -> None:
+def test_a_refused_chunk_fails_the_task_with_its_row_and_once_the_row_is_fixed_the_same_run_completes(
+    strict: LogHubServer,
+) -> None:
     """A refused chunk fails the task with its row, and once the row is fixed, the same run completes."""
     words = r"^rows 100 to 149 of partition 0, refused .* PostBodyTooLarge.*before: 100 rows"
     with pytest.raises(DeliveryFailedError, match=words):
@@ -283,7 +283,9 @@ def test_many_streams_fill_smaller_chunks(server: LogHubServer, monkeypatch: pyt
     assert sorted(numbers(server)) == list(range(count))
 
 
-def test_run_whose_rows_were_all_there_is_told(server: LogHubServer, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_run_whose_rows_were_all_stored_before_is_warned_about_its_runid(
+    server: LogHubServer, caplog: pytest.LogCaptureFixture
+) -> None:
     """A run whose rows were all stored before is warned about its runId."""
     for count in (50, 60, 60):
         assert not [text for text in told(caplog) if "give another run a runId" in text]

@@ -64,7 +64,7 @@ def test_no_options_at_all_are_explained_as_those_of_an_sql_table() -> None:
         WriteOptions.from_mapping({"option.endpoint": "x", "owner": "root", "provider": "loghub"})
 
 
-def test_unknown_option_lists_the_near_ones() -> None:
+def test_an_unknown_option_is_refused_with_the_closest_names() -> None:
     """An unknown option is refused with the closest names."""
     assert "did you mean topicColumn" in str(refusal(topic_column="x"))
     assert "did you mean linger_ms" in str(refusal(linger_msx="5"))
@@ -80,7 +80,7 @@ def test_path_is_refused_with_words() -> None:
     assert "LogHub has no paths" in str(refusal(path="/a/b"))
 
 
-def test_what_spark_adds_itself_is_no_error() -> None:
+def test_sparks_own_options_are_accepted() -> None:
     """Spark's own options are accepted."""
     assert options(checkpointLocation="/x", queryName="q", owner="me", provider="loghub").topic == ""
 
@@ -165,7 +165,7 @@ def test_provider_is_known_by_its_import_path() -> None:
 
 
 @pytest.mark.parametrize("path", ["no.such.module:x", f"{__name__}:no_such_name", f"{__name__}:TARGET"])
-def test_provider_that_is_none_is_refused_when_it_is_asked(path: str) -> None:
+def test_a_path_that_is_not_a_providers_is_refused_with_the_option_and_the_path(path: str) -> None:
     """A path that is not a provider's is refused with the option and the path."""
     with pytest.raises(ConfigError, match="credentialsProvider: must"):
         ImportedCredentials(path).get_credentials()

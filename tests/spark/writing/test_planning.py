@@ -50,7 +50,7 @@ def test_fitting_columns_are_accepted() -> None:
     check_schema(SCHEMA, Columns(time="seconds"))
 
 
-def test_missing_column_is_named_with_the_near_ones() -> None:
+def test_a_missing_column_is_refused_with_the_option_and_the_closest_names() -> None:
     """A missing column is refused with the option and the closest names."""
     with pytest.raises(ConfigError, match=r"topicColumn: must be a column of the DataFrame; did you mean level"):
         check_schema(SCHEMA, Columns(topic="levle"))
@@ -161,7 +161,7 @@ def test_busy_server_is_no_error(target: tuple[LogHubServer, Target]) -> None:
     check_target(there, QUICK, patient=False)
 
 
-def test_what_only_the_executors_know_is_not_tried(
+def test_without_credentials_on_the_driver_nothing_is_checked(
     target: tuple[LogHubServer, Target], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Without credentials on the driver nothing is checked."""
@@ -208,7 +208,7 @@ def test_target_of_a_stream_is_checked_once_while_micro_batches_follow(
     assert asked_for == [1, 1, 1, 2, 3, 4, 5]
 
 
-def test_target_that_was_wrong_is_asked_for_again(server: LogHubServer, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_failed_check_is_repeated(server: LogHubServer, monkeypatch: pytest.MonkeyPatch) -> None:
     """A failed check is repeated."""
     monkeypatch.setattr(writers, "_checked", writers._Checked(ManualClock()))
     options = {"endpoint": server.endpoint, "project": PROJECT, "logstore": LOGSTORE}

@@ -37,7 +37,7 @@ def test_long_label_is_cut() -> None:
     assert len(str(rows)) < 300
 
 
-def test_label_that_is_no_column_is_told_before_the_job() -> None:
+def test_a_label_that_is_not_a_column_is_refused_with_the_closest_names() -> None:
     """A label that is not a column is refused with the closest names."""
     schema = StructType().add("path", "string").add("offset", "long")
     check_schema(schema, Columns(), ("path",))

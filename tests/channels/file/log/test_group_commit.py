@@ -128,7 +128,7 @@ def test_sequence_numbers_follow_the_order_of_the_log() -> None:
         assert drained(channel) == expected
 
 
-def test_after_a_failed_sync_everything_is_in_a_new_segment_and_nobody_notices() -> None:
+def test_after_a_failed_sync_the_commit_still_succeeds_in_a_new_segment() -> None:
     """After a failed sync the commit still succeeds in a new segment, and its event is delivered once."""
     disk = SimFS()
     channel = open_channel(disk)
@@ -217,7 +217,9 @@ def test_a_second_failure_is_an_error_and_nothing_happened() -> None:
 
 @pytest.mark.parametrize("again", [False, True])
 @pytest.mark.parametrize("checkpointed", [False, True])
-def test_what_failed_is_voided_in_the_log(again: bool, checkpointed: bool) -> None:
+def test_the_next_segment_voids_the_records_of_a_failed_commit_and_a_replay_ignores_them(
+    again: bool, checkpointed: bool
+) -> None:
     """The next segment voids the records of a failed commit, and a replay ignores them."""
     disk = SimFS()
     channel = open_channel(disk)
@@ -243,7 +245,7 @@ def test_what_failed_is_voided_in_the_log(again: bool, checkpointed: bool) -> No
     assert contents(disk) == expected
 
 
-def test_when_twenty_commits_fail_each_is_told_and_none_is_visible() -> None:
+def test_each_of_twenty_failed_commits_raises() -> None:
     """Each of twenty failed commits raises; the channel is empty afterwards, works, and stays so after a restart."""
     disk = SimFS()
     with opened_channel(disk, segment_size=100_000) as channel:
@@ -260,7 +262,7 @@ def test_when_twenty_commits_fail_each_is_told_and_none_is_visible() -> None:
         assert contents(disk.copy()) == ["works"]
 
 
-def test_a_take_whose_commit_failed_has_not_happened() -> None:
+def test_a_take_whose_commit_failed_can_be_committed_again_or_rolled_back() -> None:
     """A take whose commit failed can be committed again or rolled back."""
     for end in ("commit", "rollback"):
         disk = SimFS()
@@ -299,7 +301,7 @@ def test_events_in_open_takes_are_found_where_they_were_written_again() -> None:
         assert len(records(disk, new)) >= 4
 
 
-def test_with_an_interval_a_failed_sync_writes_again_what_it_kept() -> None:
+def test_with_a_sync_interval_a_failed_sync_rewrites_the_unsynced_records_to_a_new_segment() -> None:
     """With a sync interval, a failed sync rewrites the unsynced records to a new segment, which survives a crash."""
     disk, clock = SimFS(), ManualClock()
     with opened_channel(disk, fsync=5.0, clock=clock) as channel:
@@ -317,7 +319,7 @@ def test_with_an_interval_a_failed_sync_writes_again_what_it_kept() -> None:
 
 
 @pytest.mark.parametrize("fsync", [1000.0, "os"])
-def test_sync_tells_that_the_disk_failed_and_the_channel_goes_on(fsync: str | float) -> None:
+def test_sync_raises_only_if_rewriting_fails_too_each_time_until_the_disk_works(fsync: str | float) -> None:
     """sync() raises only if rewriting fails too, each time until the disk works; then everything is on the disk."""
     disk = SimFS()
     with opened_channel(disk, fsync=fsync) as channel:
@@ -340,7 +342,7 @@ def test_sync_tells_that_the_disk_failed_and_the_channel_goes_on(fsync: str | fl
         assert drained(channel) == ["a", "b"]
 
 
-def test_sync_waits_for_what_was_committed_before_it() -> None:
+def test_sync_waits_for_all_earlier_commits_but_not_longer_than_its_timeout() -> None:
     """sync() waits for all earlier commits, but not longer than its timeout."""
     disk, clock = SimFS(), ManualClock()
     with opened_channel(disk, fsync="os", clock=clock) as channel:
@@ -383,7 +385,7 @@ def test_a_roll_between_two_commits_syncs_both_segments() -> None:
 
 
 @pytest.mark.parametrize("fsync", ["os", 1000.0])
-def test_what_is_not_synced_may_be_lost_with_the_machine_and_is_counted_before_what_is_there(
+def test_without_a_sync_at_commit_a_crash_keeps_a_prefix_of_the_log_on_the_disk(
     fsync: str | float,
 ) -> None:
     """Without a sync at commit, a crash keeps a prefix of the log on the disk and counts earlier gaps as lost."""
@@ -405,7 +407,7 @@ def test_what_is_not_synced_may_be_lost_with_the_machine_and_is_counted_before_w
     assert len({lost for _, lost in seen}) > 3
 
 
-def test_nothing_is_written_behind_what_may_be_lost_unread() -> None:
+def test_a_commit_is_refused_while_unsynced_records_of_a_failed_sync_cannot_be_read_back() -> None:
     """A commit is refused while unsynced records of a failed sync cannot be read back."""
     disk = SimFS()
     with opened_channel(disk, fsync="os") as channel:
@@ -423,7 +425,7 @@ def test_nothing_is_written_behind_what_may_be_lost_unread() -> None:
             assert contents(disk.after_crash(seed)) == ["a", "b"]
 
 
-def test_what_is_owed_comes_first_also_where_there_is_a_segment_to_write_to() -> None:
+def test_owed_runs_are_written_before_any_other_run_even_after_an_interrupt() -> None:
     """Owed runs are written before any other run, even after an interrupt."""
     with opened_channel(SimFS(), fsync="os") as channel:
         end = channel._log._end
@@ -433,7 +435,7 @@ def test_what_is_owed_comes_first_also_where_there_is_a_segment_to_write_to() ->
         assert not fits_current
 
 
-def test_what_is_kept_until_the_next_sync_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_a_sync_interval_unsynced_records_in_memory_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     """With a sync interval, unsynced records in memory are bounded, and synced early beyond that."""
     monkeypatch.setattr(log_module, "MAX_UNSYNCED", 1000)
     with opened_channel(SimFS(), fsync=1000.0, segment_size=1 << 20) as channel:

@@ -112,7 +112,7 @@ def test_a_committed_take_is_a_take_and_a_commit() -> None:
 
 @pytest.mark.parametrize("what", ["put", "take", "nothing"])
 @pytest.mark.parametrize("end", ["rollback", "commit"])
-def test_only_what_is_committed_and_not_empty_is_written(what: str, end: str) -> None:
+def test_rollbacks_and_empty_transactions_write_no_record(what: str, end: str) -> None:
     """Rollbacks and empty transactions write no record."""
     disk = SimFS()
     channel = open_channel(disk)
@@ -151,7 +151,7 @@ def test_segments_lie_in_the_data_directories_in_turn() -> None:
         assert sum(len(segments(disk, place)) for place in places) == 1
 
 
-def test_segments_are_found_also_where_new_ones_do_not_go() -> None:
+def test_segments_in_the_main_directory_are_found_after_data_directories_were_added() -> None:
     """Segments in the main directory are found after data directories were added."""
     disk = SimFS()
     with opened_channel(disk) as channel:
@@ -162,7 +162,7 @@ def test_segments_are_found_also_where_new_ones_do_not_go() -> None:
         assert drained(channel) == ["old", "new"]
 
 
-def test_data_directories_that_are_missing_are_not_taken_for_empty_ones() -> None:
+def test_a_channel_opened_without_its_data_directories_is_refused() -> None:
     """A channel opened without its data directories is refused."""
     disk = SimFS()
     with opened_channel(disk, data_directories=["/one", "/two"]) as channel:
@@ -221,7 +221,7 @@ def a_disk(capacity: int) -> SimFS:
     return disk
 
 
-def test_space_is_looked_at_again_after_a_second_and_what_is_written_subtracted() -> None:
+def test_free_space_is_read_once_a_second_and_again_before_a_put_is_refused() -> None:
     """Free space is read once a second, and again before a put is refused."""
     disk, clock = a_disk(10_000), ManualClock()
     space = a_space(disk, clock)
@@ -256,7 +256,7 @@ def test_the_error_of_a_full_disk_says_how_much_is_free_and_wanted() -> None:
     )
 
 
-def test_a_reserve_is_kept_given_up_once_and_made_again() -> None:
+def test_the_reserve_occupies_the_disk_is_released_once_and_is_made_again_when_there_is_space() -> None:
     """The reserve occupies the disk, is released once, and is made again when there is space."""
     disk = a_disk(10_000)
     space = a_space(disk, ManualClock(), reserve=4000)
@@ -274,7 +274,7 @@ def test_a_reserve_is_kept_given_up_once_and_made_again() -> None:
 
 
 @pytest.mark.parametrize(("minimum", "told"), [(0, 1), (4000, 0)])
-def test_a_disk_too_small_for_the_reserve_is_told_once(
+def test_a_disk_without_space_for_the_reserve_is_logged_once_if_puts_may_fill_it(
     minimum: int, told: int, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A disk without space for the reserve is logged once, if puts may fill it."""
@@ -321,7 +321,7 @@ def test_a_reserve_that_a_crash_left_short_is_made_anew(left: int) -> None:
     assert disk.count("create", "reserve") == made == 1
 
 
-def test_on_a_full_disk_takes_go_on_from_the_reserve_until_the_channel_is_empty() -> None:
+def test_on_a_full_disk_puts_are_refused_while_takes_checkpoints_and_deletions_use_the_reserve() -> None:
     """On a full disk puts are refused, while takes, checkpoints and deletions use the reserve."""
     disk = SimFS()
     channel = open_channel(disk, reserve=6000)
@@ -383,7 +383,7 @@ def test_a_disk_that_fills_during_a_put_leaves_nothing_of_it() -> None:
     assert [len(body) for body in contents(killed(channel, disk))] == [1, 500]
 
 
-def test_an_error_of_a_write_is_told_and_the_next_commit_works() -> None:
+def test_after_a_write_error_the_transaction_is_open_and_can_be_committed_once() -> None:
     """After a write error the transaction is open and can be committed, once."""
     disk = SimFS()
     channel = open_channel(disk)
@@ -415,7 +415,7 @@ def test_a_segment_that_cannot_be_begun_leaves_no_trace() -> None:
         assert len(contents(killed(channel, disk))) == 18
 
 
-def test_what_failed_does_not_take_room() -> None:
+def test_failed_commits_use_no_capacity() -> None:
     """Failed commits use no capacity."""
     disk = SimFS()
     with opened_channel(disk, capacity=3, byte_capacity=1000) as channel:

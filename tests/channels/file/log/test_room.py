@@ -106,7 +106,7 @@ def test_a_segment_that_is_full_and_a_channel_that_is_closed_leave_no_room() -> 
     assert sizes(disk) == ends(disk)
 
 
-def test_a_disk_that_cannot_lay_out_room_takes_the_commit_all_the_same() -> None:
+def test_a_failed_preallocation_does_not_fail_the_commit() -> None:
     """A failed preallocation does not fail the commit."""
     disk = SimFS()
     with opened_channel(disk) as channel:
@@ -118,7 +118,7 @@ def test_a_disk_that_cannot_lay_out_room_takes_the_commit_all_the_same() -> None
         assert drained(channel) == ["a", "b"]
 
 
-def test_a_disk_that_fails_in_the_midst_of_room_takes_the_commit_all_the_same() -> None:
+def test_a_partly_failed_preallocation_does_not_fail_the_commit_the_zeros_are_released_or_overwritten() -> None:
     """A partly failed preallocation does not fail the commit; the zeros are released or overwritten."""
     disk = SimFS()
     with opened_channel(disk) as channel:
@@ -133,7 +133,7 @@ def test_a_disk_that_fails_in_the_midst_of_room_takes_the_commit_all_the_same() 
         assert drained(channel) == ["a", "b", "c"]
 
 
-def test_a_disk_that_does_not_say_what_is_free_takes_what_was_written() -> None:
+def test_a_disk_that_cannot_report_its_free_space_still_accepts_takes() -> None:
     """A disk that cannot report its free space still accepts takes."""
     disk, clock = SimFS(), ManualClock()
     with opened_channel(disk, clock=clock) as channel:
@@ -157,7 +157,7 @@ def test_the_room_of_processes_that_died_does_not_add_up() -> None:
     assert contents(disk) == ["0", "1", "2", "3", "4"]
 
 
-def test_room_that_cannot_be_given_up_does_not_keep_a_channel_from_opening() -> None:
+def test_a_channel_opens_even_if_preallocated_space_cannot_be_released() -> None:
     """A channel opens even if preallocated space cannot be released."""
     disk = SimFS()
     channel = open_channel(disk)
@@ -192,7 +192,9 @@ LOST = [(first, count) for first in range(5) for count in range(1, 6 - first)]
 
 
 @pytest.mark.parametrize(("first", "count"), LOST)
-def test_a_commit_of_which_sectors_never_came_to_the_disk_is_torn(first: int, count: int) -> None:
+def test_a_commit_with_any_unwritten_sectors_is_dropped_whole_and_all_earlier_ones_are_kept(
+    first: int, count: int
+) -> None:
     """A commit with any unwritten sectors is dropped whole, and all earlier ones are kept."""
     disk = SimFS()
     channel = open_channel(disk)
@@ -251,7 +253,7 @@ def test_half_a_commit_in_room_that_was_cut_off_again_is_torn_however_much_there
         assert drained(again) == ["a"]
 
 
-def test_what_stands_in_the_room_is_cut_and_kept_aside() -> None:
+def test_foreign_bytes_in_preallocated_space_are_cut_off_and_quarantined() -> None:
     """Foreign bytes in preallocated space are cut off and quarantined."""
     disk = SimFS()
     channel = open_channel(disk)
@@ -266,7 +268,7 @@ def test_what_stands_in_the_room_is_cut_and_kept_aside() -> None:
     assert len(disk.names(f"{DIRECTORY}/quarantine")) == 1
 
 
-def test_zeros_where_the_next_segment_says_that_events_stood_are_told() -> None:
+def test_zeros_in_place_of_events_of_the_log_count_as_lost_events() -> None:
     """Zeros in place of events of the log count as lost events."""
     disk = SimFS()
     channel = open_channel(disk, checkpoint_interval=None)

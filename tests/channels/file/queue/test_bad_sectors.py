@@ -49,7 +49,7 @@ def test_one_bad_sector_costs_one_event_and_only_for_as_long_as_it_is_bad(caplog
         assert file_stats(channel).lost_events == 0
 
 
-def test_what_stands_before_a_bad_sector_does_not_wait_for_it() -> None:
+def test_events_before_an_unreadable_one_are_delivered_without_an_error() -> None:
     """Events before an unreadable one are delivered without an error."""
     disk = BadSectors()
     with opened_channel(disk) as channel:

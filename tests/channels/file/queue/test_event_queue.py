@@ -67,7 +67,7 @@ def test_events_leave_at_the_head_in_the_order_of_the_tail(count: int) -> None:
 
 
 @pytest.mark.parametrize("count", [1, 2, 5_000])
-def test_what_is_given_back_is_at_the_head_again_in_order(count: int) -> None:
+def test_events_given_back_in_any_order_are_at_the_head_again_in_order(count: int) -> None:
     """Events given back in any order are at the head again, in order."""
     queue = filled(count + 3)
     entries = queue.take(count, None, {})
@@ -78,7 +78,7 @@ def test_what_is_given_back_is_at_the_head_again_in_order(count: int) -> None:
     assert sequences(queue.take(count + 3, None, {})) == list(range(1, count + 4))
 
 
-def test_only_what_was_taken_can_be_removed() -> None:
+def test_removing_an_event_that_is_not_taken_is_an_error_and_changes_nothing() -> None:
     """Removing an event that is not taken is an error and changes nothing."""
     queue = filled(3)
     queue.take(1, None, {})
@@ -154,7 +154,7 @@ def test_a_take_by_bytes_leaves_the_rest_where_it_was(max_bytes: int, given: int
     assert sequences(queue.take(10, None, {})) == list(range(len(expected) + 1, 7))
 
 
-def test_a_snapshot_holds_what_is_taken_and_what_was_given_back() -> None:
+def test_a_snapshot_holds_queued_taken_and_returned_events_up_to_a_log_position_and_does_not_change() -> None:
     """A snapshot holds queued, taken and returned events up to a log position, and does not change."""
     queue = filled(10, per_segment=5)
     first = queue.take(2, None, {})
@@ -171,7 +171,7 @@ def test_a_snapshot_holds_what_is_taken_and_what_was_given_back() -> None:
     assert list(queue.snapshot(1 << 63).sequences) == [1, 2, *range(5, 12)]
 
 
-def test_what_is_restored_is_what_was_written_down() -> None:
+def test_a_restored_snapshot_has_the_same_order_sizes_and_segments() -> None:
     """A restored snapshot has the same order, sizes and segments."""
     queue = filled(10, per_segment=5)
     queue.take(3, None, {})

@@ -14,7 +14,7 @@ def reads(disk: SimFS) -> int:
 
 
 @pytest.mark.parametrize("fsync", ["commit", "os", 5.0])
-def test_who_keeps_up_reads_nothing_back(fsync: str | float) -> None:
+def test_a_taker_that_keeps_up_gets_recent_events_from_memory_without_reading_a_segment(fsync: str | float) -> None:
     """A taker that keeps up gets recent events from memory, without reading a segment."""
     disk = SimFS()
     with opened_channel(disk, fsync=fsync) as channel:
@@ -25,7 +25,7 @@ def test_who_keeps_up_reads_nothing_back(fsync: str | float) -> None:
         assert reads(disk) == before
 
 
-def test_what_is_given_back_is_read_from_the_disk() -> None:
+def test_a_returned_event_is_read_from_the_disk() -> None:
     """A returned event is read from the disk."""
     disk = SimFS()
     with opened_channel(disk) as channel:
@@ -50,7 +50,7 @@ def test_a_new_channel_knows_only_the_disk() -> None:
         assert reads(after) > before
 
 
-def test_what_is_kept_is_bounded_and_the_oldest(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_cache_is_bounded_and_keeps_the_oldest_events_until_some_are_taken(monkeypatch: pytest.MonkeyPatch) -> None:
     """The cache is bounded and keeps the oldest events until some are taken."""
     monkeypatch.setattr(recent, "MOST", 10)
     monkeypatch.setattr(recent, "EVENT_OVERHEAD", 0)
@@ -63,7 +63,7 @@ def test_what_is_kept_is_bounded_and_the_oldest(monkeypatch: pytest.MonkeyPatch)
     assert kept.pop([1, 2, 3, 4]) == [b"5678", b"defghi"]
 
 
-def test_what_is_kept_in_memory_is_told_and_counts_the_objects() -> None:
+def test_the_caches_size_includes_object_overhead_and_stats_reports_it() -> None:
     """The cache's size includes object overhead, and ``stats`` reports it."""
     with opened_channel() as channel:
         put(channel, "a", "b")
@@ -80,7 +80,9 @@ def test_what_is_kept_in_memory_is_told_and_counts_the_objects() -> None:
     assert recent.MOST - recent.EVENT_OVERHEAD - 1 <= kept.size <= recent.MOST
 
 
-def test_a_taker_who_is_behind_misses_and_repeats_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_take_of_events_partly_in_memory_and_partly_on_the_disk_returns_each_once_in_order(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A take of events partly in memory and partly on the disk returns each once, in order."""
     monkeypatch.setattr(recent, "MOST", 1000)
     disk = SimFS()

@@ -65,7 +65,7 @@ def test_it_is_read_as_it_was_written(events: int) -> None:
     assert len(encode(checkpoint)) == 72 + 2 * 24 + events * EVENT_SIZE + 4
 
 
-def test_segments_that_end_before_what_it_knows_of_are_named_with_their_events() -> None:
+def test_segments_that_end_before_a_checkpoints_events_are_reported_with_these_events() -> None:
     """Segments that end before a checkpoint's events are reported with these events."""
     assert emptied(None, {}) == {}
     assert emptied(made(), SIZES) == {}
@@ -103,7 +103,7 @@ def test_every_byte_and_every_length_is_checked() -> None:
         decode(data + b"\0")
 
 
-def test_a_newer_version_is_told() -> None:
+def test_a_newer_version_is_refused_with_both_versions_in_the_text() -> None:
     """A newer version is refused with both versions in the text."""
     body = bytearray(encode(made())[:-4])
     body[8] = 2
@@ -195,7 +195,7 @@ def test_an_error_while_it_is_written_leaves_the_one_before(operation: str) -> N
 
 
 @pytest.mark.parametrize("name", [NAME, BACKUP_NAME])
-def test_what_a_dead_process_left_of_a_checkpoint_gives_its_space_back(name: str) -> None:
+def test_an_opening_first_removes_a_partial_checkpoint_which_may_fill_the_disk(name: str) -> None:
     """An opening first removes a partial checkpoint, which may fill the disk."""
     disk = SimFS()
     channel = open_channel(disk)

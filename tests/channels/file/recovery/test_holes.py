@@ -58,7 +58,7 @@ def holed(fsync: str, start: int, size: int, *, garbage: bool) -> tuple[SimFS, l
 @pytest.mark.parametrize("checkpoint", ["with", "without"])
 @pytest.mark.parametrize("garbage", [False, True], ids=["zeros", "garbage"])
 @pytest.mark.parametrize("fsync", ["commit", "os"])
-def test_behind_a_hole_what_is_whole_is_kept_and_what_is_missing_is_counted(
+def test_valid_records_after_a_hole_are_kept_the_tools_and_a_second_opening_agree(
     fsync: str, checkpoint: str, garbage: bool
 ) -> None:
     """Valid records after a hole are kept; the tools and a second opening agree."""
@@ -107,7 +107,7 @@ def test_damage_over_a_commit_loses_no_event(fsync: str) -> None:
             assert any(name.startswith("log-") for name in names(disk, "/channel/quarantine"))
 
 
-def test_the_end_of_a_segment_that_its_writer_went_on_past_is_damaged_and_not_torn() -> None:
+def test_an_incomplete_transaction_confirmed_by_a_later_segment_is_damaged_not_torn() -> None:
     """An incomplete transaction confirmed by a later segment is damaged, not torn."""
     for garbage in (False, True):
         disk = SimFS()

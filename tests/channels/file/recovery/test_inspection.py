@@ -51,7 +51,7 @@ def test_looking_calls_nothing_that_changes_anything() -> None:
     assert disk.open_files == []
 
 
-def test_what_this_user_may_not_write_can_be_looked_at(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_inspection_opens_every_file_for_reading_only(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Inspection opens every file for reading only."""
     with FileChannel(tmp_path / "c", minimum_free_space=0, reserve=0) as channel:
         put(channel, "a")
@@ -78,7 +78,9 @@ def test_a_directory_that_may_not_be_read_is_an_error_that_names_it() -> None:
         disk.heal()
 
 
-def test_a_look_does_not_keep_anybody_from_the_lock(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_checking_whether_a_channel_is_in_use_never_blocks_its_opening(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Checking whether a channel is in use never blocks its opening."""
     path = str(tmp_path / "LOCK")
     Disk().unlock(Disk().lock(path))
@@ -101,7 +103,7 @@ def test_a_look_does_not_keep_anybody_from_the_lock(tmp_path: Path, monkeypatch:
     os.close(looker)
 
 
-def test_a_checkpoint_that_falls_into_a_look_is_no_damage() -> None:
+def test_an_inspection_disturbed_by_a_checkpoint_of_the_running_channel_starts_over() -> None:
     """An inspection disturbed by a checkpoint of the running channel starts over."""
     disk = SimFS()
     with opened_channel(disk) as channel:
@@ -123,7 +125,7 @@ def test_a_checkpoint_that_falls_into_a_look_is_no_damage() -> None:
         assert drained(channel) == expected[50:]
 
 
-def test_what_a_running_channel_puts_during_a_look_is_no_damage(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_puts_during_an_inspection_are_not_reported_as_damage(monkeypatch: pytest.MonkeyPatch) -> None:
     """Puts during an inspection are not reported as damage."""
     disk = SimFS()
     with opened_channel(disk, fsync=60.0) as channel:
@@ -141,7 +143,7 @@ def test_what_a_running_channel_puts_during_a_look_is_no_damage(monkeypatch: pyt
         assert drained(channel) == [*expected, "later"]
 
 
-def test_a_commit_that_is_half_written_when_a_look_passes_is_no_damage(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_commit_in_progress_during_an_inspection_is_not_reported_as_damage(monkeypatch: pytest.MonkeyPatch) -> None:
     """A commit in progress during an inspection is not reported as damage."""
     disk = SimFS()
     with opened_channel(disk) as channel:
@@ -176,7 +178,7 @@ def test_half_a_record_that_a_running_channel_is_writing_is_no_damage() -> None:
     killed(channel, disk)
 
 
-def test_real_damage_beside_a_torn_end_is_told() -> None:
+def test_damage_is_reported_even_beside_a_torn_end_or_before_a_checkpoint() -> None:
     """Damage is reported even beside a torn end or before a checkpoint."""
     disk = SimFS()
     channel = open_channel(disk, segment_size=1 << 20)
@@ -195,7 +197,7 @@ def test_real_damage_beside_a_torn_end_is_told() -> None:
     assert len(report.segments[0].damages) == len(report.segments[0].torn) == 1
 
 
-def test_what_a_crash_at_the_beginning_of_a_segment_left_is_no_damage() -> None:
+def test_an_empty_file_or_half_a_header_after_a_crash_is_not_damage() -> None:
     """An empty file or half a header after a crash is not damage."""
     for content in (b"", b"LHSEGMNT", bytes(600)):
         disk = SimFS()
@@ -218,7 +220,7 @@ def test_a_segment_that_is_there_twice_is_refused() -> None:
     assert names(disk, "/data") == ["log-0000000001"]
 
 
-def test_around_a_bad_sector_everything_is_told() -> None:
+def test_an_unreadable_sector_is_reported_with_its_offsets_and_the_rest_is_counted() -> None:
     """An unreadable sector is reported with its offsets, and the rest is counted."""
     disk = BadSectors()
     with opened_channel(disk, segment_size=1 << 20) as channel:

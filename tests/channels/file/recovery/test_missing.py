@@ -164,7 +164,9 @@ def test_no_number_of_a_segment_is_given_twice() -> None:
     opened.close()
 
 
-def test_a_segment_that_was_given_up_and_comes_back_is_kept(caplog: pytest.LogCaptureFixture) -> None:
+def test_an_abandoned_segment_that_comes_back_is_quarantined_and_can_be_drained_as_the_log_says(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """An abandoned segment that comes back is quarantined, and can be drained as the log says."""
     disk = SimFS()
     places = ("/one", "/two")
@@ -209,7 +211,7 @@ def test_segments_that_are_needed_no_more_are_deleted_also_after_a_crash() -> No
     assert "quarantine" not in names(disk)
 
 
-def test_the_segment_where_a_checkpoint_goes_on_is_missed_though_it_had_no_event_then() -> None:
+def test_the_segment_of_a_checkpoints_position_is_needed_even_if_it_was_empty_then() -> None:
     """The segment of a checkpoint's position is needed even if it was empty then."""
     disk = SimFS()
     channel = open_channel(disk)

@@ -52,7 +52,9 @@ def another_process(program: str, path: Path) -> Iterator[subprocess.Popen[str]]
             process.kill()
 
 
-def test_a_second_process_is_told_who_holds_the_directory(tmp_path: Path) -> None:
+def test_a_second_process_is_refused_with_the_owners_name_and_admitted_after_the_owner_is_killed(
+    tmp_path: Path,
+) -> None:
     """A second process is refused with the owner's name, and admitted after the owner is killed."""
     with another_process(_OWNER, tmp_path / "c") as owner:
         with pytest.raises(ChannelLockedError) as caught:
@@ -68,7 +70,7 @@ def test_a_second_process_is_told_who_holds_the_directory(tmp_path: Path) -> Non
         assert drained(channel) == ["a"]
 
 
-def test_a_second_channel_of_the_same_process_is_told_so(tmp_path: Path) -> None:
+def test_a_second_channel_in_the_same_process_is_refused_also_by_another_path(tmp_path: Path) -> None:
     """A second channel in the same process is refused, also by another path."""
     (tmp_path / "link").symlink_to(tmp_path / "c")
     with FileChannel(tmp_path / "c", **REAL) as channel:
@@ -92,7 +94,7 @@ def test_a_lock_of_something_else_is_respected(tmp_path: Path) -> None:
         assert owner["pid"] == os.getpid()
 
 
-def test_the_lock_file_tells_who_had_it_last() -> None:
+def test_the_lock_file_names_its_last_owner_after_closing() -> None:
     """The lock file names its last owner after closing."""
     disk = SimFS()
     for name, start in (("first", 1_700_000_000.0), ("second", 1_800_000_000.0)):
@@ -173,7 +175,7 @@ FileChannel(sys.argv[1], minimum_free_space=0, reserve=0)
 
 
 @pytest.mark.parametrize("what", ["segment", "checkpoint"])
-def test_a_lock_file_that_is_deleted_lets_nobody_in_and_ends_the_channel(
+def test_deleting_the_lock_file_admits_no_other_owner_and_closes_the_channel_at_its_next_segment(
     tmp_path: Path, what: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Deleting the lock file admits no other owner, and closes the channel at its next segment."""

@@ -75,7 +75,7 @@ def without_checkpoints(disk: SimFS) -> SimFS:
 # Results
 
 
-def test_a_mended_directory_is_sound_and_the_segment_is_kept_as_it_was() -> None:
+def test_a_repaired_directory_is_valid_keeps_all_other_events_and_the_original_segment_is_copied() -> None:
     """A repaired directory is valid, keeps all other events, and the original segment is copied."""
     disk, left, path = damaged()
     as_it_was = disk.content(path)
@@ -108,7 +108,7 @@ def test_a_sound_directory_is_left_as_it_is() -> None:
     assert "quarantine" not in names(disk)
 
 
-def test_damage_on_both_sides_of_where_a_checkpoint_goes_on_is_mended_for_both() -> None:
+def test_a_repair_splits_a_gap_at_a_checkpoints_position_where_replay_starts() -> None:
     """A repair splits a gap at a checkpoint's position, where replay starts."""
     disk = SimFS()
     channel = open_channel(disk, segment_size=1 << 20)
@@ -163,7 +163,7 @@ def test_headers_are_restored_byte_by_byte() -> None:
 # Lock before reading
 
 
-def test_nothing_is_looked_at_before_the_lock_is_taken() -> None:
+def test_a_repair_takes_the_lock_before_its_first_read() -> None:
     """A repair takes the lock before its first read."""
     disk, _, _ = damaged()
     disk.calls.clear()
@@ -237,7 +237,7 @@ def test_a_copy_of_former_times_does_not_do() -> None:
     assert disk.content(old) == b"an older copy"
 
 
-def test_a_copy_that_is_not_what_it_should_be_does_not_do() -> None:
+def test_if_the_copy_differs_from_the_original_nothing_is_overwritten() -> None:
     """If the copy differs from the original, nothing is overwritten."""
 
     class Lying(SimFS):
@@ -362,7 +362,7 @@ def test_no_half_of_a_torn_transaction_appears_after_a_repair(place: str, checkp
             assert file_stats(channel).damaged_records == 0
 
 
-def test_half_a_transaction_behind_which_its_writer_went_on_is_not_mended() -> None:
+def test_a_void_half_of_a_transaction_in_an_older_segment_stays_void() -> None:
     """A void half of a transaction in an older segment stays void."""
     disk = SimFS()
     channel = open_channel(disk)
@@ -403,7 +403,7 @@ def test_a_torn_end_is_not_cut_without_a_copy() -> None:
     assert contents(disk) == OWED
 
 
-def test_encrypted_segments_are_not_mended_without_their_keys() -> None:
+def test_encrypted_segments_are_not_repaired_without_their_keys() -> None:
     """Encrypted segments are not repaired without their keys."""
     disk = SimFS()
     channel = open_channel(disk, fsync="os", encryption=keys("one"))
@@ -430,7 +430,7 @@ def test_encrypted_segments_are_not_mended_without_their_keys() -> None:
         assert contents(copy, encryption=keys("one")) == ["a", "b"]
 
 
-def test_a_segment_whose_only_records_were_mended_away_still_opens_with_its_key() -> None:
+def test_an_encrypted_segment_with_only_gaps_still_opens_with_its_key() -> None:
     """An encrypted segment with only gaps still opens with its key."""
     disk = SimFS()
     with opened_channel(disk, encryption=keys("one")) as channel:
@@ -447,7 +447,7 @@ def test_a_segment_whose_only_records_were_mended_away_still_opens_with_its_key(
 # Missing segments
 
 
-def test_missing_segments_are_given_up_only_when_asked() -> None:
+def test_missing_segments_are_abandoned_only_on_request() -> None:
     """Missing segments are abandoned only on request."""
     disk, _, _ = damaged()
     gone = segments(disk)[1]
@@ -499,7 +499,7 @@ def test_a_repair_that_dies_anywhere_costs_nothing() -> None:
     assert operations > 20
 
 
-def test_every_error_of_the_disk_is_told_and_costs_nothing() -> None:
+def test_a_disk_error_at_any_operation_of_a_repair_is_reported_and_loses_nothing() -> None:
     """A disk error at any operation of a repair is reported and loses nothing."""
     disk, left, _ = damaged(40, hit=3)
     for nth in range(1, 300):

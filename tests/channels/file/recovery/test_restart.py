@@ -166,7 +166,7 @@ def test_the_newer_of_two_good_copies_counts() -> None:
             assert drained(again) == expected[1:]
 
 
-def test_from_the_second_copy_only_what_came_after_it_is_read() -> None:
+def test_recovery_reads_exactly_the_records_after_the_second_copys_position() -> None:
     """Recovery reads exactly the records after the second copy's position."""
     disk = SimFS()
     channel = open_channel(disk)
@@ -316,7 +316,9 @@ def test_a_torn_end_is_cut_kept_aside_counted_and_logged_once(left: int, caplog:
 
 
 @pytest.mark.parametrize("place", ["first", "middle", "last of its transaction", "its commit"])
-def test_damage_inside_the_log_costs_only_what_it_hit(place: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_flipped_bit_loses_only_its_record_and_a_damaged_commit_loses_nothing(
+    place: str, caplog: pytest.LogCaptureFixture
+) -> None:
     """A flipped bit loses only its record, and a damaged Commit loses nothing."""
     disk = SimFS()
     channel = open_channel(disk, segment_size=100_000)
@@ -387,7 +389,7 @@ def test_a_checkpoint_does_not_grow_with_the_capacity() -> None:
     assert len(disk.content(CHECKPOINTS[0])) < 200
 
 
-def test_both_copies_are_the_same_bytes_and_say_what_is_there() -> None:
+def test_both_copies_have_the_same_bytes_position_next_numbers_and_events() -> None:
     """Both copies have the same bytes: position, next numbers and events."""
     disk = SimFS()
     channel = open_channel(disk)
@@ -446,7 +448,7 @@ def test_right_after_opening_there_is_a_checkpoint() -> None:
         assert drained(again) == expected
 
 
-def test_progress_is_told_while_a_long_log_is_read(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_long_replay_logs_its_progress_every_few_seconds(caplog: pytest.LogCaptureFixture) -> None:
     """A long replay logs its progress every few seconds."""
     import producer.channels.file.recovery.replay as replay
     from producer.testing import ManualClock
@@ -482,7 +484,7 @@ def test_one_stuck_event_does_not_keep_the_files_behind_it() -> None:
     assert contents(disk) == expected[:1]
 
 
-def test_without_any_checkpoint_no_event_comes_again_and_none_is_lost() -> None:
+def test_without_checkpoints_a_live_keeps_taken_events_from_coming_back() -> None:
     """Without checkpoints a Live keeps taken events from coming back after their segments are deleted."""
     for generations in (1, 2, 5):
         disk = SimFS()

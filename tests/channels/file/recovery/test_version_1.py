@@ -25,7 +25,9 @@ def versions(directory: Path) -> list[int]:
 
 
 @pytest.mark.parametrize("checkpoint", [True, False], ids=["with its checkpoint", "without"])
-def test_what_version_1_has_written_is_read(directory: Path, checkpoint: bool) -> None:
+def test_events_of_version_1_are_delivered_in_order_and_new_segments_have_the_current_version(
+    directory: Path, checkpoint: bool
+) -> None:
     """Events of version 1 are delivered in order, and new segments have the current version."""
     before = {path.name: path.read_bytes() for path in directory.glob("log-*")}
     assert versions(directory) == [1, 1, 1]

@@ -70,7 +70,7 @@ def encoded(key: bytes) -> str:
     return base64.b64encode(key).decode()
 
 
-def test_what_is_put_is_taken_and_cannot_be_read_on_the_disk() -> None:
+def test_no_body_header_or_taken_number_is_readable_in_any_file_and_all_come_back_after_a_restart() -> None:
     """No body, header or taken number is readable in any file, and all come back after a restart."""
     disk = SimFS()
     with opened_channel(disk, encryption=old()) as channel:
@@ -428,7 +428,7 @@ def test_no_secret_is_in_any_text(tmp_path: Path, caplog: pytest.LogCaptureFixtu
     assert "keys: a" in repr(provider)
 
 
-def test_without_the_package_the_error_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_without_the_package_encryption_is_refused_with_the_install_command(monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the package, encryption is refused with the install command."""
     monkeypatch.setitem(sys.modules, "cryptography", None)
     with opened_channel() as channel:

@@ -56,7 +56,7 @@ SALT = bytes(range(16))
 HEADER = SegmentHeader(7, 42, SALT, 1_700_000_000.5, 99)
 
 
-def test_the_example_of_the_documentation_is_what_a_channel_writes() -> None:
+def test_a_channel_writes_the_bytes_of_the_documented_example() -> None:
     """A channel writes the bytes of the documented example."""
     rows = re.findall(r"offset (\d+) +(\w+) +seq (\d) +tx (\d) +\+(\d)  (.*)", package.__doc__ or "")
     assert len(rows) == 5
@@ -190,7 +190,7 @@ def test_bytes_that_are_no_event_are_refused(payload: bytes) -> None:
         decode_event(payload, 1)
 
 
-def test_what_cannot_be_stored_is_refused_with_its_size() -> None:
+def test_a_header_name_above_65_535_bytes_is_refused_with_its_size() -> None:
     """A header name above 65,535 bytes is refused with its size."""
     with pytest.raises(InvalidArgumentError, match="the name of a header has 65536 bytes, at most 65535 fit"):
         encode_event(Event({"x" * 65536: ""}, b""))
@@ -297,7 +297,7 @@ def test_no_bytes_make_the_reader_fail() -> None:
         assert damage == Damage(FIRST_RECORD, FIRST_RECORD + len(rubbish), final=True)
 
 
-def test_numbers_go_on_behind_those_of_earlier_lives() -> None:
+def test_numbers_continue_after_those_of_earlier_openings() -> None:
     """Numbers continue after those of earlier openings."""
     disk, seen = SimFS(), []
     for _ in range(4):
@@ -312,7 +312,7 @@ def test_numbers_go_on_behind_those_of_earlier_lives() -> None:
 
 
 @pytest.mark.parametrize("size", [0, 1, 5119, 5120, 5121, 10240, 60_000, 256 * 1024 - 1, 256 * 1024, 300_000])
-def test_checksums_are_those_of_zlib(size: int) -> None:
+def test_checksums_equal_those_of_zlib_in_any_number_of_parts(size: int) -> None:
     """Checksums equal those of zlib, in any number of parts."""
     data = random.Random(size).randbytes(size)
     for start in (0, 1, 7, 0xFFFFFFFF):

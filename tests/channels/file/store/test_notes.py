@@ -25,7 +25,7 @@ def test_a_note_is_on_the_disk_when_the_call_returns(notes: FileNotes) -> None:
     assert notes._do(lambda connection: connection.execute("PRAGMA journal_mode").fetchone(), make=False) == ("wal",)
 
 
-def test_what_was_noted_is_there_for_the_next_one(notes: FileNotes, tmp_path: Path) -> None:
+def test_a_note_is_there_after_a_restart_with_its_newest_value(notes: FileNotes, tmp_path: Path) -> None:
     """A note is there after a restart, with its newest value."""
     notes.write_many([("a", b"1", -1), ("b", b"2", -1)])
     notes.write("a", b"3", -1)
@@ -43,7 +43,7 @@ def test_notes_of_events_that_are_lost_are_forgotten(notes: FileNotes, caplog: p
     assert "1 notes about them are removed" in caplog.text
 
 
-def test_of_too_many_notes_those_go_that_were_not_written_for_longest(notes: FileNotes) -> None:
+def test_pruning_removes_the_longest_unused_notes_except_those_in_use(notes: FileNotes) -> None:
     """Pruning removes the longest unused notes, except those in use."""
     for name in "abcda":
         notes.write(name, b"", -1)
@@ -51,7 +51,7 @@ def test_of_too_many_notes_those_go_that_were_not_written_for_longest(notes: Fil
     assert set(notes.items("")) == {"a", "b"}
 
 
-def test_notes_that_somebody_else_has_are_told_to_be_in_use(
+def test_notes_in_use_by_another_owner_raise_an_error(
     notes: FileNotes, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Notes in use by another owner raise an error that says so."""

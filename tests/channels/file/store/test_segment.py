@@ -95,7 +95,7 @@ def test_a_segment_appears_with_all_that_it_begins_with_or_not_at_all() -> None:
                 assert after.content("/s/log-3") == whole
 
 
-def test_what_a_crash_has_left_of_a_beginning_is_in_nobodys_way() -> None:
+def test_a_leftover_temporary_segment_is_replaced() -> None:
     """A leftover temporary segment is replaced."""
     disk = SimFS()
     disk.make_directory("/s")
@@ -189,7 +189,7 @@ def test_half_a_write_that_cannot_be_cut_off_breaks_the_writer() -> None:
         assert drained(again) == ["a", "b"]
 
 
-def test_a_record_is_read_wherever_it_stands() -> None:
+def test_threads_read_a_thousand_events_in_any_order() -> None:
     """Threads read a thousand events in any order."""
     disk = SimFS()
     with opened_channel(disk, segment_size=20_000) as channel:
@@ -232,7 +232,7 @@ def test_a_large_event_with_a_flipped_bit_is_not_delivered() -> None:
         assert file_stats(channel).lost_events == 1
 
 
-def test_a_payload_is_only_given_out_for_the_record_that_was_asked_for() -> None:
+def test_a_payload_is_returned_only_for_the_exact_record() -> None:
     """A payload is returned only for the exact record."""
     frame = a_put(10)
     segment = a_segment()

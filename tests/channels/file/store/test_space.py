@@ -19,7 +19,7 @@ class _Filling:
         return 100 - self.written
 
 
-def test_puts_within_one_look_leave_free_what_is_to_be_free() -> None:
+def test_bytes_written_since_the_last_reading_of_the_free_space_count() -> None:
     """Bytes written since the last reading of the free space count."""
     disk = _Filling()
     space = Space(cast("Disk", disk), "c", ["/c"], minimum=30, reserve=0, clock=ManualClock())
@@ -31,7 +31,7 @@ def test_puts_within_one_look_leave_free_what_is_to_be_free() -> None:
         space.admit(10)
 
 
-def test_who_is_refused_finds_at_once_what_was_freed() -> None:
+def test_freed_space_is_found_at_once_by_the_next_put() -> None:
     """Freed space is found at once by the next put."""
     disk: Any = _Filling()
     space = Space(cast("Disk", disk), "c", ["/c"], minimum=30, reserve=0, clock=ManualClock())
@@ -42,7 +42,7 @@ def test_who_is_refused_finds_at_once_what_was_freed() -> None:
     space.admit(10)
 
 
-def test_puts_leave_free_what_a_checkpoint_takes_if_that_is_more() -> None:
+def test_puts_leave_enough_space_for_a_checkpoint() -> None:
     """Puts leave enough space for a checkpoint."""
     disk: Any = _Filling()
     taking, clock = [10], ManualClock()

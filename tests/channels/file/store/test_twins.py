@@ -85,7 +85,7 @@ def test_headers_and_bodies_of_other_kinds_are_stored(twin: ModuleType, headers:
 
 
 @pytest.mark.parametrize("wrong", ["text", Event({"a": 1}, b""), Event({}, "text"), Event({1: "a"}, b"")])
-def test_what_cannot_be_stored_is_refused_as_alone(twin: ModuleType, wrong: Any) -> None:
+def test_invalid_events_raise_the_same_error_as_alone(twin: ModuleType, wrong: Any) -> None:
     """Invalid events raise the same error as alone."""
     with pytest.raises(InvalidArgumentError) as alone:
         pure.encode_event(wrong)

@@ -89,7 +89,7 @@ def test_objects_below_a_prefix_are_found_and_read_in_ranges(s3: Any, monkeypatc
     assert len(find_files([f"s3://{BUCKET}/ap*"], exclude=["empty"]).files) == 2
 
 
-def test_object_that_is_replaced_is_said(s3: Any) -> None:
+def test_a_replaced_object_of_the_same_size_is_detected_by_its_etag(s3: Any) -> None:
     """A replaced object of the same size is detected by its ETag."""
     put(s3, a=TEXT)
     (file,) = find_files([f"s3://{BUCKET}/a"]).files
@@ -102,7 +102,7 @@ def test_object_that_is_replaced_is_said(s3: Any) -> None:
         list(read_split(Split(file, 0, file.size), 10_000))
 
 
-def test_bucket_or_object_that_is_not_there_is_said(s3: Any) -> None:
+def test_a_missing_bucket_or_object_is_reported_within_seconds(s3: Any) -> None:
     """A missing bucket or object is reported within seconds."""
     began = time.monotonic()
     for path in ("s3://nobody/a.log", f"s3://{BUCKET}/no/such", "s3://nobody/*.log"):
@@ -111,7 +111,9 @@ def test_bucket_or_object_that_is_not_there_is_said(s3: Any) -> None:
     assert time.monotonic() - began < allowed(10)
 
 
-def test_wrong_credentials_are_said_and_not_shown(s3: Any, endpoint: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_rejected_credentials_are_reported_within_seconds_without_the_secret(
+    s3: Any, endpoint: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Rejected credentials are reported within seconds, without the secret."""
     put(s3, a=TEXT)
     monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "another-secret-key")
@@ -136,7 +138,7 @@ def set_authentication(endpoint: str, after: str) -> None:
     urllib.request.urlopen(request).close()
 
 
-def test_nobody_at_the_endpoint_is_said_within_seconds(s3: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unreachable_endpoint_is_reported_within_seconds(s3: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     """An unreachable endpoint is reported within seconds."""
     monkeypatch.setenv("AWS_ENDPOINT_URL", "http://127.0.0.1:9")
     choose._files.cache_clear()
@@ -167,7 +169,9 @@ def test_missing_package_is_named_with_how_to_install_it(
     assert str(raised.value).endswith(install)
 
 
-def test_hadoop_is_asked_at_the_host_of_the_address(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_webhdfs_uses_the_host_of_the_address_below_a_directory_by_a_glob_in_ranges_and_compressed(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """WebHDFS uses the host of the address: below a directory, by a glob, in ranges and compressed; no host is an
     error.
     """

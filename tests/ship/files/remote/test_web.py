@@ -81,7 +81,7 @@ def test_server_without_ranges_sends_a_file_as_a_whole(plain: str) -> None:
     assert list(read(found).values()) == [TEXT]
 
 
-def test_directory_that_a_server_lists_stands_for_the_files_below(plain: str) -> None:
+def test_a_listed_directory_yields_the_files_below_it_hidden_and_binary_ones_are_reported(plain: str) -> None:
     """A listed directory yields the files below it; hidden and binary ones are reported."""
     found = find_files([f"{plain}/logs/"])
     assert [file.path.removeprefix(plain) for file in found.files] == [
@@ -97,7 +97,7 @@ def test_directory_that_a_server_lists_stands_for_the_files_below(plain: str) ->
     assert b"old\n" in read(found).values()
 
 
-def test_glob_is_looked_for_in_pages_of_links(plain: str) -> None:
+def test_in_a_glob_one_star_stays_in_a_folder_and_two_cross_folders_no_match_is_an_error(plain: str) -> None:
     """In a glob, one star stays in a folder, and two cross folders; no match is an error."""
     names = [file.path.rpartition("/")[2] for file in find_files([f"{plain}/logs/*.log"]).files]
     assert names == ["a.log", "empty.log"]
@@ -106,7 +106,7 @@ def test_glob_is_looked_for_in_pages_of_links(plain: str) -> None:
         find_files([f"{plain}/logs/*.txt"])
 
 
-def test_file_that_changes_while_it_is_read_is_said(folder: Path, ranged: str) -> None:
+def test_a_file_that_changes_while_it_is_read_fails_its_range(folder: Path, ranged: str) -> None:
     """A file that changes while it is read fails its range, and the error has the old and new version."""
     (file,) = find_files([f"{ranged}/logs/a.log"]).files
     reading = read_split(Split(file, 0, file.size), 10_000)
@@ -162,7 +162,9 @@ def test_a_stores_address_is_shown_without_its_password() -> None:
         (200, {}, "sends no length; ship it as: curl -sf URL | producer ship -"),
     ],
 )
-def test_what_a_server_refuses_is_said_in_words(status: int, headers: dict[str, str], said: str) -> None:
+def test_the_error_of_a_refused_request_has_the_status_and_the_remedy(
+    status: int, headers: dict[str, str], said: str
+) -> None:
     """The error of a refused request has the status and the remedy."""
     with answering(status, headers) as url:
         with pytest.raises(InputError) as raised:
@@ -187,7 +189,7 @@ def test_credentials_of_a_web_server_come_from_netrc(tmp_path: Path, monkeypatch
     [(407, "requires a user and password"), (502, "")],
     ids=["who is there", "no way"],
 )
-def test_a_proxy_that_refuses_is_told_as_the_proxy(
+def test_a_refusal_by_the_proxy_is_reported_as_such_not_as_one_by_the_server(
     scheme: str, status: int, said: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A refusal by the proxy is reported as such, not as one by the server."""
@@ -202,7 +204,7 @@ def test_a_proxy_that_refuses_is_told_as_the_proxy(
     assert "hidden" not in str(raised.value)
 
 
-def test_nobody_at_the_address_is_said_at_once() -> None:
+def test_an_unreachable_address_is_reported_within_seconds_without_a_trace_of_the_library() -> None:
     """An unreachable address is reported within seconds, without a trace of the library."""
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
