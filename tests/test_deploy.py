@@ -118,7 +118,7 @@ def test_a_dashboard_can_be_imported(path: Path) -> None:
 @pytest.mark.parametrize(
     ("kind", "name"), [("container", "agent.Dockerfile"), ("kubernetes", "kubernetes/base/daemonset.yaml")]
 )
-def test_what_the_command_prints_is_the_example(kind: str, name: str) -> None:
+def test_the_container_file_and_the_daemonset_are_those_of_producer_agent_unit(kind: str, name: str) -> None:
     """The container file and the DaemonSet are those of ``producer agent unit``."""
     assert (DEPLOY / name).read_text() == unit(kind), f"run: producer agent unit {kind} > examples/deploy/{name}"
 

@@ -141,7 +141,7 @@ def test_exceptions_and_stacks_are_fields(logger: logging.Logger, arrived: Arriv
     assert log.fields["message"] == "failed"
 
 
-def test_context_is_asked_when_it_is_logged(
+def test_the_contexts_variables_and_functions_are_read_when_a_record_is_logged(
     producer: Producer, logstore: str, logger: logging.Logger, arrived: Arrived
 ) -> None:
     """The context's variables and functions are read when a record is logged."""
@@ -173,7 +173,7 @@ def test_a_formatter_makes_the_message_and_a_dict_makes_fields(
     assert formatted.fields["message"] == "[INFO] {'event': 'paid'}"
 
 
-def test_a_message_whose_arguments_do_not_fit_is_not_lost(
+def test_a_message_with_invalid_arguments_is_reported_as_in_logging_and_sent(
     handler: LogHubHandler, arrived: Arrived, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A message with invalid arguments is reported as in ``logging``, and sent."""
@@ -183,7 +183,9 @@ def test_a_message_whose_arguments_do_not_fit_is_not_lost(
     assert "--- Logging error ---" in capsys.readouterr().err
 
 
-def test_arguments_too_deep_to_be_printed_stop_nobody_who_logs(handler: LogHubHandler, arrived: Arrived) -> None:
+def test_arguments_nested_too_deeply_and_a_logger_without_a_name_raise_nothing(
+    handler: LogHubHandler, arrived: Arrived
+) -> None:
     """Arguments nested too deeply and a logger without a name raise nothing, and the records are sent."""
     deep: dict[str, Any] = {}
     for _ in range(5000):
@@ -210,7 +212,7 @@ class Stranger:
         raise RuntimeError("outside of a request")
 
 
-def test_no_record_is_lost_for_what_a_users_code_raises(
+def test_a_users_code_that_raises_in_a_message_exception_extra_or_context_loses_no_record(
     producer: Producer, logstore: str, logger: logging.Logger, arrived: Arrived, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A user's code that raises in a message, exception, ``extra`` or context loses no record."""
@@ -289,7 +291,7 @@ def _full(**options: Any) -> tuple[Producer, GatedSink]:
 
 
 @pytest.mark.parametrize("by_name", [False, True])
-def test_without_memory_a_record_is_dropped_counted_said_and_given_to_the_fallback(
+def test_with_a_full_buffer_a_record_is_dropped_at_once_counted_reported_and_passed_to_the_fallback(
     logger: logging.Logger, caplog: pytest.LogCaptureFixture, by_name: bool
 ) -> None:
     """With a full buffer a record is dropped at once, counted, reported and passed to the fallback."""
@@ -309,7 +311,7 @@ def test_without_memory_a_record_is_dropped_counted_said_and_given_to_the_fallba
     producer.close()
 
 
-def test_told_to_wait_a_record_waits_for_memory(logger: logging.Logger) -> None:
+def test_with_on_full_wait_a_record_waits_for_memory_and_does_not_block_other_threads(logger: logging.Logger) -> None:
     """With ``on_full="wait"`` a record waits for memory, and does not block other threads."""
     producer, sink = _full()
     handler = LogHubHandler(producer, "p", "l", on_full="wait")
@@ -368,7 +370,9 @@ kwargs={options!r}
 """
 
 
-def test_what_is_wrong_is_told_where_the_configuration_does_not_say_it(capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_invalid_option_in_dictconfig_is_written_to_the_standard_error_since_gunicorn_hides_it(
+    capfd: pytest.CaptureFixture[str],
+) -> None:
     """An invalid option in ``dictConfig`` is written to the standard error, since gunicorn hides it."""
     handler = {"class": "producer.integrations.logging.LogHubHandler", "project": "shop", "logstore": "app-log"}
     with pytest.raises(ValueError, match="Unable to configure handler 'loghub'"):
@@ -474,7 +478,7 @@ def test_handlers_of_dictconfig_share_a_producer(producer: Producer, logstore: s
     assert not producer.closed
 
 
-def test_all_that_is_dropped_is_counted_by_reason_and_told_at_the_end(
+def test_dropped_records_are_counted_by_reason_in_stats(
     logger: logging.Logger, caplog: pytest.LogCaptureFixture
 ) -> None:
     """Dropped records are counted by reason in ``stats()`` and metrics, and reported in one line at the end."""
@@ -528,7 +532,9 @@ class _Broken:
         """Return no context."""
 
 
-def test_a_fallback_gets_what_could_not_be_delivered_where_that_is_asked_for(logger: logging.Logger) -> None:
+def test_with_fallback_on_failure_the_fallback_gets_each_failed_record_once_and_no_delivered_one(
+    logger: logging.Logger,
+) -> None:
     """With ``fallback_on="failure"`` the fallback gets each failed record once, and no delivered one."""
     sink = ScriptedSink([None, RejectedError("Refused", "no")])
     producer = Producer(sink=sink, config=ProducerConfig(linger_ms=10_000, retries=0))
@@ -560,7 +566,7 @@ def test_wrong_options_are_refused_with_their_names(producer: Producer, reach: d
         LogHubHandler(project="p", logstore="l", config={"linger_msec": 5}, **reach)
 
 
-def test_what_would_fail_later_is_refused_where_the_handler_is_made(
+def test_invalid_arguments_are_refused_when_the_handler_is_made(
     producer: Producer, reach: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A project in the producer's place, a missing key and invalid values are refused when the handler is made."""
@@ -590,7 +596,9 @@ def test_what_would_fail_later_is_refused_where_the_handler_is_made(
         ({"nonsense": 1}, "nonsense: unknown option; known options are producer, project, logstore, level, "),
     ],
 )
-def test_an_unknown_option_is_told_what_is_meant(producer: Producer, option: dict[str, Any], told: str) -> None:
+def test_an_unknown_option_is_refused_with_the_closest_name(
+    producer: Producer, option: dict[str, Any], told: str
+) -> None:
     """An unknown option is refused with the closest name."""
     with pytest.raises(ConfigError) as caught:
         LogHubHandler(producer, "p", "l", **option)
@@ -610,7 +618,7 @@ def test_editors_know_each_option_and_the_error_lists_each(integration: type) ->
     assert own | taken <= set(options_of(integration))
 
 
-def test_arguments_of_wrong_types_are_told_by_name(producer: Producer) -> None:
+def test_an_argument_of_a_wrong_type_is_refused_by_name(producer: Producer) -> None:
     """An argument of a wrong type is refused by name."""
     for option, value in (("tags", ["a"]), ("topic", 5), ("source", 5), ("fallback", 5), ("fallback_on", "never")):
         given: Any = {option: value}
@@ -630,7 +638,7 @@ def of_last_resort(monkeypatch: pytest.MonkeyPatch) -> Kept:
     return kept
 
 
-def test_what_a_producer_reports_is_seen_where_nobody_else_takes_it(
+def test_a_producers_record_goes_to_the_handler_of_last_resort_once(
     producer: Producer, logstore: str, of_last_resort: Kept, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A producer's record goes to the handler of last resort once, if only handlers to LogHub would get it."""
@@ -645,7 +653,7 @@ def test_what_a_producer_reports_is_seen_where_nobody_else_takes_it(
     assert len(of_last_resort.records) == 1
 
 
-def test_a_fallback_that_is_no_handler_is_told_at_once(
+def test_a_fallbacks_unknown_name_is_reported_at_the_first_record(
     producer: Producer, logstore: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A fallback's unknown name is reported at the first record."""
@@ -659,7 +667,7 @@ def test_a_fallback_that_is_no_handler_is_told_at_once(
     ("module", "missing"),
     [("structlog", "structlog"), ("opentelemetry", "opentelemetry"), ("prometheus", "prometheus_client")],
 )
-def test_without_its_extra_an_integration_says_what_to_install(
+def test_an_integration_without_its_extra_says_what_to_install(
     module: str, missing: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An integration without its extra says what to install."""
@@ -735,7 +743,7 @@ print(quiet.disabled)
 """
 
 
-def test_a_configuration_that_disables_loggers_does_not_silence_what_the_producer_says_of_failures() -> None:
+def test_disable_existing_loggers_does_not_silence_the_producers_reports_of_failures() -> None:
     """``disable_existing_loggers`` does not silence the producer's reports of failures."""
     done = subprocess.run(
         [sys.executable, "-c", SILENCED], check=False, capture_output=True, text=True, timeout=PATIENCE
@@ -745,7 +753,7 @@ def test_a_configuration_that_disables_loggers_does_not_silence_what_the_produce
     assert done.stdout == "True\n"
 
 
-def test_fields_have_the_names_of_the_official_handler_if_asked(
+def test_the_same_record_has_the_fields_that_queuedloghandler_of_aliyun_log_python_sdk_sends(
     producer: Producer, logstore: str, arrived: Arrived
 ) -> None:
     """The same record has the fields that ``QueuedLogHandler`` of aliyun-log-python-sdk sends by default."""

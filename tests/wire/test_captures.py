@@ -77,7 +77,7 @@ _PATTERNS = st.builds(
     st.sampled_from([re.ASCII, re.DOTALL]),
     st.booleans(),
 )
-def test_for_any_pattern_and_bodies_steps_find_the_groups_of_re_or_leave_the_body_to_it(
+def test_native_steps_find_the_groups_of_re_or_leave_the_body_to_it(
     text: str, bodies: list[str], flags: re.RegexFlag, whole: bool
 ) -> None:
     """For any pattern and bodies, steps find the groups of ``re``, or leave the body to it."""
@@ -130,7 +130,7 @@ def test_native_steps_match_whole_bodies_with_the_flags_of_text(text: str) -> No
 
 
 @_compiled
-def test_steps_leave_bodies_without_a_match_or_beyond_ascii_to_a_search() -> None:
+def test_native_steps_leave_bodies_without_a_match_or_beyond_ascii_to_a_search() -> None:
     """Steps leave bodies without a match, or beyond ASCII, to a search."""
     assert _found(Pattern(r"^(\d+) x", re.ASCII, option="p"), [b"12 x", b"no", b"1 x \xc3\xa9", b"", b"7 xy"]) == [
         ("12",),
@@ -170,7 +170,7 @@ def test_other_patterns_are_left_to_re(pattern: str) -> None:
 
 
 @_compiled
-def test_steps_with_too_much_backtracking_leave_the_body_to_a_search() -> None:
+def test_native_steps_with_too_much_backtracking_leave_the_body_to_a_search() -> None:
     """Steps with too much backtracking leave the body to a search."""
     body = b"x" * 200_000
     steps, ends = steps_of(Pattern("^(.*)x(.*)y$", option="p"), [1, 2]), array("Q", [len(body)]).tobytes()
