@@ -13,9 +13,8 @@ from __future__ import annotations
 import os
 import sys
 
-from loghub.channels import ProcessFileChannel
-
 from loghub import EnvironmentCredentials, Producer, ProducerConfig, ProjectConfig
+from loghub.channels import ProcessFileChannel
 
 project = ProjectConfig("my-project", endpoint=os.environ["LOGHUB_ENDPOINT"], credentials=EnvironmentCredentials())
 base = sys.argv[1]

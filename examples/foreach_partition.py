@@ -10,19 +10,18 @@ from __future__ import annotations
 
 import os
 
-from loghub.ship.session import build_session
-from loghub.spark import metrics_accumulator, write_partition
+from loghub.spark import metrics_accumulator, session, write_partition
 
 
 def main() -> None:
     """Send a thousand rows from four partitions."""
     logstore = {"endpoint": os.environ["LOGHUB_ENDPOINT"], "project": "my-project", "logstore": "app-log"}
-    session = build_session(app_name="foreachPartition")
-    total = metrics_accumulator(session.sparkContext)
-    rows = session.range(0, 1000, numPartitions=4).selectExpr("id", "id % 7 as day", "concat('day-', id % 7) as topic")
+    spark = session(app_name="foreachPartition")
+    total = metrics_accumulator(spark.sparkContext)
+    rows = spark.range(0, 1000, numPartitions=4).selectExpr("id", "id % 7 as day", "concat('day-', id % 7) as topic")
     rows.foreachPartition(write_partition({**logstore, "topicColumn": "topic"}, metrics=total))
     print(f"{total.value.rows} rows acknowledged in {total.value.batches} requests")
-    session.stop()
+    spark.stop()
 
 
 if __name__ == "__main__":

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import os
 
-from loghub.ship.session import build_session
 from pyspark.sql import SparkSession
+
+from loghub.spark import session
 
 LOGSTORE = {"endpoint": os.environ["LOGHUB_ENDPOINT"], "project": "my-project", "logstore": "orders"}
 # The access key is not an option: the workers of this machine inherit this process's environment. On a cluster, name a
@@ -35,7 +36,7 @@ def write(spark: SparkSession) -> None:
 
 def main() -> None:
     """Write twice, and count the logs in LogHub."""
-    spark = build_session(app_name="orders")
+    spark = session(app_name="orders")
     write(spark)
     write(spark)
     held = spark.read.format("loghub").options(**LOGSTORE).schema("order_id bigint").load()

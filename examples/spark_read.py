@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import os
 
-from loghub.ship.session import build_session
-
 from loghub import EnvironmentCredentials, Producer, ProjectConfig
+from loghub.spark import session
 
 LOGSTORE = {"endpoint": os.environ["LOGHUB_ENDPOINT"], "project": "my-project", "logstore": "access"}
 
@@ -24,7 +23,7 @@ def fill() -> None:
 def main() -> None:
     """Print requests, errors and the slowest request of each page."""
     fill()
-    spark = build_session(app_name="reading")
+    spark = session(app_name="reading")
     # The schema names fields of the logs, with their types; __time__, __topic__ and others may be named, too.
     logs = spark.read.format("loghub").options(**LOGSTORE).schema("path string, status int, ms int").load()
     logs.createOrReplaceTempView("access")

@@ -11,8 +11,9 @@ import os
 import tempfile
 from pathlib import Path
 
-from loghub.ship.session import build_session
 from pyspark.sql import SparkSession
+
+from loghub.spark import session
 
 LOGSTORE = {"endpoint": os.environ["LOGHUB_ENDPOINT"], "project": "my-project", "logstore": "clicks"}
 
@@ -44,7 +45,7 @@ def arrive(incoming: Path, name: str, count: int) -> None:
 
 def main() -> None:
     """Run the query twice; the second run writes only the files added after the first."""
-    spark = build_session(app_name="clicks")
+    spark = session(app_name="clicks")
     with tempfile.TemporaryDirectory() as folder:
         incoming, checkpoint = Path(folder, "incoming"), Path(folder, "checkpoint")
         incoming.mkdir()

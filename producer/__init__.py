@@ -220,28 +220,11 @@ _PLACES = {
     "install_signal_handlers": "client.at_exit",
 }
 
-# Modules with public names, by their names in ``producer.x`` and ``loghub.x``.
-_MODULES = {
-    "channels": "channels",
-    "client": "client",
-    "config": "model.config",
-    "credentials": "model.credentials",
-    "errors": "model.errors",
-    "futures": "model.futures",
-    "interfaces": "model.interfaces",
-    "metrics": "model.metrics",
-    "records": "model.records",
-    "results": "model.results",
-    "stream": "client.stream",
-}
-
 
 if not TYPE_CHECKING:  # otherwise a type checker would accept any misspelt name
 
     def __getattr__(name: str) -> object:
         """Import the module of a name and keep the value as an ordinary attribute."""
-        if name in _MODULES:
-            return import_module(f".{_MODULES[name]}", __name__)
         if name == "__version__":
             value: object = _version()
         elif name in __all__:
@@ -257,7 +240,7 @@ if not TYPE_CHECKING:  # otherwise a type checker would accept any misspelt name
 
 
 def __dir__() -> list[str]:
-    return sorted({*globals(), *__all__, *_MODULES})
+    return sorted({*globals(), *__all__})
 
 
 def _version() -> str:

@@ -56,11 +56,14 @@ def unused(modules: set[str]) -> list[str]:
     return sorted(name for name in modules if any(name == each or name.startswith(f"{each}.") for each in _UNUSED))
 
 
-def test_the_package_alone_is_one_module_without_anything_that_sends_stores_or_compresses() -> None:
-    """The package alone is one module, without anything that sends, stores or compresses."""
-    modules = imported("import producer")
+@pytest.mark.parametrize(("name", "own"), [("producer", {"producer"}), ("loghub", {"loghub", "producer"})])
+def test_the_package_alone_is_one_module_without_anything_that_sends_stores_or_compresses(
+    name: str, own: set[str]
+) -> None:
+    """The package alone is one module by each name, without anything that sends, stores or compresses."""
+    modules = imported(f"import {name}")
     assert unused(modules) == []
-    assert [name for name in modules if name.startswith("producer")] == ["producer"]
+    assert {name for name in modules if name.startswith(("loghub", "producer"))} == own
     assert len(modules) <= 40, sorted(modules)
 
 
@@ -148,10 +151,14 @@ def test_unknown_name_is_an_error_that_says_so() -> None:
 
 
 def test_type_checkers_see_types_and_misspelt_names(tmp_path: Path) -> None:
-    """Lazily imported names have their types, and an unknown one is no ``Any``."""
+    """Lazily imported names have their types under both names, and an unknown one is no ``Any``."""
     program = tmp_path / "program.py"
-    program.write_text("import producer\nreveal_type(producer.Producer.closed)\nproducer.Prodcer\n")
+    names = ["producer", "loghub", "loghub.testing"]
+    program.write_text(
+        "".join(f"import {name}\n{name}.Prodcer\n" for name in names)
+        + "reveal_type(producer.Producer.closed)\nreveal_type(loghub.Producer.closed)\n"
+    )
     told, _, code = mypy.run(["--strict", "--follow-imports=silent", "--cache-dir", str(tmp_path), str(program)])
     assert code == 1
-    assert '"def (self: producer.client.producer.Producer) -> bool"' in told or 'Revealed type is "bool"' in told
-    assert 'has no attribute "Prodcer"' in told
+    assert told.count('"def (self: producer.client.producer.Producer) -> bool"') + told.count('is "bool"') == 2
+    assert told.count('has no attribute "Prodcer"') == len(names)

@@ -32,6 +32,7 @@ from .verify import Digest, differences, digests_of_files, digests_of_logs
 from .whole import all_logs
 
 _PROJECT, _LOGSTORE = "demo", "machine-logs"
+_DESCRIPTION = "Ship real log files to an embedded LogHub, and prove that they arrived."
 
 #: The embedded server keeps its logs in memory, so the machine's own log files are limited to this size, in bytes.
 _MOST_BYTES = 256 << 20
@@ -42,7 +43,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
     Return 0 if every line arrived once and unchanged, 1 if not, and 2 if there was nothing to ship.
     """
-    parser = argparse.ArgumentParser(prog="python -m examples.ship_demo", description=__doc__.splitlines()[0])
+    parser = argparse.ArgumentParser(prog="python -m examples.ship_demo", description=_DESCRIPTION)
     parser.add_argument("--input", nargs="+", metavar="PATH", help="files, directories or globs; default: /var/log")
     parser.add_argument("--keep", action="store_true", help="keep the embedded LogHub up until Ctrl-C")
     args = parser.parse_args(arguments)

@@ -7,8 +7,8 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from producer.reading.logstore import MAX_PULL_COUNT
 from producer.spark.logstore import LogstoreClient
+from producer.wire.cursors import MAX_PULL_COUNT
 from producer.wire.schema import Content, FramedLogGroupList
 
 

@@ -33,6 +33,14 @@ from .flow.channel import BatchChannel
 from .flow.channels import MemoryChannelBuilder
 from .flow.sink_runner import SinkRunner
 
+__all__ = [
+    "InterceptorConformance",
+    "RecordingOutlet",
+    "SelectorConformance",
+    "SinkConformance",
+    "SourceConformance",
+]
+
 #: The longest wait for any result, and for a component's end, in seconds.
 PATIENCE = 20.0
 #: Numbers of refused puts: all of them; and so many that a premature acknowledgement would have arrived.

@@ -6,6 +6,7 @@ The file is long because an author of a plug-in finds the whole contract in it.
 from __future__ import annotations
 
 import enum
+from abc import ABC, abstractmethod
 from collections.abc import Hashable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from types import TracebackType
@@ -102,8 +103,7 @@ class Delivery:
 Record: TypeAlias = bytes | memoryview
 
 
-@runtime_checkable
-class Sink(Protocol):
+class Sink(ABC):
     """The destination of batches; inherit from it to deliver to another system than LogHub.
 
     A sink must have :meth:`encode` and :meth:`write`; the other methods have defaults. Several IO threads call the
@@ -186,6 +186,7 @@ class Sink(Protocol):
         """
         return 0
 
+    @abstractmethod
     def encode(self, key: StreamKey, pack_id: str | None, records: Sequence[Record]) -> Payload:
         """Make the body of a batch from its records.
 
@@ -208,6 +209,7 @@ class Sink(Protocol):
             f"{type(self).__name__} raised BodyTooLargeError, but has no decode() to split a batch"
         )
 
+    @abstractmethod
     def write(self, delivery: Delivery) -> Receipt:
         """Deliver a batch: exactly one attempt.
 

@@ -276,7 +276,7 @@ def _put_on_python_path(folder: Path) -> None:
 
 
 def package_zip() -> str:
-    """Make a zip file of the package, for ``--py-files`` or ``addPyFile``; it is removed when this process exits.
+    """Make a zip file of the package, by both names, for ``--py-files`` or ``addPyFile``; removed when Python exits.
 
     Workers with the same Python and platform use the compiled modules, others the pure ones. Bytecode is added next to
     its source, since Python caches none for a zip file. Another Python ignores it.
@@ -285,7 +285,7 @@ def package_zip() -> str:
     atexit.register(shutil.rmtree, folder, ignore_errors=True)
     archive = folder / _ARCHIVE
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED, compresslevel=1) as package:
-        for path in sorted(_PACKAGE.rglob("*")):
+        for path in sorted([*_PACKAGE.rglob("*"), *_PACKAGE.with_name("loghub").rglob("*")]):
             if path.is_file() and path.suffix not in _LEFT_OUT:
                 name = path.relative_to(_PACKAGE.parent)
                 package.write(path, name)

@@ -1,6 +1,7 @@
 """The published wheel and source distribution work in environments without other packages."""
 
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -10,6 +11,8 @@ import zipfile
 from pathlib import Path
 
 import pytest
+
+from tests.test_docs import PYTHON
 
 # Compilation is slow on a busy machine.
 pytestmark = pytest.mark.timeout(300)
@@ -57,10 +60,10 @@ def run(*command: str | Path, cwd: Path, **environment: str) -> str:
 def copy_source(folder: Path) -> Path:
     """Copy what is published to a folder, with the times of now."""
     folder.mkdir()
-    for name in (*TOP_FILES, "Makefile", "loghub.py", "pyspark_loghub.py"):
+    for name in (*TOP_FILES, "Makefile", "pyspark_loghub.py"):
         shutil.copyfile(ROOT / name, folder / name)
     ignored = shutil.ignore_patterns("*.so", "*.pyd", "__pycache__")
-    for name in ("producer", "tests", "docs", "examples"):
+    for name in ("loghub", "producer", "tests", "docs", "examples"):
         shutil.copytree(ROOT / name, folder / name, ignore=ignored, copy_function=shutil.copyfile)
     return folder
 
@@ -75,43 +78,88 @@ def packages(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
-@pytest.fixture
-def empty(tmp_path: Path) -> Path:
-    """Make an environment without packages that finds those of this one after its own; return its Python."""
-    venv.create(tmp_path / "env", with_pip=False)
-    python = tmp_path / "env" / "bin" / "python"
-    [own] = (tmp_path / "env" / "lib").glob("python*/site-packages")
-    # The dependencies are here already; the project itself is in a .pth file, which only real site folders read.
-    (own / "dependencies.pth").write_text(run(sys.executable, "-c", SITE, cwd=tmp_path).strip())
-    return python
-
-
 SITE = "import sysconfig; print(sysconfig.get_path('purelib'))"
 
 
-def install(python: Path, package: Path, **environment: str) -> str:
-    """Install a package alone and run a program with it; return the output."""
-    folder = package.parent
-    pip = (sys.executable, "-m", "pip", "--python", python, "--disable-pip-version-check")
-    run(*pip, "install", "--quiet", "--no-deps", "--no-build-isolation", package, cwd=folder, **environment)
-    return run(python, "-c", PROGRAM, cwd=folder)
+def empty(folder: Path) -> Path:
+    """Make an environment without packages that finds those of this one after its own; return its Python."""
+    venv.create(folder / "env", with_pip=False)
+    python = folder / "env" / "bin" / "python"
+    [own] = (folder / "env" / "lib").glob("python*/site-packages")
+    # The dependencies are here already; the project itself is in a .pth file, which only real site folders read.
+    (own / "dependencies.pth").write_text(run(sys.executable, "-c", SITE, cwd=folder).strip())
+    return python
 
 
-def test_the_wheel_works_where_nothing_else_is(packages: Path, empty: Path) -> None:
-    """The wheel works alone, with the native modules if a compiler was there at the build."""
+def pip(python: Path, command: str, *arguments: str | Path, **environment: str) -> None:
+    """Run pip for an environment."""
+    own = (sys.executable, "-m", "pip", "--python", python, "--disable-pip-version-check")
+    quick = ("--no-compile",) if command == "install" else ()
+    run(*own, command, "--quiet", *quick, *arguments, cwd=python.parent, **environment)
+
+
+@pytest.fixture(scope="module")
+def wheel(packages: Path) -> Path:
     [wheel] = packages.glob("*.whl")
+    return wheel
+
+
+@pytest.fixture(scope="module")
+def installed(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Install the wheel alone into an environment; return its Python."""
+    python = empty(tmp_path_factory.mktemp("installed"))
+    pip(python, "install", "--no-deps", wheel)
+    return python
+
+
+def test_the_wheel_works_where_nothing_else_is(wheel: Path, installed: Path) -> None:
+    """The wheel works alone, with the native modules if a compiler was there at the build."""
     with zipfile.ZipFile(wheel) as archive:
         names = archive.namelist()
     compiled = [name for name in names if name.endswith(".so")]
-    twin, place = install(empty, wheel).split()
+    twin, place = run(installed, "-c", PROGRAM, cwd=installed.parent).split()
     assert twin == ("native" if compiled else "pure")
-    assert Path(place).is_relative_to(empty.parents[1])
+    assert Path(place).is_relative_to(installed.parents[1])
     tops = {name.split("/")[0].split("-")[0] for name in names}
-    assert tops == {"producer", "loghub.py", "pyspark_loghub.py", "loghub_producer"}
+    assert tops == {"producer", "loghub", "pyspark_loghub.py", "loghub_producer"}
     assert {"producer/py.typed", "producer/ship/log4j2.properties", "producer/wire/_lines.pyx"} <= set(names)
 
 
-def test_the_source_distribution_works_without_a_compiler(packages: Path, empty: Path) -> None:
+def test_type_checkers_find_nothing_in_the_examples_and_documents(installed: Path, tmp_path: Path) -> None:
+    """With the installed wheel, ``mypy --strict`` and pyright accept each example and each block of the documents."""
+    for block in PYTHON:
+        (tmp_path / f"{re.sub('[^a-z0-9]+', '_', str(block).lower())}.py").write_text(block.text)
+    shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    # These libraries have no types.
+    (tmp_path / "mypy.ini").write_text("[mypy-django.*,pyarrow.*]\nignore_missing_imports = True\n")
+    run(sys.executable, "-m", "mypy", "--strict", "--python-executable", installed, ".", cwd=tmp_path)
+    run(sys.executable, "-m", "pyright", "--pythonpath", installed, cwd=tmp_path)
+
+
+def test_the_loghub_of_the_index_replaces_ours_until_a_reinstallation(
+    wheel: Path, installed: Path, tmp_path: Path
+) -> None:
+    """Another project's ``loghub`` replaces ours if installed later, and leaves none if removed; ``producer`` works."""
+    theirs, record = tmp_path / "loghub-0.5.1-py3-none-any.whl", "loghub-0.5.1.dist-info/RECORD"
+    with zipfile.ZipFile(theirs, "w") as archive:
+        archive.writestr("loghub/__init__.py", "changelogs = True\n")
+        archive.writestr("loghub-0.5.1.dist-info/METADATA", "Metadata-Version: 2.1\nName: loghub\nVersion: 0.5.1\n")
+        archive.writestr(
+            "loghub-0.5.1.dist-info/WHEEL", "Wheel-Version: 1.0\nRoot-Is-Purelib: true\nTag: py3-none-any\n"
+        )
+        archive.writestr(
+            record, "loghub/__init__.py,,\nloghub-0.5.1.dist-info/METADATA,,\nloghub-0.5.1.dist-info/WHEEL,,\n"
+        )
+    pip(installed, "install", "--no-deps", theirs)
+    run(installed, "-c", "from loghub import changelogs; from producer import Producer", cwd=tmp_path)
+    pip(installed, "uninstall", "--yes", "loghub")
+    gone = "import loghub, producer.testing; assert not hasattr(loghub, 'Producer'); producer.Producer"
+    run(installed, "-c", gone, cwd=tmp_path)
+    pip(installed, "install", "--no-deps", "--force-reinstall", wheel)
+    run(installed, "-c", "from loghub import Producer; from loghub.testing import RecordingSink", cwd=tmp_path)
+
+
+def test_the_source_distribution_works_without_a_compiler(packages: Path, tmp_path: Path) -> None:
     """The source distribution works in pure Python; it contains tests and documents."""
     [source] = packages.glob("*.tar.gz")
     with tarfile.open(source) as archive:
@@ -124,9 +172,11 @@ def test_the_source_distribution_works_without_a_compiler(packages: Path, empty:
         "setup.py",
     } <= names
     assert [name for name in names if name.endswith((".so", ".c", ".pyc"))] == []
-    twin, place = install(empty, source, CC="/no/compiler").split()
+    python = empty(tmp_path)
+    pip(python, "install", "--no-deps", "--no-build-isolation", source, CC="/no/compiler")
+    twin, place = run(python, "-c", PROGRAM, cwd=tmp_path).split()
     assert twin == "pure"
-    assert Path(place).is_relative_to(empty.parents[1])
+    assert Path(place).is_relative_to(tmp_path)
 
 
 def test_the_source_distribution_is_reproducible(packages: Path, tmp_path: Path) -> None:

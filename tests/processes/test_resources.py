@@ -10,6 +10,13 @@ Run = Callable[..., Ended]
 MIB = 2**20
 
 
+def test_a_process_has_its_first_producer_soon(run: Run) -> None:
+    """The import takes at most 30 ms of CPU, and the first producer 300 ms, in the best of five processes."""
+    ended = [run("first.py") for _ in range(5)]
+    assert min(each.said("import") for each in ended) <= 30, ended
+    assert min(each.said("producer") for each in ended) <= 300, ended
+
+
 def test_invariant_7_idle_producer_and_one_with_a_dead_server_use_no_cpu(
     start: Callable[..., Child], dead_endpoint: str
 ) -> None:

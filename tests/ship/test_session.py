@@ -150,10 +150,10 @@ def test_zip_holds_the_package_and_nothing_else() -> None:
     """The zip file holds only the package, which can be imported from it."""
     with zipfile.ZipFile(session.package_zip()) as archive:
         names = archive.namelist()
-    assert "producer/__init__.py" in names
+    assert {"producer/__init__.py", "loghub/spark/__init__.py"} <= set(names)
     assert "producer/ship/job.py" in names
     assert "producer/ship/log4j2.properties" in names
-    assert not [name for name in names if "__pycache__" in name or not name.startswith("producer/")]
+    assert not [name for name in names if "__pycache__" in name or not name.startswith(("producer/", "loghub/"))]
     assert {name[:-1] for name in names if name.endswith(".pyc")} <= set(names)
 
 
@@ -204,7 +204,7 @@ def test_pages_are_shown_from_a_zip_file_too(tmp_path: Path) -> None:
 def test_executors_import_the_package_from_the_zip_of_their_folder(tmp_path: Path) -> None:
     """An executor imports all modules from the zip file in its folder, by a relative path."""
     shutil.copy(session.package_zip(), tmp_path / "producer.zip")
-    modules = "producer.ship.spark_engine", "producer.ship.follow.query", "producer.ship.follow.source"
+    modules = "producer.ship.spark_engine", "producer.ship.follow.query", "producer.ship.follow.source", "loghub.spark"
     begin, end = "import sys; sys.path.insert(0, './producer.zip')", "print(sys.modules['producer'].__file__)"
     program = f"{begin}; import {', '.join(modules)}; {end}"
     done = subprocess.run([sys.executable, "-c", program], cwd=tmp_path, capture_output=True, text=True, check=False)

@@ -1,10 +1,7 @@
-"""The hint for an extra works for every kind of installation; and the package's other name."""
+"""The hint for an extra works for every kind of installation."""
 
 import importlib.metadata
 import json
-import pickle
-import subprocess
-import sys
 from importlib.machinery import EXTENSION_SUFFIXES
 from pathlib import Path
 from typing import Any
@@ -59,38 +56,3 @@ def test_without_an_installation_the_hint_speaks_of_a_clone(monkeypatch: pytest.
 
     monkeypatch.setattr(importlib.metadata, "distribution", absent)
     assert how_to_install("spark") == "pip install '.[spark]' in a clone"
-
-
-def test_loghub_is_producer_under_another_name() -> None:
-    """``loghub`` and ``producer`` have the same objects and modules, whichever is imported first."""
-    import loghub.errors
-    import loghub.wire.schema
-    from loghub.testing import RecordingSink
-
-    import loghub
-
-    assert loghub.Producer is producer.Producer
-    assert loghub.errors is producer.model.errors
-    assert sys.modules["loghub.wire.schema"] is sys.modules["producer.wire.schema"]
-    assert producer.model.errors.__spec__ is not None
-    assert producer.model.errors.__spec__.name == producer.model.errors.__name__ == "producer.model.errors"
-    assert RecordingSink.__module__ == "producer.testing"
-    assert pickle.loads(pickle.dumps(loghub.ProducerConfig())) == producer.ProducerConfig()
-    assert loghub.__all__ == producer.__all__
-    assert {"Producer", "errors"} <= set(dir(loghub))
-    with pytest.raises(ImportError, match="cannot import name 'Prodcer' from 'loghub'"):
-        exec("from loghub import Prodcer")
-    with pytest.raises(ModuleNotFoundError, match=r"No module named 'loghub\.prodcer'"):
-        exec("import loghub.prodcer")
-
-
-def test_a_file_of_the_user_that_hides_the_package_is_named(tmp_path: Path) -> None:
-    """An import error caused by a user's file named producer.py names the file."""
-    program = tmp_path / "producer.py"
-    program.write_text("from loghub import Producer\n")
-    done = subprocess.run([sys.executable, str(program)], capture_output=True, text=True, timeout=60, check=False)
-    last = done.stderr.splitlines()[-1]
-    assert last.startswith(
-        f"ImportError: the package producer, which loghub is another name of, is hidden by {program}"
-    )
-    assert "rename that file" in last

@@ -94,7 +94,7 @@ def test_the_version_and_the_statistics_say_which_twin_it_is() -> None:
 @pytest.fixture
 def sources(tmp_path: Path) -> Path:
     pytest.importorskip("Cython")
-    for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE", "MANIFEST.in", "loghub.py", "pyspark_loghub.py"):
+    for name in ("setup.py", "pyproject.toml", "README.md", "LICENSE", "MANIFEST.in", "pyspark_loghub.py"):
         shutil.copy(ROOT / name, tmp_path)
     shutil.copytree(
         ROOT / "producer", tmp_path / "producer", ignore=shutil.ignore_patterns("*.so", "*.pyd", "__pycache__")

@@ -1,0 +1,10 @@
+"""The public names of ``producer.agent``."""
+
+from typing import TYPE_CHECKING
+
+from loghub import _names_of
+
+if TYPE_CHECKING:
+    from producer.agent import *
+else:
+    __all__, __dir__, __getattr__ = _names_of("producer.agent")

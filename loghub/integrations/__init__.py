@@ -1,0 +1,1 @@
+"""The public modules of ``producer.integrations``."""
