@@ -3,7 +3,14 @@
 import sys
 
 if sys.version_info >= (3, 14):
-    from compression import zstd
+    try:
+        from compression import zstd
+    except ImportError as error:
+        raise ImportError(
+            "this Python was built without zstd: install the headers of libzstd (Debian, Ubuntu: libzstd-dev; Fedora: "
+            "libzstd-devel) and build Python again",
+            name=error.name,
+        ) from error
 else:
     from backports import zstd
 
