@@ -370,7 +370,7 @@ def test_136_retriable_errors_are_retried_with_the_configured_number_and_backoff
 
 
 def test_137_callback_and_future_report_the_outcome_and_every_attempt() -> None:
-    """Both carry success, request id, error code, message, time of each attempt; at most 11 by default, all counted."""
+    """Callback and future have success, request id, error code, message and time of up to 11 attempts, all counted."""
     clock = JumpingClock()
     refused = RejectedError("ParameterInvalid", "bad topic", http_status=400, request_id="R2")
     for errors in ([DOWN, None], [DOWN, refused], [DOWN] * 40):

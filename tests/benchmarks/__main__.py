@@ -1,8 +1,9 @@
-"""Ours beside what a user could pick instead, in one run: ``python -m tests.benchmarks``.
+"""Measure the producer beside what a user could pick instead: ``python -m tests.benchmarks``.
 
-Every outcome is kept and checked, and a sample of what arrived is decoded and compared with what was sent, so that
-nothing can be fast by sending nothing. Results are kept in ``.bench/results.json``; a run replaces those of its cases.
-The cases ``ship``, ``ship-text`` and so on are those of :mod:`.ship`, with options of its own: ``--case ship --help``.
+Every outcome is kept and checked, and a sample of the arrived logs is decoded and compared with the sent ones, so that
+no client can be fast by sending nothing. Results are kept in ``.bench/results.json``; a run replaces the results of its
+cases. :mod:`.ship` measures the cases ``ship``, ``ship-text`` and so on; it has its own options: ``--case ship
+--help``.
 """
 
 import argparse
@@ -27,7 +28,7 @@ _SHIPPING = ("ship", *(f"ship-{name}" for name in ship.CASES))
 
 
 def parsed(argv: list[str] | None) -> argparse.Namespace:
-    """The command line."""
+    """Return the arguments of the command line."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks", description=__doc__)
     parser.add_argument("--list", action="store_true", help="the cases and the peers")
     parser.add_argument("--case", nargs="+", metavar="ID", help="default: all")
@@ -44,7 +45,7 @@ def parsed(argv: list[str] | None) -> argparse.Namespace:
 
 
 def shipping(argv: Sequence[str]) -> list[str] | None:
-    """The arguments for :mod:`.ship`, if its cases are asked for, and no others."""
+    """Return the arguments for :mod:`.ship` if only its cases are chosen, else None."""
     parser = argparse.ArgumentParser(add_help=False, allow_abbrev=False)
     parser.add_argument("--case", nargs="+", default=[])
     args, rest = parser.parse_known_args(argv)
@@ -55,7 +56,7 @@ def shipping(argv: Sequence[str]) -> list[str] | None:
 
 
 def measured(args: argparse.Namespace, cases: dict[str, Case]) -> Results:
-    """Measure what was asked for, keeping each case as soon as it is there."""
+    """Measure the chosen cases, and write the results of each case as soon as it ends."""
     peers = set(PEERS if args.peers is None else args.peers)
     chosen = {name: cases[name].of_clients(peers) for name in args.case or cases}
     needed = {run.client for case in chosen.values() for run in case.runs.values()} - set(OURS)
@@ -77,13 +78,13 @@ def measured(args: argparse.Namespace, cases: dict[str, Case]) -> Results:
 
 
 def file_of(results: Results) -> str | None:
-    """The file whose lines were sent, if they were."""
+    """Return the file whose lines the results are about, or None."""
     runs = results["file"].runs.values() if "file" in results else ()
     return next((run.run.shape for run in runs), None)
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Measure, keep, report."""
+    """Measure the cases, write the results and print the report."""
     argv = sys.argv[1:] if argv is None else argv
     if (arguments := shipping(argv)) is not None:
         return ship.main(arguments)

@@ -1,9 +1,9 @@
-"""The agent beside Apache Flume: the same properties file for both, by turns.
+"""Measure the agent beside Apache Flume: both run the same properties file, by turns.
 
 ``python -m tests.benchmarks.agent`` writes a file of lines, lets each agent read it into a sink, and polls its
-monitoring for the events that have left the channel permanently. The rate is taken between the first and the last such
-events, so the start does not count. CPU seconds and memory are those of the whole process. The options are ``--case``,
-``--rounds`` and ``--megabytes``. Without Maven or Java only our agent runs.
+monitoring for the number of events that the sink took from the channel and committed. The rate is taken between the
+first and the last of them, so the start does not count. CPU seconds and memory are those of the whole process. The
+options are ``--case``, ``--rounds`` and ``--megabytes``. Without Maven or Java only our agent runs.
 """
 
 import argparse
@@ -28,14 +28,14 @@ from .installation import FOLDER, HERE, PATIENCE, NotInstalledError, locked, onc
 _POM = HERE / "clients" / "flume" / "pom.xml"
 _LINE = b'127.0.0.1 - - [10/Oct/2000:13:55:36 -0700] "GET /a/path/of/some/length HTTP/1.1" 200 2326 "-" "%s"\n'
 LINE_BYTES = 250
-#: Of the lines of :mod:`examples.ship_demo.samples`.
+#: The pattern of the lines of :mod:`examples.ship_demo.samples`.
 ACCESS = r'^(\S+) \S+ \S+ \[([^]]+)\] "([^"]*)" (\d+) (\d+) "-" "(.*)"$'
-#: The names of its groups.
+#: The names of the pattern's groups.
 GROUPS = ("host", "time", "request", "status", "bytes", "agent")
-#: Events of a transaction: what Flume is fastest with.
+#: Events of a transaction: the number at which Flume is fastest.
 _BATCH = 1000
-#: Between two looks at the counters, seconds.
-_LOOK = 0.02
+#: Seconds between two reads of the counters.
+_READ_SECONDS = 0.02
 
 _EXTRACTOR = "\n".join(
     [
@@ -80,13 +80,13 @@ CASES = {
 }
 
 
-#: As ``memory``, with the groups of :data:`ACCESS`.
+#: Like ``memory``, with the groups of :data:`ACCESS` as fields.
 EXTRACTED = Case("extracted", "memory", "null", goal=1, share=1)
 
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Figures of a run: events a second, microseconds of CPU an event (start included), MiB resident at the end."""
+    """Figures of a run: events per second, microseconds of CPU per event (start included), MiB resident at the end."""
 
     rate: float
     cpu: float
@@ -144,7 +144,7 @@ def measure(agent: str, case: Case, events: int) -> Figures:
 
 @contextmanager
 def folders() -> Iterator[Path]:
-    """A folder with those that :func:`properties` names."""
+    """Return a new folder with the folders that :func:`properties` names."""
     with tempfile.TemporaryDirectory(prefix="agent-") as name:
         for part in ("in", "out", "state"):
             (Path(name) / part).mkdir()
@@ -152,7 +152,7 @@ def folders() -> Iterator[Path]:
 
 
 def run(agent: str, case: Case, folder: Path, events: int) -> Figures:
-    """Run one agent on as many events as there are lines in the files of ``in``."""
+    """Run one agent until it has delivered all lines of the files in ``in``."""
     file, port = folder / "agent.properties", free_port()
     file.write_text(properties(case, folder))
     with started(AGENTS[agent](file, port, folder)) as process:
@@ -188,7 +188,7 @@ def started(command: Sequence[str]) -> Iterator[subprocess.Popen[bytes]]:
 
 
 def _watch(process: subprocess.Popen[bytes], port: int, events: int) -> float:
-    """Events a second, once the first were delivered."""
+    """Return the events per second after the first ones were delivered."""
     begun = first = 0.0
     before = 0
     end = time.monotonic() + PATIENCE
@@ -199,10 +199,10 @@ def _watch(process: subprocess.Popen[bytes], port: int, events: int) -> float:
         if count and not first:
             first, before = now, count
         if count >= events:
-            return (count - before) / (now - first) if count > before else count / max(now - begun, _LOOK)
+            return (count - before) / (now - first) if count > before else count / max(now - begun, _READ_SECONDS)
         if not first:
             begun = now
-        time.sleep(_LOOK)
+        time.sleep(_READ_SECONDS)
     raise TimeoutError(f"{before} of {events} events in {PATIENCE} s")
 
 

@@ -1,9 +1,9 @@
-"""The agent alone, against its goals: into LogHub, over a hop, from syslog, at rest and at a steady rate.
+"""Measure the agent alone against its goals: into LogHub, over a hop, from syslog, idle and at a steady rate.
 
-``python -m tests.benchmarks.agent_goals`` runs ``producer agent`` on one path after the other and prints a table: what
-was measured, the goal, CPU seconds and memory of the process. Rates are those between the first events that left the
-channel and the last, as its monitoring counts them; those through LogHub end when the null server has all of them. What
-goes beside Flume is in :mod:`.agent`.
+``python -m tests.benchmarks.agent_goals`` runs ``producer agent`` on one path after the other and prints a table: the
+path, the figure, the goal, CPU seconds and memory of the process. Rates are taken between the first and the last events
+that left the channel, as its monitoring counts them; rates into LogHub end when the null server has all events.
+:mod:`.agent` measures the agent beside Flume.
 """
 
 import argparse
@@ -30,12 +30,12 @@ from .report import insert
 from .server import null_server, unmeasured
 
 _DOCUMENT = Path("tests/benchmarks/MEASURED.md")
-_LOOK = 0.02
-#: Of the steady case: bytes a second, and of a line.
+_READ_SECONDS = 0.02
+#: The steady case: bytes per second, and bytes of a line.
 _STEADY, _STEADY_LINE = 10_000_000, 512
-#: Files of the case at rest.
+#: Files of the idle case.
 _FILES = 1000
-#: Of the case syslog.
+#: Messages of the case syslog.
 _PEERS = 10
 
 _AGENT = '[agent]\nname = "{name}"\nstate = "{state}"\nmonitoring = "127.0.0.1:{port}"\n'
@@ -67,7 +67,7 @@ _THRIFT = (
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """Figures of a run: in the goal's unit, CPU seconds of all agents, MiB resident at the end of the larger one."""
+    """Figures of a run: the value in the goal's unit, CPU seconds of all agents, MiB of the larger one at the end."""
 
     value: float
     cpu: float
@@ -76,7 +76,7 @@ class Figures:
 
 @dataclass(frozen=True, slots=True)
 class Goal:
-    """A goal of a path: ``run`` measures once with so many MB of lines; bounds of the value, and MiB at most."""
+    """A goal of a path: ``run`` measures once with a number of MB of lines; bounds of the value, and maximum MiB."""
 
     title: str
     unit: str
@@ -99,13 +99,13 @@ class Goal:
 
 
 class _Running:
-    """An agent that runs, and its monitoring."""
+    """A running agent with its monitoring."""
 
     def __init__(self, process: subprocess.Popen[bytes], port: int) -> None:
         self.process, self.port = process, port
 
     def counted(self, component: str, counter: str) -> int:
-        """One of its counters; 0 as long as it does not answer."""
+        """Return one of the agent's counters, or 0 if it does not answer yet."""
         try:
             with urllib.request.urlopen(f"http://127.0.0.1:{self.port}/metrics.json", timeout=5) as answer:
                 return int(json.load(answer).get(component, {}).get(counter, 0))
@@ -137,7 +137,7 @@ def _agent(folder: Path, name: str, parts: str, **values: object) -> Iterator[_R
 
 
 def _lines(size: int | None, count: int = 20_000) -> bytes:
-    """Lines of an access log; of so many bytes each, if that is said."""
+    """Return lines of an access log, each of ``size`` bytes if that is given."""
     with tempfile.TemporaryDirectory() as folder:
         write_access_logs(Path(folder), lines=count)
         lines = (Path(folder) / "access.log").read_bytes().splitlines()
@@ -150,7 +150,7 @@ def _lines(size: int | None, count: int = 20_000) -> bytes:
 
 
 def _write(folder: Path, block: bytes, megabytes: int) -> int:
-    """A file that rests; how many lines it has."""
+    """Write a file whose last change was an hour ago, and return its number of lines."""
     (folder / "in").mkdir()
     path, times = folder / "in" / "a.log", max(1, megabytes * 1_000_000 // len(block))
     with path.open("wb") as file:
@@ -162,17 +162,21 @@ def _write(folder: Path, block: bytes, megabytes: int) -> int:
 
 
 def _rate(count: Callable[[], int], events: int) -> float:
-    """Events a second, once the first were there."""
+    """Return the events per second after the first ones arrived."""
     end, first, before, begun = time.monotonic() + PATIENCE, 0.0, 0, time.monotonic()
     while time.monotonic() < end:
         found, now = count(), time.monotonic()
         if found >= events:
-            return (found - before) / (now - first) if first and found > before else found / max(now - begun, _LOOK)
+            return (
+                (found - before) / (now - first)
+                if first and found > before
+                else found / max(now - begun, _READ_SECONDS)
+            )
         if found and not first:
             first, before = now, found
         if not first:
             begun = now
-        time.sleep(_LOOK)
+        time.sleep(_READ_SECONDS)
     raise TimeoutError(f"{before} of {events} events in {PATIENCE} s")
 
 
@@ -187,14 +191,16 @@ def _through(parts: str, size: int | None) -> Callable[[Path, int], Figures]:
 
 
 def deliver(parts: str, folder: Path, server: int, events: int, line_bytes: int) -> Figures:
-    """MB/s of what lies in ``in``: so many lines, with so many bytes."""
+    """Return the MB/s at which an agent delivers the files in ``in``, which hold these lines and bytes."""
     with _agent(folder, "a", parts, server=server) as agent:
         rate = _rate(agent.delivered, events)
         return agent.figures(rate * line_bytes / events / 1e6)
 
 
 def _hop(far_parts: str, near_parts: str) -> Callable[[Path, int], Figures]:
-    """Events a second over two agents: a file channel, and one in memory behind it."""
+    """Return a run that measures events per second over two agents: the first has a file channel, the second one in
+    memory.
+    """
 
     def run(folder: Path, megabytes: int) -> Figures:
         events, hop = _write(folder, _lines(250), megabytes), free_port()
@@ -245,23 +251,23 @@ def _until_listening(port: int) -> None:
             socket.create_connection(("127.0.0.1", port)).close()
             return
         except OSError:
-            time.sleep(_LOOK)
+            time.sleep(_READ_SECONDS)
     raise TimeoutError(f"no listener on port {port}")
 
 
 def _idle(folder: Path, seconds: int) -> Figures:
-    """Per cent of a core, with files that rest."""
+    """Measure the per cent of a core that an agent needs to watch files without changes."""
     (folder / "in").mkdir()
     for number in range(_FILES):
         (folder / "in" / f"{number}.log").write_bytes(b"a line\n")
     with _agent(folder, "a", *PATHS["idle"]) as agent:
         _rate(agent.delivered, _FILES)
-        time.sleep(3)  # until it is calm
+        time.sleep(3)  # the agent has become idle by then
         return _share_over(agent, max(10, seconds // 4))
 
 
 def _steady(folder: Path, seconds: int) -> Figures:
-    """Per cent of a core, while lines come at a steady rate."""
+    """Measure the per cent of a core that an agent needs for lines at a steady rate."""
     (folder / "in").mkdir()
     block, end = _lines(_STEADY_LINE), threading.Event()
     with null_server() as server, _agent(folder, "a", *PATHS["steady"], server=server) as agent:
@@ -292,7 +298,7 @@ def _share_over(agent: _Running, seconds: float) -> Figures:
     return Figures(100 * cpu / (time.monotonic() - begun), cpu, memory_of(agent.process))
 
 
-#: What agents of each path are made of.
+#: The properties of the agents of each path.
 PATHS = {
     "loghub": [_TAILDIR + _FILE + _LOGHUB],
     "text": [_TAILDIR + _MEMORY + _LOGHUB],
@@ -330,7 +336,7 @@ def measure(name: str, megabytes: int, rounds: int) -> list[Figures]:
 
 
 def row(name: str, runs: Sequence[Figures]) -> str:
-    """Its line of the table: medians."""
+    """Return the goal's row of the table, with medians."""
     goal = GOALS[name]
     value, cpu, memory = (statistics.median(getattr(run, each) for run in runs) for each in ("value", "cpu", "memory"))
     figures = Figures(value, cpu, memory)

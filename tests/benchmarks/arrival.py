@@ -1,9 +1,8 @@
 """Measure the delay of lines and its variance, beside the rate.
 
 ``python -m tests.benchmarks.arrival`` writes lines at a steady rate into a file that an agent follows (``taildir``, a
-channel, LogHub), and prints a row of a table for each channel: how many lines a second have arrived on the average, and
-of the delay between a line's write and its arrival the mean, the standard deviation, the median, and what 99 of 100
-lines came within.
+channel, LogHub), and prints a row of a table for each channel: the average number of lines that arrived per second, and
+the mean, standard deviation, median and 99th percentile of the delay between a line's write and its arrival.
 """
 
 import argparse
@@ -24,14 +23,14 @@ from .agent_goals import PATHS, filled
 from .installation import PATIENCE
 
 CHANNELS = {"file": "loghub", "memory": "text"}
-#: Seconds between two looks at what has arrived: so exact is a delay.
-_LOOK = 0.002
+#: Seconds between two counts of the arrived lines: the accuracy of a delay.
+_COUNT_SECONDS = 0.002
 _LINE = b"x" * 239 + b"%010d\n"
 
 
 @dataclass(frozen=True, slots=True)
 class Arrivals:
-    """Arrivals of one run: lines a second, and the delays' mean, standard deviation, median and p99 in seconds."""
+    """Arrivals of one run: lines per second, and the delays' mean, standard deviation, median and p99 in seconds."""
 
     rate: float
     mean: float
@@ -45,7 +44,7 @@ class Arrivals:
 
 
 def arrivals(written: Sequence[float], arrived: Sequence[float]) -> Arrivals:
-    """Compute the figures from two lists of times, in the lines' order."""
+    """Compute the figures from the times of writes and arrivals, both in the lines' order."""
     delays = sorted(end - begin for begin, end in zip(written, arrived, strict=True))
     rate = len(delays) / (max(arrived) - min(written))
     late = delays[min(len(delays) - 1, len(delays) * 99 // 100)]
@@ -53,7 +52,7 @@ def arrivals(written: Sequence[float], arrived: Sequence[float]) -> Arrivals:
 
 
 def measure(channel: str, rate: int, count: int) -> Arrivals:
-    """Run it once, with ``count`` lines at ``rate`` a second."""
+    """Run an agent once, with ``count`` lines at ``rate`` per second."""
     with tempfile.TemporaryDirectory(prefix="agent-") as folder, LogHubServer() as server:
         (Path(folder) / "in").mkdir()
         file = Path(folder) / "agent.toml"
@@ -92,7 +91,7 @@ def _counted(server: LogHubServer, process: subprocess.Popen[bytes], wanted: int
     while server.count("p", "l") < wanted:
         if process.poll() is not None or time.monotonic() > end:
             raise RuntimeError(f"{server.count('p', 'l')} of {wanted} logs have arrived")
-        time.sleep(_LOOK)
+        time.sleep(_COUNT_SECONDS)
     return time.monotonic()
 
 

@@ -6,37 +6,37 @@ import dataclasses
 from dataclasses import dataclass, field
 from typing import Any
 
-#: Our own client programs, native and pure, and the one whose libraries run without the producer;
-#: all other names are those of :data:`tests.benchmarks.peers.PEERS`.
+#: Our own client programs, native and pure, and the program that logs without the producer. All other clients are in
+#: :data:`tests.benchmarks.peers.PEERS`.
 OURS = ("ours", "pure", "encoding", "encoding_pure", "integrations", "libraries")
-#: How a client is called, where that is not by its name.
+#: Titles of the clients that are not shown by their names.
 TITLES = {
     "pure": "ours, pure",
     "encoding_pure": "encoding, pure",
     "integrations": "ours",
     "libraries": "without LogHub",
 }
-#: The run of the official producer, in most cases.
+#: The run of the official producer in most cases.
 OFFICIAL = "official: send"
-#: The linger of all clients where the time until the acknowledgement is taken, milliseconds.
+#: Milliseconds of linger of all clients in cases that measure the time until the acknowledgement.
 LATENCY_LINGER_MS = 100
-#: During which part of an outage's time the server does not answer.
+#: The part of an outage run in which the server does not answer.
 OUTAGE = (0.2, 0.7)
-#: Our ways that wait rather than send.
+#: Our ways that wait instead of sending.
 WAITING = ("idle", "dead", "stalled")
-#: What ``--scale`` never goes below.
+#: The minimum of ``--scale``.
 LEAST_LOGS, LEAST_SECONDS = 1000, 0.2
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Run:
-    """One participant's part in a case; :class:`tests.benchmarks.clients.protocol.Job` is its job.
+    """A run of one participant in a case, from which :class:`tests.benchmarks.clients.protocol.Job` is made.
 
     :ivar client: one of :data:`OURS`, or a peer.
-    :ivar x: where it stands on the axis of its case, if that has one.
-    :ivar against: the run to which its ratio is taken; empty for that of the case.
-    :ivar repeat: how often it is done in a round, if it is short; the median of its seconds counts.
-    :ivar seconds: how long it waits, or sends at its rate, in place of ``count``; 0 if neither.
+    :ivar x: the run's place on the axis of its case, if the case has one.
+    :ivar against: the run to which the ratio is taken; empty for the case's own ``against``.
+    :ivar repeat: how often a short run is repeated in a round; the median of its seconds counts.
+    :ivar seconds: duration of a run that waits or sends at a rate, instead of ``count``; 0 for all others.
     """
 
     client: str
@@ -54,11 +54,11 @@ class Run:
 
     @property
     def line(self) -> str:
-        """Who sends, and how: runs of the same line differ by their ``x``."""
+        """The client and the way: runs with the same ones are a line in a plot, and differ in ``x``."""
         return f"{TITLES.get(self.client, self.client)}: {self.way}"
 
     def scaled(self, scale: float) -> Run:
-        """As much smaller or larger, in whole thousands of logs."""
+        """Return the run with ``scale`` times as many logs, in whole thousands."""
         seconds = self.seconds and max(LEAST_SECONDS, self.seconds * scale)
         count = int(self.rate * seconds) if self.rate else self.count and max(LEAST_LOGS, int(self.count * scale))
         return dataclasses.replace(self, seconds=seconds, count=count - count % 1000 if count > 1000 else count)
@@ -68,13 +68,13 @@ class Run:
 class Case:
     """Runs that are compared with each other.
 
-    :ivar kind: which table shows it: ``rate``, ``latency``, ``scaling``, ``small``, ``waiting``, ``outage``.
-    :ivar runs: by a name that is unique in the case.
+    :ivar kind: the kind of its table: ``rate``, ``latency``, ``scaling``, ``small``, ``waiting``, ``outage``.
+    :ivar runs: the runs by name.
     :ivar against: the run to which the others' ratios are taken.
-    :ivar axis: what ``x`` is.
-    :ivar most_rounds: a case that takes long has no more of them.
-    :ivar one_process: one process for all runs of a client; else one for each, which gives each its peak of memory.
-    :ivar note: what a reader of its table must know.
+    :ivar axis: the meaning of ``x``.
+    :ivar most_rounds: maximum number of rounds, for a case that takes long.
+    :ivar one_process: whether all runs of a client share a process; else each run has its own peak of memory.
+    :ivar note: a sentence for the readers of the table.
     """
 
     id: str
@@ -88,10 +88,10 @@ class Case:
     note: str = ""
 
     def scaled(self, scale: float) -> Case:
-        """With runs as much smaller or larger."""
+        """Return the case with ``scale`` times as many logs in each run."""
         return dataclasses.replace(self, runs={name: run.scaled(scale) for name, run in self.runs.items()})
 
     def of_clients(self, names: set[str]) -> Case:
-        """Without the runs of other clients than ours and the named ones."""
+        """Return the case with only the runs of our clients and the named ones."""
         kept = {name: run for name, run in self.runs.items() if run.client in names or run.client in OURS}
         return dataclasses.replace(self, runs=kept)

@@ -1,8 +1,8 @@
 """List the cases, in the order of the document.
 
 The pure implementation is beside the native one wherever ``send``, ``send_many``, ``send_arrow`` or ``send_lines`` take
-part, with fewer logs, since it is slower. It is left out where it would add nothing: on the axes it has ``send`` alone,
-and it is neither in the ten million logs of ``work`` nor in the cases that wait.
+part, with fewer logs, since it is slower. On the axes it has only ``send``; it takes part neither in the ten million
+logs of ``work`` nor in the cases that wait.
 """
 
 import dataclasses
@@ -14,7 +14,7 @@ from .cases import LATENCY_LINGER_MS, OFFICIAL, OURS, TITLES, Case, Run
 
 _CLIENTS = {title: name for name, title in TITLES.items() if title not in OURS}
 
-# Logs of a round by client and way: about a second each, less for the pure implementation.
+# Logs of a round by client and way: a native run takes about a second, a pure one less.
 _COUNTS = {
     "ours: send": 500_000,
     "ours: send_callback": 500_000,
@@ -122,7 +122,7 @@ def _small() -> Case:
     )
 
 
-#: Records of a round, by who takes them.
+#: Records of a round by library.
 _RECORDS = {
     "integrations: logging": 60_000,
     "integrations: structlog": 60_000,
@@ -168,12 +168,12 @@ def _integrations() -> Iterator[Case]:
     )
 
 
-#: Modes of a file channel, None without one.
+#: Sync modes of the file channel; None stands for no channel.
 _MODES: tuple[str | float | None, ...] = (None, "os", 1.0, "commit")
 
 
 def durable_run(threads: int, mode: str | float | None) -> str:
-    """The name of a run of the case ``durable``."""
+    """Return the name of a run of the case ``durable``."""
     named = {None: "no channel", "os": "fsync os", 1.0: "fsync 1 s", "commit": "fsync commit"}[mode]
     return f"{threads} thread{'s' * (threads > 1)}, {named}"
 
@@ -213,7 +213,7 @@ def _latency(rate: int) -> Case:
     )
 
 
-# Of the other lines' logs, those that these send: faster ones more.
+# How many times the other lines' logs these lines send, since they are faster.
 _SHARES = {
     "ours: send": 2.0,
     "ours: send_many": 4.0,
@@ -234,7 +234,7 @@ def _shapes(axis: str, title: str, values: tuple[int, ...], count_of: Callable[[
 
 
 def _streams() -> Iterator[tuple[str, Run]]:
-    # Neither time nor memory ends a batch early: what is sent is the same however long it takes.
+    # Neither time nor memory ends a batch early, so slow and fast runs send the same batches.
     patient = {"linger_ms": 600_000, "total_size_in_bytes": 2**30}
     for line, count, most in (("ours: send", 300_000, 100_000), ("ours, pure: send", 100_000, 10_000)):
         for streams in (1, 10, 50, 1000, 10_000, 100_000):
@@ -283,7 +283,7 @@ def _outage() -> Case:
         kind="outage",
         runs={line: dataclasses.replace(_OUTAGE_RUN, client=_run(line).client) for line in lines},
         most_rounds=1,
-        note="Caught up is who has no more logs that did not arrive than at most before the outage.",
+        note="A client has caught up when the number of its waiting logs is not above its maximum before the outage.",
     )
 
 
@@ -326,7 +326,7 @@ def _scaling() -> Iterator[Case]:
 
 
 def all_cases(file: str | None = None) -> dict[str, Case]:
-    """Every case, by its id; without a ``file`` the case of that name has no runs."""
+    """Return all cases by id; without a ``file`` the case ``file`` has no runs."""
     cases = [
         _throughput("java", "Java producer's shape: 8 fields, 576 bytes, 50 streams", 50),
         _throughput("web", "Access log: 6 fields, 223 bytes, one stream", 1),

@@ -1,7 +1,8 @@
-"""Channels: commits a second, replay, memory of the queue; ``durable`` of the other cases is the producer before one.
+"""Measure channels: commits per second, replay, memory of the queue.
 
-``python -m tests.benchmarks.channels`` prints Markdown tables, each line as soon as it is known; ``--case`` chooses
-some. ``--case flume``, which needs Maven and Java, runs Apache Flume's file channel beside ours.
+``python -m tests.benchmarks.channels`` prints Markdown tables, each row as soon as it is measured; ``--case`` chooses
+tables. ``--case flume``, which needs Maven and Java, runs Apache Flume's file channel beside ours. The case ``durable``
+of ``python -m tests.benchmarks`` measures the producer with a channel.
 """
 
 import argparse
@@ -24,7 +25,7 @@ from .agent import install_flume
 from .deadline import deadline
 from .installation import HERE
 
-#: Seconds that each table may take.
+#: Maximum seconds of each table.
 PATIENCE = 900
 BODY = bytes(range(250))
 SIZES = (1, 10, 100, 1000)
@@ -52,7 +53,7 @@ def _events(count: int) -> list[Event]:
 
 
 def put(channel: Channel, count: int, size: int) -> float:
-    """Seconds for ``count`` events, ``size`` in a transaction."""
+    """Return the seconds for puts of ``count`` events, ``size`` in a transaction."""
     events = _events(size)
     start = time.perf_counter()
     for _ in range(count // size):
@@ -62,7 +63,7 @@ def put(channel: Channel, count: int, size: int) -> float:
 
 
 def take(channel: Channel, count: int, size: int) -> float:
-    """Seconds for taking ``count`` events, ``size`` in a transaction."""
+    """Return the seconds for taking ``count`` events, ``size`` in a transaction."""
     left, start = count, time.perf_counter()
     while left:
         with channel.transaction() as transaction:
@@ -72,7 +73,7 @@ def take(channel: Channel, count: int, size: int) -> float:
 
 @contextmanager
 def file_channel(fsync: str | float, directory: str | None = None) -> Iterator[FileChannel]:
-    """A channel in a directory that vanishes."""
+    """Yield a channel in a temporary directory."""
     with (
         tempfile.TemporaryDirectory(dir=directory) as place,
         FileChannel(place, capacity=10**7, fsync=fsync, transaction_capacity=10**5) as channel,
@@ -81,7 +82,7 @@ def file_channel(fsync: str | float, directory: str | None = None) -> Iterator[F
 
 
 def commits(count: int, rounds: int) -> Iterator[str]:
-    """Puts and takes by channel, mode and size of the transaction."""
+    """Yield a table with the rates of puts and takes by channel, mode and size of the transaction."""
     yield "| channel | events a commit | put: commits/s | put: MB/s | put: µs an event | take: µs an event |"
     yield "|---|---|---|---|---|---|"
     for name, make in _channels():
@@ -105,7 +106,7 @@ def _channels() -> Iterator[tuple[str, Callable[[], Any]]]:
 
 
 def groups(count: int) -> Iterator[str]:
-    """Commits of one event from several threads: how many share a sync."""
+    """Yield a table with the rate of one-event commits from several threads, and how many commits share a sync."""
     yield "| threads | commits/s | commits a sync |"
     yield "|---|---|---|"
     for threads in (1, 4, 16):
@@ -124,7 +125,7 @@ def groups(count: int) -> Iterator[str]:
 
 
 def raw(count: int, size: int, folder: str) -> float:
-    """Seconds for a write and ``fdatasync`` of the bodies of ``size`` events, over and over: what the disk takes."""
+    """Return the seconds for repeated writes and ``fdatasync`` calls of the bodies of ``size`` events."""
     data = BODY * size
     file = os.open(f"{folder}/raw", os.O_CREAT | os.O_WRONLY | os.O_APPEND)
     try:
@@ -138,9 +139,9 @@ def raw(count: int, size: int, folder: str) -> float:
 
 
 def flume(count: int, size: int, folder: str) -> tuple[float, float]:
-    """Seconds for puts and takes by Flume's own file channel, which syncs at each commit.
+    """Return the seconds of puts and takes by Flume's own file channel, which syncs at each commit.
 
-    :raises NotInstalledError: there is no Maven or no Java.
+    :raises NotInstalledError: Maven or Java is missing.
     """
     java = ["java", "-Xmx1g", "-cp", f"{install_flume()}/*", str(_RATES), folder]
     done = subprocess.run([*java, *map(str, (count, size, len(BODY)))], capture_output=True, text=True, check=True)
@@ -156,7 +157,7 @@ def ours(count: int, size: int, folder: str) -> tuple[float, float]:
 
 
 def beside_flume(count: int, rounds: int) -> Iterator[str]:
-    """Both file channels and the bare disk by turns, one thread, a sync for each commit; medians of the rounds."""
+    """Yield a table with medians for both file channels and the bare disk, with one thread and a sync per commit."""
     names = ("put, Flume → ours: events/s", "ratio", "times the disk", "take, Flume → ours: events/s", "ratio")
     yield f"| events a commit | disk: µs a commit | {' | '.join(names)} |"
     yield "|---|---|---|---|---|---|---|"
@@ -176,7 +177,7 @@ def beside_flume(count: int, rounds: int) -> Iterator[str]:
 
 
 def replay(count: int) -> Iterator[str]:
-    """Opening a channel that holds ``count`` events, in a new process each time."""
+    """Yield a table with the seconds for opening a channel of ``count`` events, each time in a new process."""
     yield "| opening | seconds | records read | events | events/s | MB/s | memory, MiB |"
     yield "|---|---|---|---|---|---|---|"
     with tempfile.TemporaryDirectory() as directory:
@@ -195,7 +196,7 @@ def replay(count: int) -> Iterator[str]:
 
 
 def main(argv: Sequence[str] | None = None) -> int:
-    """Measure and print."""
+    """Measure the chosen tables and print them."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.channels", description=__doc__)
     parser.add_argument("--count", type=int, default=100_000, help="events of each measurement")
     parser.add_argument("--events", type=int, default=1_000_000, help="events that are replayed")

@@ -1,4 +1,4 @@
-"""A picture of how the limit of a destination follows its server, in simulated time; needs the extra ``bench``.
+"""Draw how the concurrency limit of a destination follows its server, in simulated time; needs the extra ``bench``.
 
 ``python -m tests.benchmarks.concurrency --plot docs/images/concurrency.svg``
 """
@@ -10,12 +10,12 @@ from typing import Any
 from tests.pipeline.sending.simulation import Server, Simulation
 
 _THREADS, _UNTIL = 32, 210
-#: From when on the server is so, seconds: how many requests it works on at a time, and whether it takes connections.
+#: The server's phases: from this second on it handles so many requests at a time, and accepts connections or not.
 _PHASES = [(0, 8, True), (60, 3, True), (100, 16, True), (140, 16, False), (170, 16, True)]
 
 
 def simulate() -> Simulation:
-    """A busy stream before a server whose capacity changes, and that is down for a while."""
+    """Simulate a busy stream to a server whose capacity changes and that is down for some seconds."""
     server = Server(noise=0.3)
     simulation = Simulation(_THREADS, {"p": server})
     simulation.backlog("p", "busy", 500_000)
@@ -30,7 +30,7 @@ def _set(server: Server, capacity: int, reachable: bool) -> None:
 
 
 def draw(simulation: Simulation) -> Any:
-    """The limit and the capacity above, what was delivered below."""
+    """Draw the limit and the capacity above, and the delivered batches below."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -59,7 +59,7 @@ def draw(simulation: Simulation) -> Any:
 
 
 def main() -> None:
-    """Draw it into a file."""
+    """Draw the simulation into a file."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--plot", type=Path, required=True, help="where to write the picture")
     path = parser.parse_args().plot

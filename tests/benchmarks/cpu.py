@@ -1,4 +1,4 @@
-"""The CPU seconds of a process and of all that it starts."""
+"""Measure the CPU seconds of a process and its descendants."""
 
 import os
 from collections import defaultdict
@@ -7,17 +7,17 @@ from pathlib import Path
 
 
 class CpuOfTree:
-    """CPU seconds of a process and all below it: the kernel adds only what a parent has waited for."""
+    """CPU seconds of a process and all its descendants, also of those that no parent has waited for."""
 
     def __init__(self, root: int) -> None:
         self._root = root
-        self._ticks: dict[tuple[int, str], int] = {}  # by process and when it was started
+        self._ticks: dict[tuple[int, str], int] = {}  # by process id and start time
 
-    def look(self) -> None:
-        """Note what those that live have spent so far."""
+    def update(self) -> None:
+        """Record the CPU time that each living process has used so far."""
         below: dict[int, list[tuple[int, list[str]]]] = defaultdict(list)
         for path in Path("/proc").glob("[0-9]*/stat"):
-            with suppress(OSError):  # it has ended
+            with suppress(OSError):  # the process has ended
                 state = path.read_text().rpartition(")")[2].split()
                 below[int(state[1])].append((int(path.parent.name), state))
         found = [each for each in below[os.getpid()] if each[0] == self._root]

@@ -1,4 +1,4 @@
-"""An end for a script that runs in one process: whatever hangs in it, the process does not."""
+"""End a script in one process at a deadline, whatever hangs in it."""
 
 import faulthandler
 import sys
@@ -8,7 +8,7 @@ from contextlib import contextmanager
 
 @contextmanager
 def deadline(seconds: float) -> Iterator[None]:
-    """End the process with status 1 if the block takes longer; stderr tells the time and where each thread was."""
+    """End the process with status 1 if the block takes longer; stderr names the time and each thread's line."""
     faulthandler.dump_traceback_later(seconds, exit=True, file=sys.__stderr__)
     try:
         yield

@@ -1,4 +1,4 @@
-"""The goals: a ratio of two medians' rounds, or a bound, each found in the results alone."""
+"""Define the goals: each is a ratio of two runs, or a bound, and is computed only from the results."""
 
 import statistics
 from collections.abc import Callable, Iterator
@@ -17,11 +17,11 @@ MIB = 2**20
 class Goal:
     """A goal of the benchmark.
 
-    :ivar case: the case that it is about.
-    :ivar text: what is compared with what.
-    :ivar bound: at least so much; at most, if ``at_most``.
-    :ivar figures: from the results, one figure a round; empty if it was not measured.
-    :ivar unit: of the figures: ``%``, ``ms``, ``MiB``; none if it is a ratio.
+    :ivar case: the case with the goal's runs.
+    :ivar text: the compared runs, as the table shows them.
+    :ivar bound: the minimum, or with ``at_most`` the maximum.
+    :ivar figures: returns one figure per round from the results; empty if the runs were not measured.
+    :ivar unit: unit of the figures: ``%``, ``ms``, ``MiB``; empty for a ratio.
     """
 
     case: str
@@ -57,12 +57,12 @@ def per_cpu_second(measured: Measured) -> float:
 
 
 def cpu_per_log(measured: Measured) -> float:
-    """CPU seconds of the client for a log."""
+    """Return the CPU seconds of the client per log."""
     return 1 / measured.per_cpu_second
 
 
 def live_cpu_per_log(measured: Measured) -> float:
-    """CPU of the sender threads alone for a log, to streams that have a batch already."""
+    """Return the CPU of the sender threads per log, for streams that already have a batch."""
     return measured.answer.figures["live_us"]
 
 
@@ -71,34 +71,34 @@ def cpu_share(measured: Measured) -> float:
 
 
 def catch_up_rate(measured: Measured) -> float:
-    """Logs a second that arrived after an outage, until nothing was late; 0 if that is not known."""
+    """Return the logs per second that arrived after an outage until the client had caught up; 0 if unknown."""
     return measured.answer.figures.get("catch_up_rate", 0)
 
 
 def cpu_ms_per_request(measured: Measured) -> float:
-    """CPU of the client for a request, milliseconds."""
+    """Return the client's CPU per request in milliseconds."""
     return measured.answer.cpu_seconds / max(1, measured.counts["requests"]) * 1000
 
 
 def peak_mib(measured: Measured) -> float:
-    """The process's largest resident size."""
+    """Return the process's largest resident size in MiB."""
     return measured.answer.peak_bytes / MIB
 
 
 def milliseconds(which: str, quantile: float) -> Metric:
-    """A quantile of ``send_seconds`` or ``ack_seconds``."""
+    """Return a quantile of ``send_seconds`` or ``ack_seconds`` in milliseconds."""
     at = QUANTILES.index(quantile)
     return lambda measured: float(getattr(measured.answer, which)[at]) * 1000
 
 
 def runs_of(results: Results, case: str, *names: str) -> list[RunResult]:
-    """Those runs; none at all if one is missing."""
+    """Return the named runs, or nothing if one of them is missing."""
     runs = results[case].runs if case in results else {}
     return [runs[name] for name in names] if all(name in runs for name in names) else []
 
 
 def ratio(case: str, one: str, other: str, metric: Metric) -> Callable[[Results], list[float]]:
-    """One run's figure over the other's, round by round."""
+    """Return one run's figure divided by the other's, round by round."""
 
     def figures(results: Results) -> list[float]:
         runs = runs_of(results, case, one, other)
@@ -219,7 +219,7 @@ def _waiting() -> Iterator[Goal]:
         )
 
 
-#: All, in the order of the table.
+#: All goals, in the order of the table.
 GOALS = [*_throughput(), *_native(), *_durable(), *_at_most(), *_waiting()]
 
 

@@ -1,6 +1,6 @@
-"""The peers' environment: the folder ``.bench/``, with the pinned packages of ``peers.txt`` and the Java client's jar.
+"""Make the peers' environment ``.bench/`` with the pinned packages of ``peers.txt`` and the Java client's jar.
 
-Made once and again when what it is made of changes. Processes that ask for it at the same time wait for each other.
+It is made once, and again when its sources change. Processes that need it at the same time wait for each other.
 """
 
 import fcntl
@@ -13,18 +13,18 @@ from contextlib import contextmanager
 from pathlib import Path
 
 HERE = Path(__file__).parent
-#: Goes with ``make clean``.
+#: The folder of the environment; ``make clean`` removes it.
 FOLDER = HERE.parents[1] / ".bench"
 PYTHON = FOLDER / "python" / "bin" / "python"
 JAVA = FOLDER / "java"
 REQUIREMENTS = HERE / "peers.txt"
 MAVEN_PROJECT = HERE / "clients" / "java_producer"
-#: Seconds that one command may take.
+#: Maximum seconds of one command.
 PATIENCE = 600
 
 
 class NotInstalledError(Exception):
-    """An environment cannot be made here. The message is the reason, without the names of hosts."""
+    """Raised if an environment cannot be made here; the message is the reason, without host names."""
 
 
 @contextmanager
@@ -41,14 +41,14 @@ def install_python(folder: Path = FOLDER, *, log: Callable[[str], None]) -> None
     with once(target, REQUIREMENTS.read_bytes() + sys.version.encode()) as needed:
         if needed:
             log("installing the Python peers")
-            # The pip of this environment does: to install another takes longer than the packages.
+            # The pip of this environment installs them, since installing another pip takes longer than the packages.
             _run([sys.executable, "-m", "venv", "--without-pip", str(target)], target.with_suffix(".log"))
             pip = [sys.executable, "-m", "pip", "--python", str(target / "bin" / "python"), "install", "--no-compile"]
             _run([*pip, "--disable-pip-version-check", "--requirement", str(REQUIREMENTS)], target.with_suffix(".log"))
 
 
 def install_java(folder: Path = FOLDER, *, log: Callable[[str], None]) -> None:
-    """Build the Java client and what it needs with Maven; the caller holds the lock."""
+    """Build the Java client and its dependencies with Maven; the caller holds the lock."""
     for command in ("java", "mvn"):
         if shutil.which(command) is None:
             raise NotInstalledError(f"`{command}` was not found; it takes Maven and a JDK, 11 or newer")
@@ -63,7 +63,7 @@ def install_java(folder: Path = FOLDER, *, log: Callable[[str], None]) -> None:
 
 @contextmanager
 def once(target: Path, source: bytes) -> Iterator[bool]:
-    """Whether ``target`` has to be made of ``source``; if so, what was there is gone, and a stamp says it was done."""
+    """Yield whether ``target`` must be made from ``source``; if so, remove it before the block and stamp it after."""
     stamp, digest = target / "stamp", hashlib.sha256(source).hexdigest()
     needed = not stamp.exists() or stamp.read_text() != digest
     if needed:
@@ -82,4 +82,4 @@ def _run(command: list[str], output: Path) -> None:
             f"status {error.returncode}" if isinstance(error, subprocess.CalledProcessError) else type(error).__name__
         )
         name = "pip" if "pip" in command else Path(command[0]).name
-        raise NotInstalledError(f"{name} failed ({what}); what it said is in .bench/{output.name}") from error
+        raise NotInstalledError(f"{name} failed ({what}); its output is in .bench/{output.name}") from error

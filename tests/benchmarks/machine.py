@@ -1,4 +1,4 @@
-"""The machine and the versions, without which figures say nothing."""
+"""Describe the machine and the versions that the figures depend on."""
 
 import os
 import platform
@@ -7,7 +7,7 @@ from pathlib import Path
 
 from producer.wire.speed import TWIN
 
-#: Whose versions matter to ours.
+#: The packages whose versions affect our figures.
 _PACKAGES = ("lz4", "pyarrow")
 
 
@@ -30,7 +30,7 @@ def _memory() -> int:
 
 
 def _line_of(path: str, name: str) -> str:
-    """The value of ``name : value`` in a file of /proc; empty where there is none."""
+    """Return the value of ``name : value`` in a file of /proc, or an empty string."""
     if not Path(path).exists():
         return ""
     pairs = (line.partition(":") for line in Path(path).read_text().splitlines())

@@ -1,4 +1,4 @@
-"""Measures a case: its participants send by turns, A B C A B C …, and everything that arrives is checked."""
+"""Measure a case: its participants send by turns, A B C A B C …, and the arrived logs are checked."""
 
 import functools
 import sys
@@ -17,7 +17,7 @@ from .server import progress, set_mode, take_counts
 from .shapes import logs_of, size_of
 from .watching import Series, Watch, recovery
 
-# Of the logs of a run, before the first round. Java compiles while it runs: it gets all of them.
+# The share of a run's logs that is sent before the first round. Java gets all of them, as it compiles while it runs.
 _WARM_UP, _WARM_UP_OF_JAVA = 0.1, 1
 
 
@@ -31,7 +31,7 @@ def measure(case: Case, participants: Participants, rounds: int, left_out: dict[
 
 
 class _Table:
-    """A case that is being measured: the runs that came through so far, and why others are missing."""
+    """A case that is being measured: the completed runs, and why others are left out."""
 
     def __init__(self, case: Case, participants: Participants, left_out: dict[str, str]) -> None:
         self._case, self._participants = case, participants
@@ -60,14 +60,14 @@ class _Table:
                 yield name, run
 
     def _try(self, name: str, run: Run) -> tuple[Measured, Series] | None:
-        """A run. One of a peer that fails is left out from now on; one of ours ends everything."""
+        """Do a run; if it fails, leave out a peer's run from now on, or raise the error of ours."""
         try:
             measured, series = self._run(name, run)
         except Exception as error:
             if run.client in OURS:
                 raise
             _say(f"  {name}: {error}")
-            self.left_out[name] = (str(error) or type(error).__name__).splitlines()[-1]  # often its stderr's
+            self.left_out[name] = (str(error) or type(error).__name__).splitlines()[-1]  # often the last line of stderr
             self.done.pop(name, None)
             return None
         _say(f"  {name}: {measured.rate:,.0f} logs/s, {measured.answer.cpu_seconds:.2f} s of CPU")
@@ -121,8 +121,9 @@ def _stall(port: int) -> Iterator[None]:
 
 @contextmanager
 def _outage(port: int, seconds: float) -> Iterator[None]:
-    """The server does not answer during the part of the time that :data:`OUTAGE` says."""
-    # One thread does both: of two timers on a busy machine the second may come first, and the server stalls for ever.
+    """Let the server answer no request in the part of the run that :data:`OUTAGE` defines."""
+    # One thread begins and ends the outage: of two timers, the second could run first on a busy machine, and the server
+    # would stall forever.
     trouble = threading.Thread(target=_stall_between, args=(port, seconds))
     trouble.start()
     try:

@@ -1,10 +1,10 @@
-"""A LogHub that keeps nothing: it reads each request, checks its headers, answers 200, and counts.
+"""Serve a LogHub that stores nothing: it reads each request, checks its headers, answers 200, and counts.
 
-``GET /stats`` answers what was counted since the last time, with a sample of the bodies, so that a benchmark can decode
-them; nothing is decoded here, nor even joined if it is not kept. ``GET /progress`` answers the raw bytes that were
-accepted since then, and counts on. Whatever logstore is asked for its shards has one; a ``GET`` of anything else is
-answered 404. ``POST /mode?NAME`` chooses what becomes of requests: see :class:`Mode`. A POST to any other path than
-PutLogs is answered 200, too: so does an OTLP collector.
+``GET /stats`` returns the counts since the last such call, with a sample of the bodies, so that a benchmark can decode
+them. The server itself decodes no body, and joins only the parts of bodies in the sample. ``GET /progress`` returns the
+raw bytes accepted since the last ``GET /stats``, and resets nothing. Every logstore has one shard; a ``GET`` of another
+path is answered 404. ``POST /mode?NAME`` chooses how requests are answered: see :class:`Mode`. A POST to another path
+than that of PutLogs is answered 200, too, as by an OTLP collector.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ _BUSY = b'{"errorCode":"ServerBusy","errorMessage":"refused by mode"}'
 _SHARDS = b'[{"shardID":0,"status":"readwrite"}]'
 _NOTHING = b'{"errorCode":"ParameterInvalid","errorMessage":"a null server keeps nothing"}'
 _WRONG = b'{"errorCode":"PostBodyInvalid","errorMessage":"%s"}'
-#: The first bodies that are kept, and of the others one of each so many, as long as there is room.
+#: The sample: the first bodies, then each n-th one, up to a total size.
 FIRST_KEPT, ONE_OF, MOST_KEPT = 3, 50, 10
 
 
 class Mode(enum.Enum):
-    """The response to requests: 200, none until the mode changes, or 503 ``ServerBusy``."""
+    """The answer to requests: 200, none until the mode changes, or 503 ``ServerBusy``."""
 
     OK = "ok"
     STALL = "stall"
@@ -37,7 +37,7 @@ class Mode(enum.Enum):
 
 
 def problem_of(headers: dict[str, str], length: int) -> str | None:
-    """Say what is wrong with the lower-case headers of a PutLogs whose body has ``length`` bytes, or None."""
+    """Return the problem with the lower-case headers of a PutLogs whose body has ``length`` bytes, or None."""
     raw_size, compression = headers.get("x-log-bodyrawsize", ""), headers.get("x-log-compresstype", "none")
     if not raw_size.isascii() or not raw_size.isdigit():
         return f"x-log-bodyrawsize is no number: '{raw_size}'"
@@ -53,12 +53,12 @@ def problem_of(headers: dict[str, str], length: int) -> str | None:
 class Counts:
     """Counts since the last ``GET /stats``.
 
-    :ivar requests: PutLogs that were accepted.
-    :ivar raw_bytes: of their bodies before compression.
-    :ivar body_bytes: of their bodies.
-    :ivar bad: requests whose headers were wrong, answered 400; ``problem`` is the last one's.
+    :ivar requests: accepted PutLogs requests.
+    :ivar raw_bytes: bytes of their bodies before compression.
+    :ivar body_bytes: bytes of their bodies as sent.
+    :ivar bad: requests with wrong headers, answered 400; ``problem`` is that of the last one.
     :ivar others: requests to other paths, and ``other_bytes`` of their bodies.
-    :ivar samples: bodies that are kept, in base64, with the headers that say how to read them.
+    :ivar samples: the sample of bodies in base64, with the headers that say how to decode them.
     """
 
     def __init__(self) -> None:
@@ -67,12 +67,12 @@ class Counts:
         self.samples: list[dict[str, str]] = []
 
     def wants(self) -> bool:
-        """Whether the body of the next request is kept."""
+        """Return whether the next request's body belongs to the sample."""
         number = self.requests + self.others
         return number < FIRST_KEPT or (number % ONE_OF == 0 and len(self.samples) < MOST_KEPT)
 
     def note(self, is_put: bool, headers: dict[str, str], length: int, body: bytes | None) -> None:
-        """Count a request that is accepted; ``body`` is None if it is not kept."""
+        """Count an accepted request; ``body`` is None if it does not belong to the sample."""
         if is_put:
             self.requests += 1
             self.raw_bytes += int(headers["x-log-bodyrawsize"])
@@ -104,7 +104,7 @@ class NullLogHub:
         self._stalled: list[Connection] = []
 
     def take(self) -> bytes:
-        """The counts as JSON, with how many requests wait for an answer; set them back to zero."""
+        """Return the counts as JSON with the number of requests that wait for an answer, and reset them to zero."""
         counts, self.counts = self.counts, Counts()
         return json.dumps(vars(counts) | {"stalled": len(self._stalled)}).encode()
 
@@ -121,12 +121,12 @@ class NullLogHub:
 
 
 class Connection(asyncio.Protocol):
-    """One connection: requests one after the other; what comes behind a request waits for its answer."""
+    """A connection that handles one request after the other; bytes after a request wait for its answer."""
 
     def __init__(self, hub: NullLogHub) -> None:
         self._hub = hub
-        self._head = bytearray()  # of the next request, and perhaps more
-        self._parts: list[bytes] | None = None  # of the body, if it is kept
+        self._head = bytearray()  # the next request's head, and maybe bytes after it
+        self._parts: list[bytes] | None = None  # parts of the body, if it belongs to the sample
         self._length = self._missing = 0
         self._in_body = self._waits = False
         self._method = self._path = ""
@@ -145,7 +145,7 @@ class Connection(asyncio.Protocol):
             self._read_on()
 
     def _read_on(self) -> None:
-        """Go through what is in ``_head``, as far as it makes whole requests."""
+        """Handle the bytes in ``_head`` as far as they form whole requests."""
         while not self._waits and self._head:
             if not self._in_body:
                 end = self._head.find(b"\r\n\r\n")
@@ -181,7 +181,7 @@ class Connection(asyncio.Protocol):
             self._parts.append(part)
 
     def end_request(self, further: bool = True) -> None:
-        """Answer the request that has been read, unless it is to wait; then go on with the ``further`` ones."""
+        """Answer the request that has been read, unless it must wait; then continue with the ``further`` bytes."""
         controls = self._path in ("/stats", "/progress") or self._path.startswith("/mode")
         if self._hub.mode is Mode.STALL and not controls:
             self._waits = True

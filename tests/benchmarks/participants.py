@@ -1,4 +1,4 @@
-"""The processes of a case: the null server, a broker if one is needed, and the clients."""
+"""Run the processes of a case: the null server, a broker if a client needs it, and the clients."""
 
 import socket
 from contextlib import ExitStack
@@ -9,7 +9,7 @@ from .server import null_server
 
 
 class Participants(ExitStack):
-    """Starts what is asked for, once; everything ends with the block."""
+    """The processes of a case: each starts at its first use and ends with the block."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -18,7 +18,7 @@ class Participants(ExitStack):
         self.port = self.enter_context(null_server())
 
     def client(self, name: str, run: Run) -> Client:
-        """The process of that name, which runs the run's client."""
+        """Return the process of that name, which executes the run's client."""
         if name not in self._clients:
             self._clients[name] = self.enter_context(Client(run.client))
         return self._clients[name]

@@ -1,6 +1,7 @@
-"""The peers: who they are, whether they can run here, and their client programs.
+"""List the peers, decide whether they can run here, and start their client programs.
 
-``python -m tests.benchmarks.peers`` installs them all into ``.bench/``, once, and prints their versions.
+``python -m tests.benchmarks.peers`` installs all peers into ``.bench/``, unless they are there, and prints their
+versions.
 """
 
 import json
@@ -17,13 +18,13 @@ from .programs import START, ClientProgram, Program
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Peer:
-    """A producer of another project.
+    """Another project's producer.
 
-    :ivar title: as its users know it.
-    :ivar package: its name in the package index, or in Maven's.
-    :ivar ways: those of its client program.
-    :ivar command: starts that.
-    :ivar address: what a job's address is: ``null`` for the null server's, ``kafka`` for that of :func:`broker`.
+    :ivar title: the name that its users know.
+    :ivar package: the name of its package in PyPI or Maven Central.
+    :ivar ways: the ways of its client program.
+    :ivar command: the command that starts its client program.
+    :ivar address: the kind of a job's address: ``null`` for the null server, ``kafka`` for :func:`broker`.
     """
 
     title: str
@@ -34,7 +35,7 @@ class Peer:
 
     @property
     def is_java(self) -> bool:
-        """Whether it runs in a Java virtual machine."""
+        """Whether the client runs in a Java virtual machine."""
         return self.command[0] == "java"
 
 
@@ -42,10 +43,10 @@ def _module(name: str) -> tuple[str, ...]:
     return (str(PYTHON), "-m", f"tests.benchmarks.clients.{name}")
 
 
-# A heap of 2 GB is that of the Java producer's own benchmark.
+# The Java producer's own benchmark has a heap of 2 GB, too.
 _JAVA = ("java", "-Xms2g", "-Xmx2g", "-cp", f"{JAVA}/java-producer-1.jar:{JAVA}/dependency/*", "Client")
 
-#: By the names that the benchmark's command line knows.
+#: The peers by their names on the benchmark's command line.
 PEERS: dict[str, Peer] = {
     "official": Peer(
         title="aliyun-log-producer",
@@ -81,12 +82,12 @@ PEERS: dict[str, Peer] = {
 }
 
 
-# The clients of ours that run without what is compiled, and their modules.
+# Our clients without compiled modules, and the modules of their programs.
 _PURE = {"pure": "ours", "encoding_pure": "encoding"}
 
 
 class Client(ClientProgram):
-    """A client program, started: a peer's, which :func:`prepare` has made ready, or one of ours, with this Python.
+    """A running client program: a peer's, which :func:`prepare` has installed, or one of ours, with this Python.
 
     :param name: a key of :data:`PEERS`; else a module in :mod:`tests.benchmarks.clients`, or ``pure`` or
         ``encoding_pure``: ``ours`` and ``encoding`` with the pure implementations.
@@ -109,17 +110,17 @@ def address_of(name: str) -> str:
 
 @contextmanager
 def broker() -> Iterator[str]:
-    """The address of a Kafka broker, in a process of its own, which does not outlive the block."""
+    """Yield the address of a Kafka broker, whose process ends with the block."""
     with Program(_module("kafka_broker")) as program:
         yield program.hear(START).strip()
 
 
 def prepare(names: Collection[str], log: Callable[[str], None] = print, *, folder: Path = FOLDER) -> dict[str, str]:
-    """Install what these peers need, unless it is there.
+    """Install the requirements of these peers, unless they are installed.
 
     :param names: keys of :data:`PEERS`; other names need nothing.
     :param log: function that reports slow steps.
-    :return: by the name of each that cannot run here, the reason.
+    :return: the reason for each peer that cannot run here, by its name.
     """
     reasons: dict[str, str] = {}
     with locked(folder):
@@ -134,23 +135,23 @@ def prepare(names: Collection[str], log: Callable[[str], None] = print, *, folde
 
 
 def versions(names: Iterable[str]) -> dict[str, str]:
-    """The version of each of these peers, which are installed."""
+    """Return the versions of these peers, which must be installed."""
     wanted = {name: PEERS[name] for name in names if name in PEERS}
     packages = [peer.package for peer in wanted.values() if not peer.is_java]
     code = "import importlib.metadata as m, json, sys; print(json.dumps({p: m.version(p) for p in sys.argv[1:]}))"
     found: dict[str, str] = {}
     if packages:
-        said = subprocess.run(
+        result = subprocess.run(
             [str(PYTHON), "-c", code, *packages], check=True, capture_output=True, text=True, timeout=START
         )
-        found = json.loads(said.stdout)
+        found = json.loads(result.stdout)
     return {name: _java_version(peer) if peer.is_java else found[peer.package] for name, peer in wanted.items()}
 
 
 def _java_version(peer: Peer) -> str:
     jar = next((JAVA / "dependency").glob(f"{peer.package}-*.jar"))
-    said = subprocess.run([peer.command[0], "-version"], check=True, capture_output=True, text=True, timeout=START)
-    return f"{jar.stem.removeprefix(peer.package + '-')}, {said.stderr.splitlines()[0]}"
+    result = subprocess.run([peer.command[0], "-version"], check=True, capture_output=True, text=True, timeout=START)
+    return f"{jar.stem.removeprefix(peer.package + '-')}, {result.stderr.splitlines()[0]}"
 
 
 def main() -> int:

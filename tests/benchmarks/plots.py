@@ -1,6 +1,6 @@
-"""Pictures of results, as SVG; needs the extra ``bench``. The colours are those of Okabe and Ito.
+"""Draw results as SVG; needs the extra ``bench``. The colours are those of Okabe and Ito.
 
-What is compiled and its pure twin have the same colour; the pure one is hollow, its lines are dashed.
+A native client and its pure twin have the same colour; the pure one has hollow marks and dashed lines.
 """
 
 import statistics
@@ -23,7 +23,7 @@ COLOURS = {
     "java": "#E69F00",
     "otlp": "#56B4E9",
 }
-# Ways of one client differ by their marks, too.
+# Marks that distinguish the ways of one client.
 _MARKS = {"send": "o", "send_many": "s", "send_arrow": "^", "send_callback": "D", "produce_bytes": "s"}
 _QUANTILES = [f"p{share * 100:g}" if share < 1 else "max" for share in QUANTILES]
 
@@ -41,7 +41,7 @@ def draw_all(results: Results, folder: Path, suffix: str = "svg") -> dict[str, s
 
 
 def prepare() -> None:
-    """Configure all plots: no display, the same text for the same figures, few lines."""
+    """Configure all plots: no display, the same SVG text for the same figures, few lines."""
     import matplotlib as mpl
 
     mpl.use("Agg")
@@ -50,7 +50,7 @@ def prepare() -> None:
 
 
 def panels(rows: int, columns: int, width: float, height: float, **options: Any) -> tuple[Any, Any]:
-    """A figure of so many inches, and its axes, by row and column."""
+    """Return a figure of this size in inches, and its axes by row and column."""
     from matplotlib import pyplot
 
     pyplot.close("all")
@@ -74,7 +74,7 @@ def _is_pure(run: RunResult) -> bool:
 
 
 def short(value: float) -> str:
-    """A number as one says it: 26k, 1.2M."""
+    """Return a number in short form: 26k, 1.2M."""
     for size, letter in ((1e6, "M"), (1e3, "k")):
         if value >= size:
             return f"{value / size:.3g}{letter}"
@@ -82,7 +82,7 @@ def short(value: float) -> str:
 
 
 def numbers(axis: Any, log: bool = False, steps: tuple[int, ...] = (1,)) -> None:
-    """Ticks that can be read; on a logarithmic axis at these multiples of the powers of ten."""
+    """Label the ticks with short numbers; on a logarithmic axis, put them at these multiples of powers of ten."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
     if log:
@@ -92,9 +92,9 @@ def numbers(axis: Any, log: bool = False, steps: tuple[int, ...] = (1,)) -> None
 
 
 def dots(axis: Any, names: Sequence[str], rows: Mapping[str, tuple[Sequence[float], str, bool]]) -> None:
-    """A row a name, on a logarithmic axis: a line from the least to the most, a dot at the median, and its number.
+    """Draw a row per name on a logarithmic axis: a line from minimum to maximum, and a dot and a number at the median.
 
-    :param rows: values, colour, and whether the dot is hollow; a name may have none.
+    :param rows: values, colour, and whether the dot is hollow, by name; names without values are missing.
     """
     for name, (values, colour, is_hollow) in rows.items():
         median, place = statistics.median(values), names.index(name)
@@ -112,7 +112,7 @@ def dots(axis: Any, names: Sequence[str], rows: Mapping[str, tuple[Sequence[floa
 
 
 def throughput(results: Results) -> Any:
-    """A panel a shape, a line a participant; dots, since the axis is logarithmic."""
+    """Draw a panel per shape with a row per participant."""
     shown = [case for case in ("java", "web", "wide", "unicode", "file") if case in results and results[case].runs]
     if not shown:
         return None
@@ -128,7 +128,7 @@ def throughput(results: Results) -> Any:
 
 
 def _lines(results: Results, case: str, figure_of: Callable[[RunResult], float], axis: Any) -> bool:
-    """A line for each line of runs, over ``x``."""
+    """Draw each line of runs over ``x``; return whether there is any."""
     runs = list(results[case].runs.values()) if case in results else []
     for line in dict.fromkeys(run.run.line for run in runs):
         own = sorted((run for run in runs if run.run.line == line), key=lambda run: run.run.x)
@@ -139,7 +139,7 @@ def _lines(results: Results, case: str, figure_of: Callable[[RunResult], float],
 
 
 def threads(results: Results) -> Any:
-    """Logs a second by the number of threads."""
+    """Draw the logs per second by the number of threads."""
     figure, axes = panels(1, 1, 5.4, 3)
     axis = axes[0][0]
     if not _lines(results, "threads", lambda run: run.rate, axis):
@@ -152,7 +152,7 @@ def threads(results: Results) -> Any:
 
 
 def latency(results: Results) -> Any:
-    """Quantiles of a call and of the time until the acknowledgement, at both rates."""
+    """Draw the quantiles of a call and of the time until the acknowledgement, at both rates."""
     shown = [case for case in ("latency-10k", "latency-50k") if case in results and results[case].runs]
     if not shown:
         return None
@@ -175,7 +175,7 @@ def latency(results: Results) -> Any:
 
 
 def outage(results: Results) -> Any:
-    """Memory, CPU and what arrives over time; the time without answers is shaded."""
+    """Draw memory, CPU and arrivals over time; the time without answers is shaded."""
     runs = [run for run in (results["outage"].runs.values() if "outage" in results else ()) if run.series]
     if not runs:
         return None
@@ -184,7 +184,7 @@ def outage(results: Results) -> Any:
     for run in runs:
         look = {"color": _colour(run), "linestyle": "--" if _is_pure(run) else "-"}
         memory.plot([one[0] for one in run.series], [one[1] / MIB for one in run.series], label=run.run.line, **look)
-        wide = run.series[::10]  # half a second each: the kernel counts CPU by hundredths
+        wide = run.series[::10]  # half a second each, as the kernel counts CPU in hundredths of a second
         for axis, of, whole in (
             (cpu, 2, 0.01),
             (arrived, 3, max(1, run.series[-1][3]) / max(1, run.rounds[-1].answer.delivered)),
@@ -233,7 +233,7 @@ def _each(case: str, figure_of: Callable[[RunResult], float]) -> Callable[[Resul
 
 
 def _shares(case: str, pairs: Callable[[dict[str, RunResult]], dict[str, tuple[str, str]]]) -> Callable[..., _Bars]:
-    """A bar for each pair of runs of a case: the share of the second one's rate that the first has."""
+    """Draw a bar for each pair of runs of a case: the first one's rate as a share of the second one's."""
 
     def find(results: Results) -> _Bars:
         runs = results[case].runs if case in results else {}
@@ -279,7 +279,7 @@ def _sender_us(run: RunResult) -> float:
 
 
 def cost(results: Results) -> Any:
-    """CPU for a log, by fields, length of the value, and streams."""
+    """Draw the CPU per log by fields, length of the value, and streams."""
     shown = [case for case in ("fields", "length", "streams") if case in results and results[case].runs]
     if not shown:
         return None

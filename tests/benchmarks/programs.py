@@ -1,4 +1,4 @@
-"""Client programs: processes that answer a line with a line; see :mod:`tests.benchmarks.clients.protocol`."""
+"""Run client programs, which answer each line with a line; see :mod:`tests.benchmarks.clients.protocol`."""
 
 import dataclasses
 import json
@@ -16,13 +16,14 @@ from .clients.protocol import Answer, Job
 from .shapes import logs_of, streams_of
 
 ROOT = Path(__file__).parents[2]
-#: Seconds from the start to the first line.
+#: Maximum seconds from the start to the first line.
 START = 60.0
-#: Seconds that a job may take: the longest of `make bench` takes one or two minutes.
+#: Maximum seconds of a job; the longest one of `make bench` takes one or two minutes.
 DEADLINE = 400.0
-#: How much of a program's stderr an error shows, bytes.
+#: Number of the last bytes of a program's stderr that an error shows.
 TAIL = 2000
-# A proxy would get what is for loopback; coverage.py would slow down what is timed.
+# Environment variables that programs do not get: a proxy would get the requests to loopback, and coverage.py would slow
+# down the timed code.
 _KEPT_OUT = ("http_proxy", "https_proxy", "all_proxy", "no_proxy", "coverage_process_config")
 
 
@@ -30,11 +31,11 @@ _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 class ProgramError(Exception):
-    """A program died, said nonsense, or nothing in time; the message ends with what it wrote to stderr."""
+    """Raised if a program died, or its answer was invalid or late; the message ends with its stderr."""
 
 
 class Program:
-    """A process that is talked to in lines, and killed at the end of the block; ``more`` is of its environment."""
+    """A process that exchanges lines, and is killed at the end of the block; ``more`` is added to its environment."""
 
     def __init__(self, command: Sequence[str], *, more: Mapping[str, str] = _NOTHING) -> None:
         kept = {name: value for name, value in os.environ.items() if name.lower() not in _KEPT_OUT}
@@ -52,7 +53,7 @@ class Program:
             encoding="utf-8",
         )
         self.pid = self._process.pid
-        self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()  # an empty one at the end
+        self._lines: queue.SimpleQueue[str] = queue.SimpleQueue()  # an empty line means the end
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
 
@@ -62,7 +63,7 @@ class Program:
             self._lines.put(line)
         self._lines.put("")
 
-    def say(self, line: str) -> None:
+    def send_line(self, line: str) -> None:
         assert self._process.stdin is not None
         try:
             self._process.stdin.write(line + "\n")
@@ -70,25 +71,25 @@ class Program:
         except BrokenPipeError:
             raise self.failure("died") from None
 
-    def hear(self, seconds: float) -> str:
-        """Return the next line of its stdout; an end, or no line for that long, is a ProgramError."""
+    def read_line(self, seconds: float) -> str:
+        """Return the next line of stdout; raise ProgramError if the program ends or prints no line in time."""
         try:
             line = self._lines.get(timeout=seconds)
         except queue.Empty:
-            raise self.failure(f"said nothing for {seconds:g} s, its deadline") from None
+            raise self.failure(f"printed nothing for {seconds:g} s, its deadline") from None
         if not line:
             raise self.failure(f"ended with status {self._process.wait()}")
         return line
 
     def failure(self, what: str) -> ProgramError:
-        """The error that says what happened, with the last of stderr."""
+        """Return an error with this text and the end of stderr."""
         end = self._errors.seek(0, os.SEEK_END)
         self._errors.seek(max(0, end - TAIL))
         tail = self._errors.read().decode(errors="replace").strip()
         return ProgramError(f"{' '.join(self._command)}: {what}; stderr:\n{tail or '(nothing)'}")
 
     def close(self) -> None:
-        """Kill it, unless it has ended, and wait for that."""
+        """Kill the program, unless it has ended, and wait for its end."""
         self._process.kill()
         self._reader.join()
         self._process.communicate()
@@ -102,7 +103,7 @@ class Program:
 
 
 class ClientProgram(Program):
-    """A client of the benchmark; ``with_content`` gives each job's logs and streams in a file."""
+    """A client of the benchmark; ``with_content`` passes each job's logs and streams in a file."""
 
     def __init__(
         self, command: Sequence[str], *, with_content: bool = False, more: Mapping[str, str] = _NOTHING
@@ -110,18 +111,18 @@ class ClientProgram(Program):
         self._content = tempfile.TemporaryDirectory() if with_content else None
         super().__init__(command, more=more)
         try:
-            self.ways: tuple[str, ...] = tuple(json.loads(self.hear(START)))
+            self.ways: tuple[str, ...] = tuple(json.loads(self.read_line(START)))
         except (ProgramError, ValueError):
             self.close()
             raise
 
     def run(self, job: Job, *, deadline: float = DEADLINE) -> Answer:
-        """Do a job within ``deadline`` seconds; else, or if the program dies, raise ProgramError."""
+        """Let the client do a job; raise ProgramError after ``deadline`` seconds, or if the program dies."""
         if self._content is not None:
             path = self._content_of(job, Path(self._content.name))
             job = dataclasses.replace(job, options={**job.options, "content": str(path)})
-        self.say(json.dumps(dataclasses.asdict(job)))
-        line = self.hear(deadline)
+        self.send_line(json.dumps(dataclasses.asdict(job)))
+        line = self.read_line(deadline)
         try:
             return Answer(**json.loads(line))
         except (ValueError, TypeError):
@@ -135,7 +136,7 @@ class ClientProgram(Program):
         return path
 
     def close(self) -> None:
-        """Kill it, and remove what was written for it."""
+        """Kill the program, and remove the files of its jobs."""
         super().close()
         if self._content is not None:
             self._content.cleanup()

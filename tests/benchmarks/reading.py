@@ -32,8 +32,8 @@ LOGS_A_GROUP = 1800
 class Answer:
     """An answer of ``logs`` logs.
 
-    :ivar body: compressed.
-    :ivar size: of it decompressed, bytes.
+    :ivar body: the compressed body.
+    :ivar size: bytes of the decompressed body.
     """
 
     body: bytes
@@ -47,7 +47,7 @@ class Answer:
 
 
 def weblog(number: int) -> dict[str, str]:
-    """One log, about 290 bytes."""
+    """Return a log of about 290 bytes."""
     seed = number * 2654435761 % 2**32
     return {
         "agent": f"Mozilla/5.0 (X11; Linux x86_64) AppleWebKit/537.{seed % 90} Chrome/{80 + seed % 40}",
@@ -63,7 +63,7 @@ def weblog(number: int) -> dict[str, str]:
 
 
 def answer_of(logs: int) -> Answer:
-    """Logs in LogGroups of a batch each."""
+    """Return an answer with these logs, in LogGroups of one batch each."""
     groups = []
     for first in range(0, logs, LOGS_A_GROUP):
         numbers = range(first, min(logs, first + LOGS_A_GROUP))
@@ -74,7 +74,7 @@ def answer_of(logs: int) -> Answer:
 
 
 def columns(answer: Answer, schema: StructType) -> int:
-    """Into record batches; how many rows."""
+    """Decode into record batches, and return the number of rows."""
     body = decompress(answer.body, "lz4", answer.size)
     groups, batches = read_groups(body), Batches(schema, "0", failfast=False)
     cursors = [str(number) for number in range(len(groups.sizes))]
@@ -83,14 +83,14 @@ def columns(answer: Answer, schema: StructType) -> int:
 
 
 def dictionaries(answer: Answer) -> int:
-    """By the SDK's messages."""
+    """Decode into a dictionary per log through the SDK's messages, and return the number of logs."""
     response = PullLogResponse(lz4.block.decompress(answer.body, answer.size), answer.headers)
     groups = response.get_loggroup_list().LogGroups
     return len([{field.Key: field.Value for field in log.Contents} for group in groups for log in group.Logs])
 
 
 def flattened(answer: Answer) -> int:
-    """By what the SDK makes of them."""
+    """Decode through the SDK's ``get_flatten_logs_json``, and return the number of logs."""
     return len(PullLogResponse(lz4.block.decompress(answer.body, answer.size), answer.headers).get_flatten_logs_json())
 
 
@@ -111,7 +111,7 @@ WAYS: dict[str, Callable[[Answer], Any]] = {
 
 
 def measure(answer: Answer, rounds: int) -> dict[str, list[float]]:
-    """CPU seconds of each way in each round."""
+    """Return the CPU seconds of each way in each round."""
     found: dict[str, list[float]] = {name: [] for name in WAYS}
     for _ in range(rounds):
         for name, way in WAYS.items():
@@ -122,7 +122,7 @@ def measure(answer: Answer, rounds: int) -> dict[str, list[float]]:
 
 
 def report(answer: Answer, found: dict[str, list[float]]) -> str:
-    """A Markdown table: medians, and how many times a peer's rate, round by round."""
+    """Return a Markdown table: medians, and ratios to the peers' rates, taken round by round."""
     peers = list(WAYS)[3:]
     lines = [
         "| way | CPU of a log, µs | times the rate of those dictionaries | of get_flatten_logs_json |",
@@ -136,7 +136,7 @@ def report(answer: Answer, found: dict[str, list[float]]) -> str:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Measure and print."""
+    """Measure all ways and print the table."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.reading", description=__doc__)
     parser.add_argument("--logs", type=int, default=36_000, help="in the answer")
     parser.add_argument("--rounds", type=int, default=15)

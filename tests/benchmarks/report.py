@@ -1,6 +1,6 @@
-"""Results as Markdown, put between markers; what stands around them is kept.
+"""Write results as Markdown between the markers of two files, and keep the text around the markers.
 
-The plots go into ``docs/project/benchmarks.md``, goals and tables into ``RESULTS.md`` beside this file.
+Plots belong to ``docs/project/benchmarks.md``, goals and tables to ``RESULTS.md`` beside this file.
 """
 
 import statistics
@@ -20,7 +20,7 @@ Rows = Iterable[Sequence[str]]
 
 
 def insert(document: str, name: str, text: str) -> str:
-    """The document with this text between the markers of that name."""
+    """Return the document with this text between the markers of that name."""
     first, last = f"<!-- {name}:begin -->", f"<!-- {name}:end -->"
     before, begin, rest = document.partition(first)
     _, end, after = rest.partition(last)
@@ -30,14 +30,14 @@ def insert(document: str, name: str, text: str) -> str:
 
 
 def summary(results: Results, plots: dict[str, str]) -> str:
-    """The plots, and how many goals are met."""
+    """Return the plots and the number of goals that are met."""
     pictures = [f"![{text}]({name})" for name, text in plots.items()]
     found = [verdict.met for verdict in verdicts(results) if verdict.met is not None]
     return "\n\n".join([*pictures, f"Of {len(found)} goals {sum(found)} are met: [`{TABLES}`](../../{TABLES})."])
 
 
 def report(cases: dict[str, Case], results: Results) -> str:
-    """The goals, the machine, and a table a case."""
+    """Return the goals, the machine, and a table per case."""
     goals = f"### Goals\n\n{goals_table(verdicts(results))}"
     return "\n\n".join([goals, _machines(results), *(_section(case, results.get(case.id)) for case in cases.values())])
 
@@ -48,7 +48,7 @@ def table(heads: Sequence[str], rows: Rows) -> str:
 
 
 def goals_table(found: list[Verdict]) -> str:
-    """A line a goal: its bound, the median of the rounds with their range, and whether it is met."""
+    """Return a row per goal: its bound, median and range of the rounds, and whether it is met."""
     words = {True: "met", False: "**missed**", None: "not measured"}
     return table(
         ("goal", "case", "bound", "measured", ""),
@@ -75,7 +75,7 @@ def _with_unit(figure: float, unit: str) -> str:
 
 
 def _machines(results: Results) -> str:
-    """Where it was measured; if not all on the same one, each with its cases."""
+    """Return the machine, or the machines with their cases if there are several."""
     groups: dict[tuple[tuple[str, str], ...], list[str]] = {}
     for case in results.values():
         groups.setdefault(tuple(case.machine.items()), []).append(case.id)
@@ -121,7 +121,7 @@ def _rate_table(case: Case, runs: dict[str, RunResult]) -> str:
 
 
 def _scaling_table(case: Case, runs: dict[str, RunResult]) -> str:
-    """A line of runs after the other, each by what grows; the ratio is that to the line's first."""
+    """Return a row per run, line by line; its ratio is that to the first run of its line."""
     rows = []
     for line in dict.fromkeys(run.run.line for run in runs.values()):
         own = [run for run in runs.values() if run.run.line == line]
@@ -133,7 +133,7 @@ def _scaling_table(case: Case, runs: dict[str, RunResult]) -> str:
 
 
 def _senders(run: RunResult) -> tuple[str, str]:
-    """CPU of the sender threads alone, µs a log: of all logs, and behind the first one of each stream."""
+    """Return the sender threads' CPU in µs per log: of all logs, and without the first log of each stream."""
     names = run.rounds[0].answer.figures
     senders = run.figure("sender_cpu_seconds") / max(1, run.run.count) * 1e6 if "sender_cpu_seconds" in names else None
     live = run.figure("live_us") if "live_us" in names else None

@@ -11,7 +11,7 @@ from .cases import Run
 from .clients.protocol import Answer
 from .watching import Series
 
-#: Where results are kept, unless it is said otherwise.
+#: The default file of the results.
 RESULTS = Path(".bench/results.json")
 
 
@@ -42,7 +42,7 @@ class RunResult:
 
     @property
     def per_cpu_second(self) -> float:
-        """Logs a second of the client's CPU, the median."""
+        """Median of the logs per second of the client's CPU."""
         return statistics.median(one.per_cpu_second for one in self.rounds)
 
     @property
@@ -50,22 +50,24 @@ class RunResult:
         return max(one.answer.peak_bytes for one in self.rounds)
 
     def quantiles(self, which: str) -> list[float]:
-        """Those of ``send_seconds`` or ``ack_seconds``, each the median of the rounds; empty if a round has none."""
+        """Return the quantiles of ``send_seconds`` or ``ack_seconds``, each the median of the rounds; empty if a round
+        has none.
+        """
         found = [getattr(one.answer, which) for one in self.rounds]
         return [statistics.median(each) for each in zip(*found, strict=True)] if all(found) else []
 
     def figure(self, name: str) -> float:
-        """One of the answer's own figures, the median."""
+        """Return the median of one of the answer's own figures."""
         return statistics.median(one.answer.figures[name] for one in self.rounds)
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class CaseResult:
-    """A case's runs, those that came through all rounds.
+    """The runs of a case that succeeded in all rounds.
 
-    :ivar machine: where they were measured; see :func:`tests.benchmarks.machine.describe`.
-    :ivar scale: how much smaller or larger than usual.
-    :ivar left_out: clients or runs that are missing, with the reason.
+    :ivar machine: the machine of the measurement; see :func:`tests.benchmarks.machine.describe`.
+    :ivar scale: factor of the number of logs.
+    :ivar left_out: reasons why clients or runs are missing, by name.
     """
 
     id: str
@@ -79,7 +81,7 @@ Results = dict[str, CaseResult]
 
 
 def merge(path: Path, found: Results) -> Results:
-    """Write results beside those of other cases in the file, and return all of them."""
+    """Add results to those of other cases in the file, and return all of them."""
     every = (load(path) if path.exists() else {}) | found
     path.parent.mkdir(parents=True, exist_ok=True)
     text = json.dumps({name: dataclasses.asdict(case) for name, case in every.items()}, indent=1)

@@ -1,4 +1,4 @@
-"""Nothing is fast by sending nothing: the server's counts and a sample of its bodies against what was to be sent."""
+"""Check the server's counts and a sample of its bodies, so that no client can be fast by sending nothing."""
 
 import base64
 import functools
@@ -14,11 +14,11 @@ from .cases import Run
 from .clients.protocol import Answer
 from .shapes import Log, logs_of, streams_of
 
-# Of a log, which are optional.
+# Bytes of a log's nanoseconds, which are optional.
 _NANOS_BYTES = 5
-# Topic, source, tags of a request.
+# Maximum bytes of a request's topic, source and tags.
 _TAIL_BYTES = 1024
-# Lists of logs do not end where a turn through the logs ends.
+# A batch may end in the middle of a turn through the logs.
 _PART = 0.005
 _UNPACKED: dict[str, Callable[[bytes], bytes]] = {"gzip": gzip.decompress, "deflate": zlib.decompress, "": bytes}
 
@@ -29,7 +29,7 @@ class WrongSampleError(AssertionError):
 
 @functools.lru_cache(maxsize=4)
 def _record_sizes(shape: str) -> list[int]:
-    """The bytes of each log of the shape in a LogGroup, without nanoseconds."""
+    """Return the bytes of each log of the shape in a LogGroup, without nanoseconds."""
     sizes = []
     for log in logs_of(shape):
         group = LogGroup()
@@ -41,7 +41,7 @@ def _record_sizes(shape: str) -> list[int]:
 
 
 def _bounds(run: Run, requests: int) -> tuple[float, float]:
-    """The least and the maximum raw bytes: whole turns through the logs are known exactly, a part of one is not."""
+    """Return the minimum and maximum raw bytes; only those of whole turns through the logs are known exactly."""
     sizes = _record_sizes(run.shape)
     turns, rest = divmod(run.count // run.threads, len(sizes))
     least = run.threads * (turns * sum(sizes) + rest * min(sizes))
@@ -50,17 +50,17 @@ def _bounds(run: Run, requests: int) -> tuple[float, float]:
 
 
 def check(run: Run, answer: Answer, counts: dict[str, Any], complete: bool = True) -> None:
-    """Check everything that can be known about a run that sends.
+    """Check the delivered number, the bytes and the sample of a run that sends.
 
-    :param complete: all logs must have been delivered, and once.
-    :raises WrongSampleError: too few or too many logs were delivered, or their bytes, or a sample holds other ones.
+    :param complete: whether all logs must have been delivered, each once.
+    :raises WrongSampleError: the number of logs or bytes is wrong, or the sample holds other logs.
     """
     if run.client.startswith("encoding"):
-        return  # it compares its bytes itself, and takes whole slices
+        return  # it compares its bytes itself, and encodes whole slices
     if complete and answer.delivered != run.count:
         raise WrongSampleError(f"{run.line}: {answer.delivered:,} of {run.count:,} logs were delivered")
     if run.client in ("kafka", "libraries"):
-        return  # what it sends does not come here; its own callbacks, or the lines of the file, have to do
+        return  # it does not send to the null server; its callbacks or the lines of its file were counted
     if counts["bad"]:
         raise WrongSampleError(f"{run.line}: {counts['bad']} requests with wrong headers, such as {counts['problem']}")
     if not counts["samples"]:
@@ -76,7 +76,7 @@ def check(run: Run, answer: Answer, counts: dict[str, Any], complete: bool = Tru
 
 
 def _check_bytes(run: Run, counts: dict[str, Any]) -> None:
-    """The raw bytes that the headers declared are those of so many logs."""
+    """Check that the raw bytes in the headers are those of the run's logs."""
     least, most = _bounds(run, counts["requests"])
     if not least <= counts["raw_bytes"] <= most:
         raise WrongSampleError(
@@ -86,7 +86,7 @@ def _check_bytes(run: Run, counts: dict[str, Any]) -> None:
 
 
 def _check_groups(run: Run, counts: dict[str, Any], exact: bool) -> None:
-    """Every log of a sample is one of the shape's, in all its fields, and in a stream of the run."""
+    """Check that every log of the sample is a log of the shape, with all its fields, in a stream of the run."""
     logs = [_frozen(log) for log in logs_of(run.shape)]
     known, streams = set(logs), set(streams_of(run.streams))
     for sample in counts["samples"]:
@@ -105,7 +105,7 @@ def _frozen(log: Log) -> frozenset[tuple[str, str]]:
 
 
 def _check_texts(run: Run, counts: dict[str, Any]) -> None:
-    """OTLP: each body, as large as it must be, holds all values of one of the logs as they are."""
+    """Check that each OTLP body holds all values of one of the logs unchanged."""
     logs = logs_of(run.shape)
     for sample in counts["samples"]:
         body = _UNPACKED[sample["encoding"]](base64.b64decode(sample["body"]))

@@ -1,4 +1,4 @@
-"""Starts a null server and talks to it; see :mod:`tests.benchmarks.null_server`."""
+"""Start a null server and call it; see :mod:`tests.benchmarks.null_server`."""
 
 import json
 import os
@@ -9,20 +9,20 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
-# A proxy of the environment would get the requests to loopback.
+# Without this handler, a proxy of the environment would get the requests to loopback.
 _DIRECT = urllib.request.build_opener(urllib.request.ProxyHandler({}))
 
 _SLOWING = {"COVERAGE_PROCESS_CONFIG", "PYTHONDONTWRITEBYTECODE"}
 
 
 def unmeasured() -> dict[str, str]:
-    """The environment for a timed process: coverage.py and compiling imports would slow it down."""
+    """Return the environment of a timed process, which coverage.py and compiling imports would slow down."""
     return {name: value for name, value in os.environ.items() if name not in _SLOWING}
 
 
 @contextmanager
 def null_server() -> Iterator[int]:
-    """The port of a null server in a process of its own."""
+    """Yield the port of a null server in its own process."""
     command = [sys.executable, "-m", "tests.benchmarks.null_server"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True, env=unmeasured()) as process:
         try:
@@ -39,12 +39,12 @@ def take_counts(port: int) -> dict[str, Any]:
 
 
 def progress(port: int) -> float:
-    """The raw bytes that the null server accepted since the last :func:`take_counts`."""
+    """Return the raw bytes that the null server accepted since the last :func:`take_counts`."""
     with _DIRECT.open(f"http://127.0.0.1:{port}/progress", timeout=60) as answer:
         return float(answer.read())
 
 
 def set_mode(port: int, mode: str) -> None:
-    """Choose what becomes of requests: see :class:`tests.benchmarks.null_server.Mode`."""
+    """Choose how requests are answered: see :class:`tests.benchmarks.null_server.Mode`."""
     with _DIRECT.open(f"http://127.0.0.1:{port}/mode?{mode}", data=b"", timeout=60):
         pass

@@ -1,6 +1,6 @@
-"""The logs that are sent: made anew from a fixed seed, so that every client sends the same ones.
+"""Make the logs that are sent, from a fixed seed, so that every client sends the same ones.
 
-Needs nothing but the standard library, since peers run in an environment of their own.
+The module needs only the standard library, since peers run in their own environment.
 """
 
 import base64
@@ -9,13 +9,13 @@ from collections.abc import Callable
 from pathlib import Path
 
 Log = dict[str, str]
-#: Of the records of logging libraries, whose fields a log is.
+#: The message of the logging libraries' records, whose fields are a log.
 MESSAGE = "request served"
 
-#: Different logs of a shape; a client sends them over and over. A prime number: where logs and streams both go in turn,
-#: each stream gets all of them, rather than the few that compress to nothing.
+#: Number of different logs of a shape, which a client sends repeatedly. It is a prime number: if logs and streams are
+#: taken in turn, each stream gets all logs, and not the same few, which would compress too well.
 VARIETY = 1009
-#: Topics and sources of the Java producer's benchmark, and so of its shape.
+#: Topics and sources of the Java producer's benchmark, and of the shape ``java``.
 TOPICS, SOURCES = 5, 10
 
 _BROWSERS = (
@@ -37,13 +37,13 @@ _WORDS = (
 
 
 def _java(choose: random.Random) -> Log:
-    """The shape of the Java producer's benchmark: 8 fields, about 600 bytes."""
+    """Return a log of the Java producer's benchmark: 8 fields, about 600 bytes."""
     return {f"content_key_{n}": f"{n}-abcdefghijklmnopqrstuvwxyz!@#$%^&*()_0123456789-{choose.getrandbits(30)}"
             for n in range(1, 9)}  # fmt: skip
 
 
 def _web(choose: random.Random) -> Log:
-    """An access log: 6 fields, about 235 bytes."""
+    """Return a record of an access log: 6 fields, about 235 bytes."""
     return {
         "remote_addr": f"192.168.{choose.randrange(256)}.{choose.randrange(256)}",
         "request": f"GET /api/v1/items/{choose.randrange(10**6)}?verbose=true HTTP/1.1",
@@ -59,7 +59,7 @@ def _wide(choose: random.Random) -> Log:
 
 
 def _unicode(choose: random.Random) -> Log:
-    """6 fields, half of them with text that is not ASCII."""
+    """Return a log of 6 fields, of which 3 have non-ASCII text."""
     text = [" ".join(choose.choices(_WORDS, k=3)) for _ in range(3)]
     return {
         "host": f"web-{choose.randrange(100)}",
@@ -72,12 +72,12 @@ def _unicode(choose: random.Random) -> Log:
 
 
 def _names(choose: random.Random) -> Log:
-    """12 fields of 16 bytes, whose names are some of 200."""
+    """Return a log of 12 fields of 16 bytes, with names from a set of 200."""
     return {f"field_{n}": f"{choose.getrandbits(52):016d}"[:16] for n in choose.sample(range(200), 12)}
 
 
 def _line(choose: random.Random) -> Log:
-    """The line of an access log, as :meth:`~producer.Stream.send_lines` sends it: about 235 bytes."""
+    """Return a line of an access log, as :meth:`~producer.Stream.send_lines` sends it: about 235 bytes."""
     log = _web(choose)
     moment = f"22/Nov/2026:10:{choose.randrange(60):02d}:{choose.randrange(60):02d} +0000"
     first = f'{log["remote_addr"]} - - [{moment}] "{log["request"]}" {log["status"]} {log["bytes"]}'
@@ -92,17 +92,17 @@ _SHAPES: dict[str, Callable[[random.Random], Log]] = {
     "names": _names,
     "lines": _line,
 }
-#: The names that :func:`logs_of` knows; the path of a file is another, whose lines become logs.
+#: The names that :func:`logs_of` knows; a file's path is valid, too, and its lines become logs.
 SHAPES = tuple(_SHAPES)
 
 
 def logs_of(shape: str) -> list[Log]:
-    """The different logs of a shape.
+    """Return the different logs of a shape.
 
     :param shape: one of :data:`SHAPES`; ``fields=N`` for N fields of 16 bytes; ``length=N`` for one field of N bytes;
-        else a path, whose first lines they are.
+        else a path, whose first lines are the logs.
     """
-    choose = random.Random(5)  # the same ones each time
+    choose = random.Random(5)  # the same names each time
     kind, _, number = shape.partition("=")
     if kind == "fields":
         return [
@@ -123,11 +123,11 @@ def _lines_of(path: Path) -> list[Log]:
 
 
 def size_of(log: Log) -> int:
-    """The bytes of a log's names and values."""
+    """Return the bytes of a log's names and values."""
     return sum(len(text.encode()) for pair in log.items() for text in pair)
 
 
 def streams_of(count: int) -> list[tuple[str, str]]:
-    """Topic and source of each of ``count`` streams; 50 are those of the Java producer's benchmark."""
+    """Return the topic and source of ``count`` streams; 50 streams are those of the Java producer's benchmark."""
     sources = SOURCES if count >= SOURCES else 1
     return [(f"topic-{n // sources}", f"source-{n % sources}") for n in range(count)]

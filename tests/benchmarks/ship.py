@@ -43,22 +43,22 @@ _ENGINES = {
     "local": ("--engine=local", "--workers=2"),
     "one": ("--engine=local", "--workers=1"),
 }
-#: The page with the table.
+#: The document with the table.
 DOCUMENT = Path(__file__).with_name("RESULTS.md")
-#: Seconds that one command may take.
+#: Maximum seconds of one command.
 PATIENCE = 300
 _RATE = re.compile(r"([\d,.]+) MB/s")
 _COLD_BYTES = 5_000_000
-# Between two looks at what processes have spent.
+# Seconds between two readings of the processes' CPU time.
 _LOOK_SECONDS = 0.02
 
 
 @dataclass(frozen=True, slots=True)
 class Case:
-    """The files of a case, and the arguments for them.
+    """A case: its files, and the arguments of the command.
 
-    :ivar write: writes the files, of about so many megabytes of lines each, and tells their paths.
-    :ivar arguments: of the command.
+    :ivar write: writes files of about so many megabytes of lines each, and returns their paths.
+    :ivar arguments: arguments of the command.
     """
 
     write: Callable[[Path, int], list[Path]]
@@ -91,7 +91,7 @@ def _traces(folder: Path, megabytes: int) -> list[Path]:
 
 
 def _compressed(folder: Path, megabytes: int) -> list[Path]:
-    """One file for each of two cores."""
+    """Write one compressed file for each of two cores."""
     first, second = folder / "1.gz", folder / "2.gz"
     if not first.exists():
         first.write_bytes(gzip.compress(_access(folder, megabytes)[0].read_bytes(), 6))
@@ -116,7 +116,7 @@ CASES = {
 
 
 def ship(port: int, arguments: Sequence[str], paths: Sequence[Path], line_bytes: int) -> Result:
-    """Run the command."""
+    """Run the command, and return its figures."""
     target = [f"--endpoint=http://127.0.0.1:{port}", "--project=p", "--logstore=bench"]
     keys = ["--access-key-id=a", "--access-key-secret=s"]
     began = time.monotonic()
@@ -137,19 +137,19 @@ def ship(port: int, arguments: Sequence[str], paths: Sequence[Path], line_bytes:
 
 
 def _finish(command: subprocess.Popen[str], spent: CpuOfTree, end: float) -> str:
-    """Return the output when the command ends; at the limit kill it."""
+    """Return the output when the command ends; kill it at the limit."""
     while True:
         try:
             return command.communicate(timeout=_LOOK_SECONDS)[0]
         except subprocess.TimeoutExpired:
-            spent.look()
+            spent.update()
             if time.monotonic() > end:
                 command.kill()
                 raise
 
 
 def decompress(paths: Sequence[Path], line_bytes: int) -> float:
-    """MB/s of ``gzip -dc`` on as many cores as there are files."""
+    """Return the MB/s of ``gzip -dc`` with one process per file."""
     began = time.monotonic()
     running = [subprocess.Popen(["gzip", "-dc", str(path)], stdout=subprocess.DEVNULL) for path in paths]
     assert all(process.wait(PATIENCE) == 0 for process in running)
@@ -157,7 +157,7 @@ def decompress(paths: Sequence[Path], line_bytes: int) -> float:
 
 
 def size_of(paths: Sequence[Path]) -> int:
-    """The bytes of the files, those of compressed ones as they were before."""
+    """Return the bytes of the files, decompressed."""
     return sum(_plain_size(path) for path in paths)
 
 
@@ -169,11 +169,11 @@ def _plain_size(path: Path) -> int:
 
 @contextmanager
 def engines(names: Sequence[str], folder: Path) -> Iterator[dict[str, tuple[str, ...]]]:
-    """The arguments of engines; a cluster is started if it is among them: two workers, a core each."""
+    """Yield the arguments of the engines; for ``cluster``, start one with two workers of one core each."""
     with ExitStack() as stack:
         chosen = {name: _ENGINES[name] for name in names}
         if "cluster" in chosen:
-            from tests.spark.cluster.cluster import Cluster  # it needs Spark
+            from tests.spark.cluster.cluster import Cluster  # imports Spark
 
             (folder / "cluster").mkdir()
             cluster = stack.enter_context(Cluster(folder / "cluster", Path(sys.executable)))
@@ -181,14 +181,14 @@ def engines(names: Sequence[str], folder: Path) -> Iterator[dict[str, tuple[str,
         yield chosen
 
 
-#: Who ran, which case, and what runs it.
+#: The name of the engine or peer, the case, and the function that runs it.
 Turn = tuple[str, str, Callable[[], Result]]
 
 
 def _ours(chosen: dict[str, tuple[str, ...]], files: dict[str, list[Path]], port: int) -> Iterator[Turn]:
     for engine, options in chosen.items():
         for name, paths in files.items():
-            if engine != "one" or name == "text":  # it is there to be compared with
+            if engine != "one" or name == "text":  # one process is measured only for comparison
                 arguments, size = [*CASES[name].arguments, *options], size_of(paths)
                 yield engine, name, partial(ship, port, arguments, paths, size)
 
@@ -202,7 +202,7 @@ def _theirs(names: Sequence[str], cases: Sequence[str], source: Path, port: int)
 
 
 def measure(args: argparse.Namespace) -> Measured:
-    """Every way in each round; after each the results are kept, if that was asked for."""
+    """Measure every way in each round; after each round, write the results if a file is given."""
     left_out = install(args.peers)
     peers = [name for name in args.peers if name not in left_out]
     found = Measured(megabytes=args.megabytes, left_out=left_out, machine=describe(described(peers)))
@@ -212,10 +212,10 @@ def measure(args: argparse.Namespace) -> Measured:
         source = _access(folder, args.megabytes)[0]
         turns = [*_ours(chosen, files, port), *_theirs(peers, args.case, source, port)]
         for _ in range(args.rounds):
-            for who, case, run in turns:
+            for shipper, case, run in turns:
                 result = run()
-                print(row(who, case, result), file=sys.stderr, flush=True)
-                found.results.setdefault((who, case), []).append(result)
+                print(row(shipper, case, result), file=sys.stderr, flush=True)
+                found.results.setdefault((shipper, case), []).append(result)
                 if args.results:
                     found.keep(args.results)
             if "gzip" in files:
@@ -226,7 +226,7 @@ def measure(args: argparse.Namespace) -> Measured:
 
 
 def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
-    """The command line."""
+    """Return the arguments of the command line."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks --case ship", description=__doc__.splitlines()[0])
     parser.add_argument("--case", nargs="+", choices=CASES, default=list(CASES), help="without ship-; default: all")
     parser.add_argument("--megabytes", type=int, default=150, help="of lines of each file; slow peers take fewer")
@@ -243,7 +243,7 @@ def parsed(arguments: Sequence[str] | None) -> argparse.Namespace:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Measure, keep, report."""
+    """Measure the cases, write the results and print the report."""
     args = parsed(arguments)
     found = load(args.source) if args.source else measure(args)
     print("\n".join([*report(found.results, found.decompressed), "", *table(found)]))

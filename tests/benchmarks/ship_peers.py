@@ -1,8 +1,8 @@
-"""Who ships the same file beside ``producer ship``: loops with the official libraries, Flume's taildir, our agent.
+"""Run the peers of ``producer ship`` on the same file: loops with the official libraries, Flume's taildir, our agent.
 
-A loop is a program of :mod:`.clients.shipping`, a new process each time. Flume has no sink for LogHub: what it reads
-goes nowhere. The agent sends. Rates are those after the start; CPU seconds are those of the whole process, its start
-included, as for ``ship``.
+A loop is the program :mod:`.clients.shipping` in a new process. Flume has no sink for LogHub, so its events go to a
+null sink; the agent sends. Rates do not include the start; CPU seconds are those of the whole process with its start,
+as for ``ship``.
 """
 
 import os
@@ -23,20 +23,20 @@ from .server import take_counts
 from .ship_report import Result
 
 _TIME = r"\[(?P<time>[^]]+)\]"
-#: Of an access log: the fields of the case regex, and those that the parser ``apache`` finds.
+#: The pattern of an access log, as in the case ``regex``; the pattern with the fields of the parser ``apache``.
 ACCESS = rf'(?P<host>\S+) \S+ \S+ {_TIME} "(?P<request>[^"]*)" (?P<status>\d+) (?P<bytes>\d+) "-" "(?P<agent>.*)"'
 _APACHE = (
     rf"(?P<remote_addr>\S+) (?P<ident>\S+) (?P<remote_user>\S+) {_TIME} "
     r'"(?P<request>(?P<method>\S+) (?P<uri>\S+) (?P<protocol>[^"]+))" (?P<status>\d+) (?P<bytes>\S+) '
     r'"(?P<referer>[^"]*)" "(?P<user_agent>.*)"'
 )
-#: By case; of ``text`` there is none.
+#: The patterns by case; ``text`` has none.
 PATTERNS = {"text": None, "apache": _APACHE, "regex": ACCESS}
 
 
 @dataclass(frozen=True, slots=True)
 class Sample:
-    """A file of access logs: its bytes and its lines."""
+    """A file of access logs, with the number of its bytes and lines."""
 
     path: Path
     line_bytes: int
@@ -47,10 +47,10 @@ class Sample:
 class Peer:
     """Another way to ship a file.
 
-    :ivar cases: those of ``ship`` that it can do.
-    :ivar share: of the megabytes: slow ones need fewer.
-    :ivar run: ships a sample for a case, to the null server at a port.
-    :ivar library: a key of :data:`.peers.PEERS` that it needs.
+    :ivar cases: the cases of ``ship`` that it can run.
+    :ivar share: the part of the megabytes that it ships, small for a slow peer.
+    :ivar run: ships a sample for a case to the null server at a port.
+    :ivar library: the key in :data:`.peers.PEERS` of the library that it needs.
     """
 
     cases: tuple[str, ...]
@@ -66,7 +66,7 @@ def _loop(way: str) -> Callable[[str, Sample, int], Result]:
         with ClientProgram((str(PYTHON), "-m", "tests.benchmarks.clients.shipping")) as program:
             spent = CpuOfTree(program.pid)
             answer = program.run(job)
-            spent.look()
+            spent.update()
         assert answer.delivered == sample.lines
         assert take_counts(port)["raw_bytes"] > sample.line_bytes
         return _result(sample.line_bytes, sample.line_bytes / answer.seconds / 1e6, spent.seconds, began)
@@ -97,7 +97,7 @@ def _result(line_bytes: int, rate: float, cpu_seconds: float, began: float) -> R
     return Result(rate, cpu_seconds / line_bytes * 1e9, time.monotonic() - began)
 
 
-#: By the names of the command line; their titles are in :data:`.ship_report.TITLES`.
+#: The peers by their names on the command line; :data:`.ship_report.TITLES` has their titles.
 PEERS = {
     "agent": Peer(("text", "regex"), 1, _agent),
     "official": Peer(("text", "apache", "regex"), 0.1, _loop("official"), library="official"),
@@ -107,7 +107,7 @@ PEERS = {
 
 
 def sample_of(source: Path, share: float) -> Sample:
-    """The first lines of a file, in a file beside it, unless it is all of them."""
+    """Return a sample with the first lines of a file, which are copied into a file beside it unless they are all."""
     size = source.stat().st_size
     if share == 1:
         return Sample(source, size, _lines(source))
@@ -137,6 +137,6 @@ def install(names: Collection[str]) -> dict[str, str]:
 
 
 def described(names: Collection[str]) -> dict[str, str]:
-    """The libraries of these peers, which are installed, with their versions."""
+    """Return the versions of the libraries of these peers, which must be installed."""
     found = versions(sorted({PEERS[name].library for name in names} - {""}))
     return {name: f"{LIBRARIES[name].title} {version}" for name, version in found.items()}

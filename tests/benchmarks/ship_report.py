@@ -8,17 +8,17 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-#: MB/s that a case must come to, by Spark or by the local engine; other goals are ratios or times.
+#: Minimum MB/s of a case, by Spark or by the local engine; the other goals are ratios or times.
 GOALS = {"text": 300.0, "apache": 100.0, "json": 80.0, "regex": 60.0, "multiline": 100.0}
-#: CPU seconds of a gigabyte of text, at most.
+#: Maximum CPU seconds per gigabyte of text.
 CPU_GOAL = 5
-#: Share of what ``gzip -dc`` gives on as many cores, at least.
+#: Minimum rate of the case ``gzip``, as a share of that of ``gzip -dc`` on as many cores.
 GZIP_GOAL = 0.8
-#: Seconds of the whole command on a small file by the local engine, at most.
+#: Maximum seconds of the whole command on a small file by the local engine.
 COLD_GOAL = 1.5
-#: Who has goals. One process is there to be compared with, as peers are.
+#: The engines with goals. One process is measured only for comparison, like the peers.
 _JUDGED = ("spark", "cluster", "local")
-#: Who ships, in the order of the table.
+#: The engines and peers in the order of the table, with their titles.
 TITLES = {
     "spark": "`ship`, Spark's `local[2,4]`",
     "cluster": "`ship`, Spark cluster, 2 workers",
@@ -33,7 +33,7 @@ TITLES = {
 
 @dataclass(frozen=True, slots=True)
 class Result:
-    """Figures of a run: MB/s of lines with the engine up, CPU seconds of a GB, seconds of the whole command."""
+    """Figures of a run: MB/s of lines without the engine's start, CPU seconds per GB, seconds of the whole command."""
 
     rate: float
     cpu: float
@@ -45,12 +45,12 @@ Results = dict[tuple[str, str], list[Result]]
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Measured:
-    """A whole run.
+    """The results of a whole benchmark of ``ship``.
 
-    :ivar megabytes: of lines of a file, as asked for.
-    :ivar results: by who ran and by case, one of each round.
+    :ivar megabytes: megabytes of lines of each file, as on the command line.
+    :ivar results: figures of each round, by engine or peer, and case.
     :ivar unzipped: MB/s of ``gzip -dc`` on as many cores as there are files, in each round.
-    :ivar left_out: peers that cannot run here, with the reason.
+    :ivar left_out: reasons why peers cannot run here, by name.
     :ivar machine: see :func:`tests.benchmarks.machine.describe`.
     """
 
@@ -66,8 +66,8 @@ class Measured:
 
     def keep(self, path: Path) -> None:
         runs = [
-            {"who": who, "case": case, "runs": [dataclasses.asdict(each) for each in some]}
-            for (who, case), some in self.results.items()
+            {"who": shipper, "case": case, "runs": [dataclasses.asdict(each) for each in some]}
+            for (shipper, case), some in self.results.items()
         ]
         path.parent.mkdir(parents=True, exist_ok=True)
         values = {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}
@@ -82,7 +82,7 @@ def load(path: Path) -> Measured:
 
 
 def medians(results: Results) -> dict[tuple[str, str], Result]:
-    """Of the rounds, each figure by itself."""
+    """Return the median of each figure over the rounds."""
     return {
         key: Result(*(statistics.median(getattr(each, name) for each in some) for name in ("rate", "cpu", "seconds")))
         for key, some in results.items()
@@ -90,29 +90,29 @@ def medians(results: Results) -> dict[tuple[str, str], Result]:
 
 
 def report(results: Results, decompressed: float | None) -> list[str]:
-    """A line for each case and who ran it, and the ratios."""
+    """Return a line per case and engine or peer, and the ratios."""
     median = medians(results)
     lines = []
-    for (who, name), result in median.items():
-        goal = _goal(who, name)
-        told = "" if goal is None else f"   goal {goal:g} MB/s: {_verdict(result.rate >= goal)}"
-        lines.append(f"{row(who, name, result)}{told}")
+    for (shipper, name), result in median.items():
+        goal = _goal(shipper, name)
+        verdict = "" if goal is None else f"   goal {goal:g} MB/s: {_verdict(result.rate >= goal)}"
+        lines.append(f"{row(shipper, name, result)}{verdict}")
     return [*lines, *_ratios(median, decompressed)]
 
 
-def _goal(who: str, name: str) -> float | None:
-    return GOALS.get(name) if who in _JUDGED else None
+def _goal(shipper: str, name: str) -> float | None:
+    return GOALS.get(name) if shipper in _JUDGED else None
 
 
-def row(who: str, name: str, result: Result) -> str:
-    return f"{who:8} {name:9} {result.rate:8.1f} MB/s {result.cpu:8.1f} CPU s/GB {result.seconds:6.1f} s"
+def row(shipper: str, name: str, result: Result) -> str:
+    return f"{shipper:8} {name:9} {result.rate:8.1f} MB/s {result.cpu:8.1f} CPU s/GB {result.seconds:6.1f} s"
 
 
 def _ratios(median: dict[tuple[str, str], Result], decompressed: float | None) -> Iterator[str]:
     def ratio(what: str, value: float, other: float, goal: float) -> str:
         return f"{what}: {value / other:.2f}   goal {goal:g}: {_verdict(value / other >= goal)}"
 
-    text = {who: result for (who, name), result in median.items() if name == "text"}
+    text = {shipper: result for (shipper, name), result in median.items() if name == "text"}
     for engine in ("spark", "local"):
         if engine in text and "one" in text:
             yield ratio(f"text, {engine} / twice one process", text[engine].rate, 2 * text["one"].rate, 0.6)
@@ -133,38 +133,41 @@ def _verdict(met: bool) -> str:
 
 
 def table(found: Measured) -> list[str]:
-    """Markdown: a row for each who ran, median MB/s and in brackets CPU seconds a GB; what misses its goal is bold."""
+    """Return a Markdown table: a row per engine or peer with its median MB/s (CPU s per GB); missed goals are bold."""
     median, cases = medians(found.results), list(dict.fromkeys(case for _, case in found.results))
-    ran = [who for who in TITLES if any(key[0] == who for key in median)]
+    ran = [shipper for shipper in TITLES if any(key[0] == shipper for key in median)]
     goals = {case: rate_goal(case, found.decompressed) for case in cases}
     rows = [["MB/s (CPU s a GB)", *(case if case != "cold" else "5 MB, cold: s" for case in cases)]]
-    rows += [[TITLES[who], *(_cell(who, case, median.get((who, case)), goals[case]) for case in cases)] for who in ran]
+    rows += [
+        [TITLES[shipper], *(_cell(shipper, case, median.get((shipper, case)), goals[case]) for case in cases)]
+        for shipper in ran
+    ]
     rows += [["goal", *(_bound(case, goals[case]) for case in cases)]]
     lines = [f"| {' | '.join(cells)} |" for cells in rows]
     return [lines[0], "|---" * len(rows[0]) + "|", *lines[1:]]
 
 
 def document(found: Measured) -> str:
-    """The table, the ratios, who is left out, and where it was measured."""
-    told = [f"* {line}" for line in _ratios(medians(found.results), found.decompressed)]
-    told += [f"* {TITLES[who]} is left out: {reason}" for who, reason in found.left_out.items()]
+    """Return the table, the ratios, the peers left out with the reasons, and the machine."""
+    notes = [f"* {line}" for line in _ratios(medians(found.results), found.decompressed)]
+    notes += [f"* {TITLES[shipper]} is left out: {reason}" for shipper, reason in found.left_out.items()]
     where = ", ".join([f"{found.megabytes} MB a file", f"{_rounds(found)} rounds", *found.machine.values()])
-    return "\n".join([*table(found), "", *told, "", f"{where}."])
+    return "\n".join([*table(found), "", *notes, "", f"{where}."])
 
 
 def _rounds(found: Measured) -> int:
     return max(map(len, found.results.values()), default=0)
 
 
-def _cell(who: str, case: str, result: Result | None, goal: float | None) -> str:
+def _cell(shipper: str, case: str, result: Result | None, goal: float | None) -> str:
     if result is None:
         return ""
     if case == "cold":
-        return _bold(f"{result.seconds:.1f}", who == "local" and result.seconds > COLD_GOAL)
-    rate = _bold(_number(result.rate), who in _JUDGED and goal is not None and result.rate < goal)
-    if not _tells_cpu(who):
+        return _bold(f"{result.seconds:.1f}", shipper == "local" and result.seconds > COLD_GOAL)
+    rate = _bold(_number(result.rate), shipper in _JUDGED and goal is not None and result.rate < goal)
+    if not _shows_cpu(shipper):
         return rate
-    return f"{rate} ({_bold(_number(result.cpu), _cpu_missed(who, case, result))})"
+    return f"{rate} ({_bold(_number(result.cpu), _cpu_missed(shipper, case, result))})"
 
 
 def _number(value: float) -> str:
@@ -175,17 +178,17 @@ def _bold(text: str, missed: bool) -> str:
     return f"**{text}**" if missed else text
 
 
-def _cpu_missed(who: str, case: str, result: Result) -> bool:
-    return case == "text" and who in ("spark", "local") and result.cpu > CPU_GOAL
+def _cpu_missed(shipper: str, case: str, result: Result) -> bool:
+    return case == "text" and shipper in ("spark", "local") and result.cpu > CPU_GOAL
 
 
-def _tells_cpu(who: str) -> bool:
+def _shows_cpu(shipper: str) -> bool:
     """Return False for a cluster, whose executors' CPU is not counted."""
-    return who != "cluster"
+    return shipper != "cluster"
 
 
 def _bound(case: str, goal: float | None) -> str:
-    """The goals of a case, but for ratios between engines."""
+    """Return the bounds of a case as text, without the ratios between engines."""
     if case == "cold":
         return f"≤ {COLD_GOAL}"
     cpu = f" (≤ {CPU_GOAL})" if case == "text" else ""
@@ -193,28 +196,28 @@ def _bound(case: str, goal: float | None) -> str:
 
 
 def rate_goal(case: str, decompressed: float | None) -> float | None:
-    """MB/s that a case must come to, also where that hangs on what ``gzip -dc`` gives."""
+    """Return the minimum MB/s of a case, which for ``gzip`` depends on the rate of ``gzip -dc``."""
     if case == "gzip" and decompressed is not None:
         return GZIP_GOAL * decompressed
     return GOALS.get(case)
 
 
 def draw(found: Measured, path: Path) -> None:
-    """A column a case, rates above and CPU seconds below: median and range of the rounds, goals as dashed lines.
+    """Draw a column per case, rates above and CPU seconds below: median and range of the rounds, goals as dashed lines.
 
-    A cold start has neither. Of an engine's two rows the second is hollow: the cluster, and one process.
+    A cold start is not drawn. The second row of an engine has hollow dots: Spark's cluster, and one local process.
     """
     from .plots import panels, prepare
 
     prepare()
     results = {key: runs for key, runs in found.results.items() if key[1] != "cold"}
     cases = list(dict.fromkeys(case for _, case in results))
-    ran = [who for who in reversed(TITLES) if any(key[0] == who for key in results)]
+    ran = [shipper for shipper in reversed(TITLES) if any(key[0] == shipper for key in results)]
     figure, axes = panels(2, len(cases), 2.9 + 1.35 * len(cases), 1.2 + 0.46 * len(ran), sharey=True, sharex="row")
     for case, rates, cpu in zip(cases, axes[0], axes[1], strict=True):
-        runs = {who: results[who, case] for who in ran if (who, case) in results}
-        _rows(rates, ran, {who: [run.rate for run in some] for who, some in runs.items()})
-        _rows(cpu, ran, {who: [run.cpu for run in some] for who, some in runs.items() if _tells_cpu(who)})
+        runs = {shipper: results[shipper, case] for shipper in ran if (shipper, case) in results}
+        _rows(rates, ran, {shipper: [run.rate for run in some] for shipper, some in runs.items()})
+        _rows(cpu, ran, {shipper: [run.cpu for run in some] for shipper, some in runs.items() if _shows_cpu(shipper)})
         rates.set_title(case)
         _mark(rates, rate_goal(case, found.decompressed))
         _mark(cpu, CPU_GOAL if case == "text" else None)

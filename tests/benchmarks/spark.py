@@ -1,14 +1,14 @@
-"""Spark into a null server, on two cores: ``format("loghub")`` and ``write_partition`` beside writers that do nothing.
+"""Measure writes from Spark to a null server on two cores, beside writers that do nothing.
 
 ``python -m tests.benchmarks.spark`` writes the same Parquet files in every way, by turns in one session:
 
 - Spark's own no-op writer;
 - a Python data source, and a ``foreachPartition``, that only take the rows;
-- ours: ``format("loghub")`` and ``write_partition``;
+- this project's ``format("loghub")`` and ``write_partition``;
 - ``foreachPartition`` with the official ``aliyun-log-producer``, and with ``put_logs`` of the official SDK.
 
-The server counts the received bytes. Each run is reported on stderr when it ends. ``--case`` chooses some ways; their
-shares are those of the no-op ways among them. A plot needs the extra ``bench``.
+The server counts the received bytes. Each run is reported on stderr when it ends. ``--case`` chooses ways; shares are
+computed only from the chosen no-op ways. A plot needs the extra ``bench``.
 """
 
 import argparse
@@ -38,10 +38,10 @@ Way = Callable[[DataFrame, int], None]
 
 
 class NoopWriter(DataSourceArrowWriter):
-    """Takes every batch of columns."""
+    """A writer that takes every batch of columns."""
 
     def write(self, iterator: Iterator[Any]) -> WriterCommitMessage:
-        """Only look how many there are."""
+        """Count the rows only."""
         for batch in iterator:
             assert batch.num_rows >= 0
         return WriterCommitMessage()
@@ -52,16 +52,16 @@ class NoopSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """The name for ``format``."""
+        """Return the name for ``format``."""
         return "python_noop"
 
     def writer(self, schema: StructType, overwrite: bool) -> DataSourceArrowWriter:
-        """The writer."""
+        """Return the writer."""
         return NoopWriter()
 
 
 def options(port: int) -> dict[str, str]:
-    """The options that name the null server, which knows no shards."""
+    """Return the options for the null server, which answers no request about the target."""
     return {
         "endpoint": f"http://127.0.0.1:{port}",
         "project": "p",
@@ -73,28 +73,28 @@ def options(port: int) -> dict[str, str]:
 
 
 def spark_noop(rows: DataFrame, _port: int) -> None:
-    """Spark's own writer that drops the rows in the JVM."""
+    """Write with Spark's own writer, which drops the rows in the JVM."""
     rows.write.format("noop").mode("overwrite").save()
 
 
 def python_noop(rows: DataFrame, _port: int) -> None:
-    """Columns to Python and no further."""
+    """Write with a Python data source that only takes the columns."""
     rows.write.format("python_noop").mode("append").save()
 
 
 def loghub(rows: DataFrame, port: int) -> None:
-    """The data source."""
+    """Write with the data source."""
     rows.write.format("loghub").options(**options(port)).mode("append").save()
 
 
 def loghub_once(rows: DataFrame, port: int) -> None:
-    """The data source with exactlyOnce."""
+    """Write with the data source and its option exactlyOnce."""
     once = {**options(port), "deliveryGuarantee": "exactlyOnce"}
     rows.write.format("loghub").options(**once).mode("append").save()
 
 
 def partition_noop(rows: DataFrame, _port: int) -> None:
-    """Rows to Python and no further."""
+    """Write with a function per partition that only takes the rows."""
     rows.foreachPartition(exhaust)
 
 
@@ -105,12 +105,12 @@ def exhaust(rows: Iterable[Row]) -> None:
 
 
 def partition(rows: DataFrame, port: int) -> None:
-    """``write_partition``."""
+    """Write with ``write_partition``."""
     rows.foreachPartition(write_partition(options(port)))
 
 
 def official(rows: DataFrame, port: int) -> None:
-    """``foreachPartition`` with the official producer, every outcome counted."""
+    """Write with ``foreachPartition`` and the official producer, and count every outcome."""
 
     def send(part: Iterable[Row]) -> None:
         import aliyun_log_producer as peer
@@ -141,14 +141,14 @@ def official(rows: DataFrame, port: int) -> None:
 
 
 def put_logs(rows: DataFrame, port: int) -> None:
-    """``foreachPartition`` with ``put_logs`` of the official SDK, 4,096 rows a request."""
+    """Write with ``foreachPartition`` and ``put_logs`` of the official SDK, 4,096 rows per request."""
 
     def send(part: Iterable[Row]) -> None:
         from aliyun.log import LogClient, LogItem, PutLogsRequest
 
         client = LogClient(f"http://127.0.0.1:{port}", "a", "s", source="s")
-        # It puts no project before the host of an address, but overlooks one with a port; through a proxy its HTTP
-        # library would wait 40 ms in each request (Nagle's algorithm).
+        # It puts the project before the host of an endpoint, except before an IP address without a port. Through a
+        # proxy, its HTTP library would wait 40 ms in each request (Nagle's algorithm).
         client._isRowIp = True
         remaining = iter(part)
         while chunk := list(islice(remaining, 4096)):
@@ -158,7 +158,7 @@ def put_logs(rows: DataFrame, port: int) -> None:
     rows.foreachPartition(send)
 
 
-#: What each is called in the table.
+#: The titles of the ways in the table.
 TITLES = {
     "jvm": "Spark's no-op writer (JVM)",
     "format": "Python data source that does nothing",
@@ -179,14 +179,14 @@ WAYS: dict[str, Way] = {
     "official": official,
     "put_logs": put_logs,
 }
-#: Beside which way into Python that does nothing each of them stands.
+#: The no-op way into Python that each of our ways is compared with.
 BASES = {name: "format" if name in {"jvm", "format", "loghub", "once"} else "foreach" for name in WAYS}
-#: Those that send nothing.
+#: The ways that send nothing.
 SILENT = (spark_noop, python_noop, partition_noop)
 
 
 def measure(session: SparkSession, count: int, rounds: int, ways: dict[str, Way]) -> dict[str, list[float]]:
-    """Seconds of each way in each round."""
+    """Return the seconds of each way in each round."""
     session.dataSource.register(NoopSource)
     found: dict[str, list[float]] = {name: [] for name in ways}
     with null_server() as port, tempfile.TemporaryDirectory() as folder:
@@ -208,7 +208,7 @@ def measure(session: SparkSession, count: int, rounds: int, ways: dict[str, Way]
 
 
 def report(count: int, found: dict[str, list[float]]) -> str:
-    """A Markdown table: medians, and shares taken round by round."""
+    """Return a Markdown table: medians, and shares taken round by round."""
     rounds, python = len(next(iter(found.values()))), platform.python_version()
     lines = [
         f"{count:,} rows of 9 columns, {rounds} rounds, Python {python}, {os.cpu_count()} CPUs",
@@ -231,7 +231,7 @@ def _share(base: list[float] | None, seconds: list[float]) -> str:
 
 
 def draw(count: int, found: dict[str, list[float]], path: Path) -> None:
-    """A plot of the medians."""
+    """Draw the medians."""
     from matplotlib import pyplot
 
     names = list(found)[::-1]
@@ -247,7 +247,7 @@ def draw(count: int, found: dict[str, list[float]], path: Path) -> None:
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Measure and print."""
+    """Measure the chosen ways and print the table."""
     parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.spark", description=__doc__)
     parser.add_argument("--count", type=int, default=1_000_000, help="rows a round")
     parser.add_argument("--rounds", type=int, default=5)

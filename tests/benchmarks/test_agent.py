@@ -1,4 +1,4 @@
-"""The agent's benchmark: what it gives to both agents is what Flume's users write, and ours runs it as it is."""
+"""The agent's benchmark runs both agents with one properties file, as Flume's users write it."""
 
 from pathlib import Path
 
@@ -14,8 +14,8 @@ from .agent_goals import Figures as Found
 
 
 @pytest.mark.parametrize("case", [*CASES.values(), EXTRACTED], ids=[*CASES, "extracted"])
-def test_every_file_for_both_agents_is_understood(case: Case, tmp_path: Path) -> None:
-    """Without a problem, and without an option passed over."""
+def test_the_properties_files_for_both_agents_build_without_a_problem(case: Case, tmp_path: Path) -> None:
+    """The agent builds the properties files for both agents without a problem."""
     for part in ("in", "out", "state"):
         (tmp_path / part).mkdir()
     file = tmp_path / "agent.properties"
@@ -24,22 +24,22 @@ def test_every_file_for_both_agents_is_understood(case: Case, tmp_path: Path) ->
     assert [*blueprint.sources, *blueprint.channels, *blueprint.sinks] == ["r", "c", "k"]
 
 
-def test_a_run_of_ours_is_measured() -> None:
-    """Every event is delivered, and rate, CPU and memory are numbers above zero."""
+def test_a_run_of_our_agent_delivers_every_event_with_figures_above_zero() -> None:
+    """A run of our agent delivers every event, and its rate, CPU and memory are above zero."""
     figures = measure("ours", CASES["memory"], 20_000)
     assert min(figures.rate, figures.cpu, figures.memory) > 0
 
 
 @pytest.mark.parametrize("path", sorted(PATHS))
-def test_every_path_of_the_goals_is_understood(path: str, tmp_path: Path) -> None:
-    """Whatever is measured is a whole configuration."""
+def test_the_configuration_of_every_path_with_a_goal_is_valid(path: str, tmp_path: Path) -> None:
+    """The configuration of every path with a goal is valid."""
     for part in PATHS[path]:
         blueprint = draw(parse_toml(filled(part, tmp_path, "a", 1, hop=2, server=3)))
         assert [*blueprint.sources, *blueprint.channels, *blueprint.sinks] == ["r", "c", "k"]
 
 
-def test_a_goal_is_met_or_missed() -> None:
-    """By its bounds, of which memory is one."""
+def test_the_bounds_of_value_and_memory_decide_whether_a_goal_is_met() -> None:
+    """The bounds of the value and of the memory decide whether a goal is met."""
     goal = Goal("x", "MB/s", _never, least=10, memory=100)
     found = [goal.verdict(Found(value, 1, memory)) for value, memory in ((10, 100), (9, 100), (10, 101))]
     assert found == ["met", "**missed**", "**missed**"]

@@ -6,7 +6,7 @@ from .arrival import Arrivals, arrivals, measure
 
 
 def test_only_the_spread_of_the_delay_distinguishes_a_steady_run() -> None:
-    """Two runs of one mean delay and one rate, of which one is even: only the spread tells them apart."""
+    """Only the spread of the delay distinguishes an even run from an uneven one with the same mean and rate."""
     written = [float(number) for number in range(100)]
     even = arrivals(written, [each + 0.5 for each in written])
     uneven = arrivals(written, [each + (0.0 if each % 2 else 1.0) for each in written])
@@ -19,8 +19,8 @@ def test_only_the_spread_of_the_delay_distinguishes_a_steady_run() -> None:
     )
 
 
-def test_a_run_is_measured() -> None:
-    """Each line has arrived behind its write."""
+def test_in_a_measured_run_each_line_arrives_after_its_write() -> None:
+    """In a measured run, each line arrives after its write."""
     found = measure("file", rate=100, count=30)
     assert 0 < found.mean <= found.late
     assert found.rate > 0

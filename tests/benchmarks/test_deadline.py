@@ -1,11 +1,11 @@
-"""No script of the benchmark runs for ever."""
+"""Each script of the benchmark ends."""
 
 import subprocess
 import sys
 
 
-def test_a_script_that_hangs_is_ended_and_says_where() -> None:
-    """After its deadline, with the line of each thread."""
+def test_a_script_that_hangs_is_ended_with_the_line_of_each_thread_on_stderr() -> None:
+    """A script that hangs is ended after its deadline, with the line of each thread on stderr."""
     code = (
         "import threading; from tests.benchmarks.deadline import deadline\nwith deadline(0.2): threading.Event().wait()"
     )

@@ -1,4 +1,4 @@
-"""The peers can be installed, deliver what they are timed for, and say why if they cannot."""
+"""The peers can be installed and deliver the logs that they are timed for, or give the reason why not."""
 
 import fcntl
 import re
@@ -21,7 +21,7 @@ from .samples import check
 from .server import null_server, take_counts
 
 COUNT, STREAMS, PATIENCE = 1200, 3, 60
-# The first of these tests installs the peers, unless that was done before.
+# The first of these tests installs the peers unless they are installed.
 pytestmark = pytest.mark.timeout(600)
 
 
@@ -51,7 +51,7 @@ def tiny(way: str, address: str, **more: Any) -> Job:
 
 
 def must_run(name: str, reasons: dict[str, str]) -> None:
-    """Skip the test, aloud, of a peer that cannot run here, for a reason that names what is missing or what failed."""
+    """Skip the test if the peer cannot run here; the reason must name the missing or failed command."""
     if name in reasons:
         assert "was not found" in reasons[name] or "failed" in reasons[name]
         pytest.skip(f"{PEERS[name].title} is left out: {reasons[name]}")
@@ -61,27 +61,28 @@ def must_run(name: str, reasons: dict[str, str]) -> None:
 def test_a_peer_delivers_all_logs_that_it_counts(
     name: str, reasons: dict[str, str], addresses: dict[str, str], port: int
 ) -> None:
-    """All logs of several jobs of one process: by its own count, and by the server's, which holds these very logs."""
+    """In several jobs of one process, a peer delivers all logs by its own count and the server's, unchanged."""
     must_run(name, reasons)
     with Client(name) as client:
         assert client.ways == PEERS[name].ways
         for way in client.ways:
             take_counts(port)
-            count = COUNT if name != "otlp" else 10_000  # more than its queue takes, which drops the rest
+            count = COUNT if name != "otlp" else 10_000  # more than the queue holds, which drops the others
             answer = client.run(tiny(way, addresses[PEERS[name].address], count=count), deadline=PATIENCE)
             check(Run(client=name, way=way, count=count, streams=STREAMS), answer, take_counts(port))
             assert answer.peak_bytes > 2**20
 
 
-#: Kafka's own linger is 5 ms; with the others' 2 s half of the logs would wait longer than 0.5 s.
+#: Maximum seconds of the fastest acknowledgement if the job's linger was applied: Kafka's default is 5 ms, the others'
+#: 2 s, with which half of the logs would wait longer than 0.5 s.
 _LINGERED = 0.35
 
 
 @pytest.mark.parametrize("name", ["official", "kafka", "java"])
-def test_a_peer_takes_latencies_at_a_rate_and_shares_the_logs_among_threads(
+def test_a_peer_measures_quantiles_at_a_rate_with_the_jobs_linger_and_threads(
     name: str, reasons: dict[str, str], addresses: dict[str, str]
 ) -> None:
-    """Quantiles of each call and of each acknowledgement, which comes after the linger that was asked for."""
+    """A peer measures the quantiles of calls and acknowledgements at a rate, with the job's linger and threads."""
     must_run(name, reasons)
     job = tiny(PEERS[name].ways[0], addresses[PEERS[name].address], threads=2, rate=COUNT)
     job.options.update({"linger_ms": 100, "total_size_in_bytes": 32 * 2**20})
@@ -99,10 +100,10 @@ def test_a_peer_takes_latencies_at_a_rate_and_shares_the_logs_among_threads(
 
 
 @pytest.mark.parametrize(("name", "way"), [("python_sdk", "logging"), ("otlp", "records")])
-def test_each_integration_has_a_row_with_its_rate_and_the_time_of_a_call(
+def test_each_integration_has_rows_and_logs_at_the_jobs_rate_with_each_call_timed(
     name: str, way: str, reasons: dict[str, str], addresses: dict[str, str], port: int
 ) -> None:
-    """One row of `make bench` each: the logs arrive at the rate that was asked for, and each call was timed."""
+    """Each integration has rows in two cases; its logs arrive at the job's rate, and each call is timed."""
     line = f"{name}: {way}"
     cases = all_cases()
     assert line in cases["integrations"].runs
@@ -119,7 +120,7 @@ def test_each_integration_has_a_row_with_its_rate_and_the_time_of_a_call(
 
 
 def answering(code: str) -> tuple[str, ...]:
-    """A program that names a way, and then does what ``code`` says."""
+    """Return the command of a program that names a way, then executes ``code``."""
     return (sys.executable, "-c", f"import sys; print('[\"way\"]', flush=True); input(); {code}")
 
 
@@ -130,24 +131,24 @@ def answering(code: str) -> tuple[str, ...]:
         ("sys.exit('out of luck')", "ended with status 1; stderr:\nout of luck"),
         ("print('out of luck', flush=True); input()", "answered 'out of luck"),
         ("print('{}', flush=True); input()", "answered '{}"),
-        ("input()", "said nothing for 0.2 s, its deadline"),
+        ("input()", "printed nothing for 0.2 s, its deadline"),
     ],
 )
-def test_a_client_that_dies_talks_nonsense_or_hangs_is_an_error_that_says_so(code: str, what: str) -> None:
-    """With what it wrote to stderr."""
+def test_an_error_with_stderr_is_raised_if_the_client_dies_answers_nonsense_or_hangs(code: str, what: str) -> None:
+    """An error with the client's stderr is raised if the client dies, answers nonsense or exceeds the deadline."""
     deadline = 0.2 if "nothing" in what else PATIENCE
     with ClientProgram(answering(code)) as client, pytest.raises(ProgramError, match=re.escape(what)):
         client.run(tiny("way", ""), deadline=deadline)
 
 
-def test_a_client_that_cannot_start_is_an_error() -> None:
-    """With what it wrote to stderr, and nothing is left of it."""
+def test_an_error_with_stderr_is_raised_if_the_client_cannot_start() -> None:
+    """An error with the client's stderr is raised if the client cannot start."""
     with pytest.raises(ProgramError, match="no peer of that name"):
         ClientProgram((sys.executable, "-c", "raise SystemExit('no peer of that name')"))
 
 
 def test_a_client_gets_no_proxy_and_is_not_measured(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Requests to loopback use no proxy, and coverage.py does not slow the client down."""
+    """A client gets no proxy from the environment, and coverage.py does not measure it."""
     for name in ("HTTP_PROXY", "https_proxy", "COVERAGE_PROCESS_CONFIG"):
         monkeypatch.setenv(name, "set")
     code = "import os, sys; sys.exit(' '.join(name for name, value in os.environ.items() if value == 'set') or 'none')"
@@ -156,7 +157,7 @@ def test_a_client_gets_no_proxy_and_is_not_measured(monkeypatch: pytest.MonkeyPa
 
 
 def test_a_pure_client_has_no_compiled_module_in_memory() -> None:
-    """Its process has none of the compiled modules in memory; the other one has, where they were built."""
+    """A pure client has no compiled module in memory; the native one has them if they are built."""
     found = {}
     for name in ("ours", "pure"):
         with null_server() as port, Client(name) as client:
@@ -166,8 +167,8 @@ def test_a_pure_client_has_no_compiled_module_in_memory() -> None:
     assert found == {"ours": TWIN == "native", "pure": False}
 
 
-def test_a_client_that_cannot_make_the_logs_gets_them_in_a_file() -> None:
-    """Those of the shape, with the streams; the file goes with the client."""
+def test_a_client_that_cannot_make_the_logs_gets_them_in_a_file_removed_with_it() -> None:
+    """A client that cannot make the logs gets them and the streams in a file, which is removed with the client."""
     code = (
         "import json; job = json.loads(sys.stdin.readline()); path = job['options']['content']; "
         "content = json.load(open(path)); n = len(content['logs']) + len(content['streams']); "
@@ -175,7 +176,7 @@ def test_a_client_that_cannot_make_the_logs_gets_them_in_a_file() -> None:
         "input()"
     )
     with ClientProgram(answering(code.replace("input(); ", "", 1)), with_content=True) as client:
-        client.say("")
+        client.send_line("")
         answer = client.run(tiny("way", ""), deadline=PATIENCE)
         (path,) = answer.figures
         assert Path(path).exists()
@@ -183,24 +184,24 @@ def test_a_client_that_cannot_make_the_logs_gets_them_in_a_file() -> None:
     assert not Path(path).exists()
 
 
-def test_a_peer_is_left_out_with_the_reason_where_its_tools_are_missing(
+def test_peers_without_their_tools_are_left_out_with_the_reason(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """No Maven, no Java producer; a package that cannot be had, none of the Python peers."""
+    """Without Maven the Java peer is left out, and without a package all Python peers, with the reason."""
     monkeypatch.setenv("PATH", str(tmp_path))
     (tmp_path / "peers.txt").write_text(f"nothing @ file://{tmp_path}/nothing-1-py3-none-any.whl")
     monkeypatch.setattr(installation, "REQUIREMENTS", tmp_path / "peers.txt")
-    told: list[str] = []
-    reasons = prepare(["java", "otlp", "kafka", "ours"], told.append, folder=tmp_path / "bench")
+    steps: list[str] = []
+    reasons = prepare(["java", "otlp", "kafka", "ours"], steps.append, folder=tmp_path / "bench")
     assert reasons["java"] == "`java` was not found; it takes Maven and a JDK, 11 or newer"
-    assert reasons["otlp"] == reasons["kafka"] == "pip failed (status 1); what it said is in .bench/python.log"
+    assert reasons["otlp"] == reasons["kafka"] == "pip failed (status 1); its output is in .bench/python.log"
     assert "ours" not in reasons
-    assert told == ["installing the Python peers"]
+    assert steps == ["installing the Python peers"]
     assert "nothing-1" in (tmp_path / "bench" / "python.log").read_text()
 
 
-def test_the_stamp_is_written_last_what_was_interrupted_is_made_again_from_nothing(tmp_path: Path) -> None:
-    """The stamp is written last: what was interrupted is made again, from nothing."""
+def test_an_interrupted_installation_is_repeated_from_an_empty_folder(tmp_path: Path) -> None:
+    """An interrupted installation is repeated from an empty folder, since the stamp is written last."""
     target = tmp_path / "python"
 
     def make(source: bytes, fails: bool = False) -> bool:
@@ -216,8 +217,10 @@ def test_the_stamp_is_written_last_what_was_interrupted_is_made_again_from_nothi
     assert [make(source) for source in (b"1", b"1", b"2", b"2")] == [True, False, True, False]
 
 
-def test_only_one_process_installs_at_a_time(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The others wait for it."""
+def test_only_one_process_installs_at_a_time_and_the_others_wait(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Only one process installs at a time, and the others wait."""
     refused: list[bool] = []
 
     def install(folder: Path, log: object) -> None:
@@ -233,7 +236,7 @@ def test_only_one_process_installs_at_a_time(tmp_path: Path, monkeypatch: pytest
 def test_the_command_prints_every_peer_with_its_version_or_the_reason(
     reasons: dict[str, str], capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """As the Makefile calls it."""
+    """The command prints every peer with its version, or with the reason why it is left out."""
     assert peers.main() == 0
     printed = capsys.readouterr().out
     pins = dict(line.split("==") for line in installation.REQUIREMENTS.read_text().split() if "==" in line)

@@ -1,4 +1,4 @@
-"""Every case of the benchmark runs, tiny, and none can be fast by sending nothing."""
+"""Every case of the benchmark runs at a tiny size, and no client can be fast by sending nothing."""
 
 import base64
 import dataclasses
@@ -23,18 +23,18 @@ from .samples import WrongSampleError, check
 from .server import take_counts
 
 CASES = all_cases(str(Path(__file__)))
-#: Where each way of each client comes first: the same again, with other logs, would only take its time.
+#: The first case with each way of each client; the tests run a peer's way only there, to save time.
 FIRST: dict[tuple[str, str], str] = {}
 for _case in CASES.values():
     for _run in _case.runs.values():
         FIRST.setdefault((_run.client, _run.way), _case.id)
-# The first of the tests with peers installs them, unless that was done before.
+# The first of the tests with peers installs them unless they are installed.
 pytestmark = pytest.mark.timeout(600)
 RUN = Run(client="ours", way="send", count=2000)
 
 
 def tiny(case: Case) -> Case:
-    """As small as a case can be, with as few processes; of an axis the first two places, of the peers each way once."""
+    """Return the smallest case: two values of an axis, each way of a peer once, and one process per client."""
     small = case.scaled(0.0001)
     places = sorted({run.x for run in small.runs.values()})[:2]
     runs = {
@@ -53,13 +53,13 @@ def participants() -> Iterator[Participants]:
 
 @pytest.fixture(scope="module")
 def reasons() -> dict[str, str]:
-    """Why peers cannot run here: see test_peers.py."""
+    """Return the reasons why peers cannot run here; see test_peers.py."""
     return prepare(PEERS)
 
 
 @pytest.fixture(scope="module")
 def sent(participants: Participants) -> tuple[Answer, dict[str, Any]]:
-    """A run of ours, and what the server has of it."""
+    """Return the answer of one of our runs, and the server's counts."""
     take_counts(participants.port)
     case = Case(id="one", title="", kind="rate", runs={"ours": RUN}, most_rounds=1)
     answers: list[tuple[Answer, dict[str, Any]]] = []
@@ -74,10 +74,10 @@ def sent(participants: Participants) -> tuple[Answer, dict[str, Any]]:
 
 
 @pytest.mark.parametrize("case", CASES.values(), ids=CASES)
-def test_each_run_ends_all_its_logs_are_delivered_and_what_arrived_was_decoded_and_is_what_was_sent(
+def test_every_run_of_a_case_ends_delivers_all_its_logs_and_passes_the_check(
     case: Case, participants: Participants, reasons: dict[str, str]
 ) -> None:
-    """Each run ends, all its logs are delivered, and what arrived was decoded and is what was sent."""
+    """Every run of a case ends, delivers all its logs and passes the check of the arrived ones."""
     small = tiny(case)
     found: CaseResult = measure(small, participants, 1, reasons)
     assert found.left_out.items() <= reasons.items()
@@ -88,8 +88,8 @@ def test_each_run_ends_all_its_logs_are_delivered_and_what_arrived_was_decoded_a
     assert [run.rounds[0].answer.delivered for run in sending] == [run.run.count for run in sending]
 
 
-def test_runs_alternate_and_are_warmed_up(participants: Participants) -> None:
-    """A B A B, after a smaller A B that does not count."""
+def test_runs_alternate_after_a_warm_up_that_does_not_count(participants: Participants) -> None:
+    """Runs alternate, after a smaller warm-up of each that does not count."""
     order: list[int] = []
     runs = {"a": dataclasses.replace(RUN, count=10_000), "b": dataclasses.replace(RUN, count=20_000)}
     with pytest.MonkeyPatch.context() as patch:
@@ -99,35 +99,39 @@ def test_runs_alternate_and_are_warmed_up(participants: Participants) -> None:
     assert [len(run.rounds) for run in found.runs.values()] == [2, 2]
 
 
-def test_an_honest_run_passes_the_check(sent: tuple[Answer, dict[str, Any]]) -> None:
-    """So that the others fail for their own reason."""
+def test_a_complete_run_passes_the_check(sent: tuple[Answer, dict[str, Any]]) -> None:
+    """A complete run passes the check, so the next tests fail for their own reasons."""
     check(RUN, *sent)
 
 
-def test_a_log_that_was_not_delivered_is_found_out(sent: tuple[Answer, dict[str, Any]]) -> None:
-    """One of two thousand is enough."""
+def test_the_check_fails_if_one_of_two_thousand_logs_is_not_delivered(sent: tuple[Answer, dict[str, Any]]) -> None:
+    """The check fails if one of two thousand logs is not delivered."""
     answer, counts = sent
     with pytest.raises(WrongSampleError, match="1,999 of 2,000"):
         check(RUN, dataclasses.replace(answer, delivered=1999), counts)
 
 
-def test_logs_that_did_not_arrive_are_found_out(sent: tuple[Answer, dict[str, Any]]) -> None:
-    """A client that claims more than it sends: the bytes at the server do not suffice."""
+def test_the_check_fails_if_the_server_got_fewer_bytes_than_the_client_counts(
+    sent: tuple[Answer, dict[str, Any]],
+) -> None:
+    """The check fails if the server got fewer bytes than the logs that the client counts."""
     answer, counts = sent
     with pytest.raises(WrongSampleError, match="raw bytes"):
         check(dataclasses.replace(RUN, count=2100), dataclasses.replace(answer, delivered=2100), counts)
 
 
-def test_requests_with_wrong_headers_are_found_out(sent: tuple[Answer, dict[str, Any]]) -> None:
-    """Even if they were sent again."""
+def test_the_check_fails_after_a_request_with_wrong_headers(sent: tuple[Answer, dict[str, Any]]) -> None:
+    """The check fails after a request with wrong headers, even if it was repeated."""
     answer, counts = sent
     with pytest.raises(WrongSampleError, match="wrong headers"):
         check(RUN, answer, counts | {"bad": 1, "problem": "no Authorization"})
 
 
 @pytest.mark.parametrize(("old", "new"), [(b"bytes", b"b_tes"), (b"Mozilla", b"Gorilla"), (b"topic-0", b"topic-9")])
-def test_a_tampered_sample_is_found_out(sent: tuple[Answer, dict[str, Any]], old: bytes, new: bytes) -> None:
-    """Another name, another value, another stream."""
+def test_the_check_fails_if_a_name_a_value_or_the_stream_is_another_one(
+    sent: tuple[Answer, dict[str, Any]], old: bytes, new: bytes
+) -> None:
+    """The check fails if a name, a value or the stream of a sample is another one."""
     answer, counts = sent
     first, *others = counts["samples"]
     raw = decompress(base64.b64decode(first["body"]), first["compression"], int(first["raw_size"]))
@@ -136,15 +140,15 @@ def test_a_tampered_sample_is_found_out(sent: tuple[Answer, dict[str, Any]], old
         check(RUN, answer, counts | {"samples": [first | {"body": body}, *others]})
 
 
-def test_a_body_that_never_came_is_found_out(sent: tuple[Answer, dict[str, Any]]) -> None:
-    """A server without samples has not been sent to."""
+def test_the_check_fails_if_no_body_arrived(sent: tuple[Answer, dict[str, Any]]) -> None:
+    """The check fails if no body arrived."""
     answer, counts = sent
     with pytest.raises(WrongSampleError, match="no body"):
         check(RUN, answer, counts | {"samples": []})
 
 
 def test_a_failing_peer_is_left_out_with_the_last_line_of_its_error(participants: Participants) -> None:
-    """With the last line of its error as the reason, in every round."""
+    """A peer that fails is left out in every round, and the last line of its error is the reason."""
     runs = {"ours": RUN, "theirs": dataclasses.replace(RUN, client="nobody")}
     found = measure(Case(id="bad", title="", kind="rate", runs=runs, one_process=True), participants, 2, {})
     assert {name: len(run.rounds) for name, run in found.runs.items()} == {"ours": 2}
@@ -153,7 +157,7 @@ def test_a_failing_peer_is_left_out_with_the_last_line_of_its_error(participants
 
 
 def test_a_short_run_is_repeated_and_its_median_counts(participants: Participants) -> None:
-    """So that it can be compared with one that takes a hundred times as long."""
+    """A short run is repeated in a round, and the median of its seconds counts."""
     answers: list[float] = []
     case = Case(id="short", title="", kind="rate", runs={"ours": dataclasses.replace(RUN, repeat=3)}, most_rounds=1)
     with pytest.MonkeyPatch.context() as patch:
@@ -163,16 +167,20 @@ def test_a_short_run_is_repeated_and_its_median_counts(participants: Participant
     assert len(answers) == 3
 
 
-def test_a_failure_of_ours_ends_the_benchmark(participants: Participants, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Nothing of ours is left out."""
+def test_a_failure_of_our_client_ends_the_benchmark(
+    participants: Participants, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A failure of our client ends the benchmark."""
     wrong = Case(id="bad", title="", kind="rate", runs={"ours": RUN}, most_rounds=1)
     monkeypatch.setattr("tests.benchmarks.samples.streams_of", lambda count: [("another", "stream")] * count)
     with pytest.raises(WrongSampleError):
         measure(wrong, participants, 1, {})
 
 
-def test_the_command_writes_the_document(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Tables and plots beside it; the prose stays, and the results are kept."""
+def test_the_command_writes_tables_and_plots_and_keeps_the_text_around_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The command writes tables and plots, keeps the text around them, and stores the results."""
     document, tables, results = tmp_path / "benchmarks.md", tmp_path / "RESULTS.md", tmp_path / "results.json"
     document.write_text("before\n<!-- summary:begin --><!-- summary:end -->\nafter\n")
     tables.write_text("<!-- tables:begin -->\nold\n<!-- tables:end -->\n")
@@ -190,10 +198,8 @@ def test_the_command_writes_the_document(tmp_path: Path, monkeypatch: pytest.Mon
     assert results.exists()
 
 
-def test_from_kept_results_alone_which_also_know_the_file_whose_lines_were_sent(
-    tmp_path: Path, capsys: pytest.CaptureFixture[str]
-) -> None:
-    """From kept results alone, which also know the file whose lines were sent."""
+def test_a_report_from_stored_results_equals_the_first_one(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """A report from stored results equals the first one, even without the file whose lines were sent."""
     (tmp_path / "some.log").write_text("".join(f"line {number}\n" for number in range(100)))
     results = tmp_path / "results.json"
     arguments = ["--case", "file", "--file", str(tmp_path / "some.log"), "--peers", "--rounds", "1", "--scale", "0.001"]
@@ -204,8 +210,8 @@ def test_from_kept_results_alone_which_also_know_the_file_whose_lines_were_sent(
     assert capsys.readouterr().out == first
 
 
-def test_the_command_knows_its_cases(capsys: pytest.CaptureFixture[str]) -> None:
-    """``--list`` names them, and an unknown one is an error that does so, too."""
+def test_list_names_all_cases_and_an_unknown_case_is_an_error(capsys: pytest.CaptureFixture[str]) -> None:
+    """``--list`` names all cases, and an unknown case is an error."""
     assert main(["--list"]) == 0
     listed = capsys.readouterr().out
     assert [name for name in CASES if f"{name} " not in listed] == []
@@ -214,7 +220,7 @@ def test_the_command_knows_its_cases(capsys: pytest.CaptureFixture[str]) -> None
 
 
 def test_the_channels_benchmark_prints_its_tables(capsys: pytest.CaptureFixture[str]) -> None:
-    """Commits, group commit, replay."""
+    """The channels benchmark prints the tables of commits, group commit and replay."""
     assert channels.main(["--count", "1000", "--events", "2000", "--rounds", "1"]) == 0
     printed = capsys.readouterr().out
     for line in ("| file, fsync commit | 100 |", "| 16 |", "| from the log alone |"):

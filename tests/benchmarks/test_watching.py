@@ -1,4 +1,4 @@
-"""The samples of a process give its figures."""
+"""Figures are computed from the samples of a process."""
 
 import pytest
 
@@ -8,7 +8,7 @@ OUTAGE, RATE, COUNT = (2.0, 6.0), 100, 1000
 
 
 def samples(after: float) -> Series:
-    """Ten bytes a log, a sample a second, no answer from 2 s to 6 s, then so many logs a second until all are there."""
+    """Return a sample per second: no log arrives from 2 s to 6 s, then ``after`` logs per second arrive."""
     logs = [0.0, 100, 200, 200, 200, 200, 200]
     while logs[-1] < COUNT:
         logs.append(min(COUNT, logs[-1] + after))
@@ -16,8 +16,10 @@ def samples(after: float) -> Series:
 
 
 @pytest.mark.parametrize(("after", "seconds"), [(200, 4), (300, 2.0), (800, 1)])
-def test_the_rate_of_catching_up_is_that_until_nothing_is_late(after: float, seconds: float) -> None:
-    """From the end of the outage until no more logs wait than before it; what is sent meanwhile is due as well."""
+def test_the_rate_of_catching_up_is_taken_until_as_few_logs_wait_as_before_the_outage(
+    after: float, seconds: float
+) -> None:
+    """The rate is taken from the end of the outage until the number of waiting logs is that from before it."""
     found = recovery(samples(after), OUTAGE, RATE, COUNT)
     assert found == {
         "catch_up_seconds": pytest.approx(seconds),
@@ -26,7 +28,7 @@ def test_the_rate_of_catching_up_is_that_until_nothing_is_late(after: float, sec
     }
 
 
-def test_without_samples_the_report_has_no_figure() -> None:
-    """As where there is no /proc, or the run was over before the outage was."""
+def test_there_are_no_figures_without_samples_or_after_an_early_end() -> None:
+    """There are no figures without samples, or if the run ended before the outage did."""
     assert recovery([], OUTAGE, RATE, COUNT) == {}
     assert recovery(samples(800)[:2], OUTAGE, RATE, COUNT) == {}

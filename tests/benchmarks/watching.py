@@ -1,4 +1,4 @@
-"""A process seen from outside: its memory and CPU over time."""
+"""Sample the memory and CPU time of a process."""
 
 import os
 import threading
@@ -10,7 +10,7 @@ from typing import Self
 
 _INTERVAL = 0.05
 
-#: Samples: seconds since the beginning, resident bytes, CPU seconds since the beginning, what had arrived by then.
+#: Samples: seconds since the first one, resident bytes, CPU seconds since the first one, arrivals so far.
 Series = list[tuple[float, float, float, float]]
 
 
@@ -19,7 +19,7 @@ def _nothing() -> float:
 
 
 class Watch:
-    """Samples a process on Linux while the block runs; ``arrived`` says how much has arrived so far."""
+    """A sampler of a process on Linux while the block runs; ``arrived`` returns the arrivals so far."""
 
     def __init__(self, pid: int, arrived: Callable[[], float] = _nothing) -> None:
         self._arrived = arrived
@@ -48,21 +48,21 @@ class Watch:
         return float(int(self._folder.joinpath("statm").read_text().split()[1]) * os.sysconf("SC_PAGE_SIZE"))
 
     def _cpu(self) -> float:
-        # The name, in brackets, may hold spaces; user and system time are the 12th and 13th behind it.
+        # The name, in brackets, may contain spaces; user and system time are the 12th and 13th fields after it.
         fields = self._folder.joinpath("stat").read_text().rpartition(")")[2].split()
         return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
 
 
 def recovery(series: Series, outage: tuple[float, float], rate: float, count: int) -> dict[str, float]:
-    """How a client that sends ``rate`` logs a second caught up after an outage, as figures of its answer.
+    """Return figures of how a client that sends ``rate`` logs per second caught up after an outage.
 
-    It has caught up when no more logs wait than at most before the outage. ``catch_up_seconds`` is how long that took
-    from the end of the outage on, ``catch_up_rate`` the logs a second that arrived meanwhile, and ``catch_up_cpu`` its
-    CPU seconds meanwhile.
+    It has caught up when the number of waiting logs is not above its maximum before the outage. ``catch_up_seconds`` is
+    the time from the end of the outage until then, ``catch_up_rate`` the logs per second that arrived in that time, and
+    ``catch_up_cpu`` the client's CPU seconds in it.
 
-    :param outage: its begin and its end, seconds from the first sample on.
-    :param count: all logs; they have arrived at the last sample.
-    :returns: nothing if the samples do not show it.
+    :param outage: begin and end of the outage in seconds since the first sample.
+    :param count: number of all logs; at the last sample all have arrived.
+    :returns: the figures, or nothing if the samples do not show that the client caught up.
     """
     begin, end = outage
     whole = series[-1][3] if series else 0

@@ -41,8 +41,8 @@ def test_a_packed_body_is_the_one_that_lz4_makes_with_the_digest_that_hashlib_ma
 
 @pytest.mark.parametrize("twin", PACK_LZ4)
 @pytest.mark.parametrize("wrong", ["text", None, memoryview(bytes(100))[::2]])
-def test_an_object_without_a_buffer_is_an_error_of_the_caller(twin: str, wrong: object) -> None:
-    """An object without a buffer is an error of the caller."""
+def test_native_and_pure_refuse_an_object_without_a_buffer(twin: str, wrong: object) -> None:
+    """Both the native and the pure function refuse an object without a buffer."""
     with pytest.raises((TypeError, BufferError)):
         PACK_LZ4[twin](wrong)  # type: ignore[arg-type]
 

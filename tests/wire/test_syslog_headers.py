@@ -37,7 +37,7 @@ _MESSAGES = st.lists(st.lists(_PARTS, max_size=9).map(b"".join), min_size=1, max
 @example([b"<34>2024-10-11T22:14:15Z b\xc3\xa9x text", b"", b"<34>"])
 @given(_MESSAGES)
 def test_all_messages_at_once_have_the_headers_of_each_by_itself(messages: list[bytes]) -> None:
-    """Both find the same headers in any bytes."""
+    """All messages of a block at once have the same headers as each message by itself, for any bytes."""
     found = [list(map(list, read(messages))) for read in (syslog_headers._at_once, syslog_headers._one_by_one)]
     assert found[0] == found[1]
 

@@ -1,1 +1,1 @@
-"""The clients that are compared: a program each, in a process of its own; peers with a Python of their own, too."""
+"""The compared clients: each is a program in its own process, and peers also have their own Python."""

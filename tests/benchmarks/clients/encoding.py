@@ -1,7 +1,7 @@
-"""Encoding and compressing alone, no server: ``python -m tests.benchmarks.clients.encoding``.
+"""Measure encoding and compression without a server: ``python -m tests.benchmarks.clients.encoding``.
 
-What share of the speed of lz4 is left when the logs are encoded first: by columns, by lines or one by one; all on one
-thread. The lines go the producer's own way from the block to the compressed body of a request.
+The figure is the share of lz4's speed that remains if the logs are encoded first: by columns, by lines or one by one,
+all on one thread. Lines go the producer's own way from the block to the compressed body of a request.
 """
 
 from collections.abc import Callable
@@ -18,13 +18,13 @@ from ..shapes import logs_of
 from .protocol import Answer, Job, serve, timed
 
 NOW = 1_700_000_000
-#: Rows that are encoded at once: about two megabytes of the web shape, as ``send_arrow`` does it; and lines, a batch.
+#: Rows that are encoded at once, as by ``send_arrow``: about two megabytes of the web shape. Lines of a batch.
 SLICE, LINES = 8000, 4000
 _KEY, _CODEC = StreamKey("p", "bench", "topic-0", "source-0"), Codec("protobuf", "lz4")
 
 
 class Work:
-    """The logs of a job's shape, and what can be done to a slice of them."""
+    """The logs of a job's shape, with a method for each step that is measured on a slice of them."""
 
     def __init__(self, shape: str, size: int) -> None:
         logs = logs_of(shape)
@@ -46,19 +46,19 @@ class Work:
         return encode_lines(self._block, 0, b"content", NOW, 0, 2**30, 2**30, True).records
 
     def lz4(self) -> bytes:
-        """Compress the same bytes, encoded before."""
+        """Compress the same bytes, which were encoded before the measurement."""
         return compress(self._body, "lz4")
 
     def columns_lz4(self) -> bytes:
         return compress(self.columns(), "lz4")
 
     def lines_lz4(self) -> bytes:
-        """Encode a block of lines, and make the body of a request of it."""
+        """Encode a block of lines and compress it into the body of a request."""
         return _CODEC.encode(_KEY, None, [self.lines()]).body
 
 
 def way(step: Callable[[Work], bytes | memoryview]) -> Callable[[Job], Answer]:
-    """A way that takes a step for each slice of a job's logs."""
+    """Return a way that runs a step on each slice of a job's logs."""
 
     def run(job: Job) -> Answer:
         size = min(LINES if job.shape == "lines" else SLICE, job.count)

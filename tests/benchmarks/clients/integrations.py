@@ -21,7 +21,7 @@ from producer import Producer, ProjectConfig
 from ..shapes import MESSAGE, Log, logs_of, streams_of
 from .protocol import Answer, Job, paced, quantiles_of, serve, timed
 
-#: Logs one record, or scrapes once; how many are known to have come through, once all have been waited for.
+#: A function that logs one record or scrapes once, and one that waits for all records and returns the number delivered.
 Front = tuple[Callable[[Log], object], Callable[[], int]]
 
 
@@ -43,8 +43,8 @@ def _stream(job: Job) -> dict[str, str]:
 
 
 def logger_of(handler: logging.Handler) -> Callable[[Log], object]:
-    """Return a function that logs one record, with that handler alone."""
-    logger = logging.Logger("app.views", logging.INFO)  # noqa: LOG001 - of this job alone
+    """Return a function that logs one record to this handler alone."""
+    logger = logging.Logger("app.views", logging.INFO)  # noqa: LOG001 - only for this job
     logger.addHandler(handler)
     return lambda log: logger.info(MESSAGE, extra=log)
 
@@ -61,7 +61,7 @@ def with_logging(job: Job) -> Iterator[Front]:
 
 @contextmanager
 def with_structlog(job: Job) -> Iterator[Front]:
-    """``LogHubProcessor`` behind the level."""
+    """Yield a structlog logger with the processors ``add_log_level`` and ``LogHubProcessor``."""
     import structlog
 
     from producer.integrations.structlog import LogHubProcessor
@@ -87,7 +87,7 @@ def with_loguru(job: Job) -> Iterator[Front]:
 
 @contextmanager
 def with_opentelemetry(job: Job) -> Iterator[Front]:
-    """``LogHubLogExporter`` behind the simple processor: the batching one drops records when its queue is full."""
+    """Yield ``LogHubLogExporter`` with the simple processor, as the batching one drops records if its queue is full."""
     from opentelemetry._logs import SeverityNumber
     from opentelemetry.sdk._logs import LoggerProvider
     from opentelemetry.sdk._logs.export import SimpleLogRecordProcessor
@@ -110,7 +110,7 @@ def with_opentelemetry(job: Job) -> Iterator[Front]:
 
 @contextmanager
 def with_prometheus(job: Job) -> Iterator[Front]:
-    """``LogHubCollector`` of a producer that has sent the logs of the shape."""
+    """Yield a scrape of ``LogHubCollector`` for a producer that has sent the logs of the shape."""
     from prometheus_client import CollectorRegistry
 
     from producer.integrations.prometheus import LogHubCollector
@@ -124,7 +124,7 @@ def with_prometheus(job: Job) -> Iterator[Front]:
 
 
 def scraping(registry: Any, name: bytes) -> Front:
-    """A scrape counts if the page has that metric."""
+    """Return the scrape, which counts if the page contains the metric, and the count."""
     from prometheus_client import generate_latest
 
     good: list[bool] = []
@@ -132,7 +132,7 @@ def scraping(registry: Any, name: bytes) -> Front:
 
 
 def _run(front_of: Callable[[Job], AbstractContextManager[Front]], job: Job) -> Answer:
-    """From one thread; at a rate the calls are taken."""
+    """Log from one thread; with a rate, time each call."""
     logs, taken = logs_of(job.shape), list[float]()
     with front_of(job) as (log_one, delivered):
 
@@ -150,7 +150,7 @@ def _run(front_of: Callable[[Job], AbstractContextManager[Front]], job: Job) -> 
 
 
 def serve_fronts(fronts: Mapping[str, Callable[[Job], AbstractContextManager[Front]]]) -> None:
-    """Answer jobs by these fronts, each a way."""
+    """Answer jobs with these integrations, each of which is a way."""
     serve({name: functools.partial(_run, front_of) for name, front_of in fronts.items()})
 
 

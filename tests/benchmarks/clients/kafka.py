@@ -1,11 +1,13 @@
-"""``confluent-kafka``: ``Producer.produce``, a delivery callback each, against librdkafka's mock cluster.
+"""Send with ``confluent-kafka`` into librdkafka's mock cluster: ``Producer.produce`` with a delivery callback each.
 
-lz4, no key, one partition of one topic: streams are left out. All else is its default: batches of up to a million
-bytes or 10,000 messages, 5 ms of linger (more is no faster here), a queue of 100,000 messages, acknowledged by all
-replicas. Callbacks are served by ``poll(0)`` after every 100 sends, which costs less than after each, and on
-``BufferError``, which is a full queue; at a rate, by a thread that waits in ``poll``.
+Messages are compressed by lz4, have no key and go to one partition of one topic; streams are ignored. All other
+settings have their defaults: batches of up to a million bytes or 10,000 messages, 5 ms of linger (more is not faster
+here), a queue of 100,000 messages, acknowledgement by all replicas. Callbacks run in ``poll(0)`` after every 100 sends,
+which costs less than after each, and on ``BufferError``, which means a full queue; at a rate, they run in a thread that
+waits in ``poll``.
 
-``produce`` turns each log into JSON with ``orjson``; ``produce_bytes`` has made these bytes before.
+``produce`` encodes each log as JSON with ``orjson``; ``produce_bytes`` sends bytes that were encoded before the timed
+part.
 """
 
 from __future__ import annotations
@@ -36,7 +38,7 @@ def _producer(job: Job) -> Producer:
     for name, value in job.options.items():
         settings |= _OPTIONS[name](value)
     producer = Producer(settings)
-    producer.list_topics(TOPIC, timeout=10)  # connected, and the topic made, before the clock starts
+    producer.list_topics(TOPIC, timeout=10)  # connects and creates the topic before the clock starts
     return producer
 
 

@@ -1,4 +1,4 @@
-"""Sending at a rate: how long each call takes, and how long until the outcome is known."""
+"""Send at a rate, and time each call and its outcome."""
 
 import dataclasses
 import time
@@ -6,14 +6,14 @@ from collections.abc import Callable
 
 from .protocol import Answer, Job, in_threads, paced, quantiles_of, timed
 
-#: What a peer calls with an outcome: first the error, or ``None``.
+#: The function that a peer calls with an outcome: its first argument is the error, or ``None``.
 Callback = Callable[..., None]
 
 
 def at_rate(
     job: Job, send: Callable[[int, Callback], object], outcomes: list[object], finish: Callable[[], int]
 ) -> Answer:
-    """Run a job that has a rate, shared evenly by its threads; ``outcomes`` takes each error or None."""
+    """Run a job with a rate that its threads share evenly; each error or None is appended to ``outcomes``."""
     calls: list[float] = []
     waits: list[float] = []
     clock = time.perf_counter

@@ -1,4 +1,4 @@
-"""Log with the libraries of applications into a file, without LogHub, each in its own way.
+"""Log with the logging libraries of applications into a file, without LogHub.
 
 A scrape of Prometheus with the client's default collectors is here, too. The program is
 ``python -m tests.benchmarks.clients.libraries``. Records are those of :mod:`.integrations`. The timed part ends when
@@ -35,7 +35,7 @@ def _lines(path: Path, flush: Callable[[], object]) -> int:
 
 @contextmanager
 def with_logging(job: Job) -> Iterator[Front]:
-    """``FileHandler``: as many fields as ``LogHubHandler`` sends, a line of text each."""
+    """Log with a ``FileHandler`` that writes a line of text with as many fields as ``LogHubHandler`` sends."""
     names = logs_of(job.shape)[0]
     with _file() as path:
         handler = logging.FileHandler(path)
@@ -46,7 +46,7 @@ def with_logging(job: Job) -> Iterator[Front]:
 
 @contextmanager
 def with_structlog(_job: Job) -> Iterator[Front]:
-    """A line of JSON each, with level and time, as ``WriteLoggerFactory`` writes them: its fastest way into a file."""
+    """Log a line of JSON with level and time through ``WriteLoggerFactory``, structlog's fastest way into a file."""
     import structlog
 
     with _file() as path, path.open("w", encoding="utf-8") as file:
@@ -61,7 +61,7 @@ def with_structlog(_job: Job) -> Iterator[Front]:
 
 @contextmanager
 def with_loguru(_job: Job) -> Iterator[Front]:
-    """Its own sink for files, on a thread of its own (``enqueue=True``): a line of text each, with what was bound."""
+    """Log a line of text with the bound fields into loguru's own file sink, on its own thread (``enqueue=True``)."""
     from loguru import logger
 
     with _file() as path:
@@ -74,7 +74,7 @@ def with_loguru(_job: Job) -> Iterator[Front]:
 
 @contextmanager
 def with_prometheus(_job: Job) -> Iterator[Front]:
-    """The collectors that ``prometheus_client`` has by default."""
+    """Scrape the default collectors of ``prometheus_client``."""
     from prometheus_client import REGISTRY
 
     yield scraping(REGISTRY, b"process_cpu_seconds_total")

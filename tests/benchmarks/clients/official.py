@@ -1,10 +1,10 @@
-"""``aliyun-log-producer``, the official one with a core in Rust: ``LogstoreWriter.send``, a delivery callback each.
+"""Send with the official ``aliyun-log-producer``, whose core is in Rust: ``LogstoreWriter.send`` with callbacks.
 
-lz4 as ours, instead of its zstd, and as many callbacks under way as it allows: with its 65,536 it waits most of the
-time for its own linger as soon as logs go to many streams (four to five times slower with 50); only the way ``kept``
-leaves it at that. All else is its default: batches of 1 MiB or 4,096 logs, 2 s of linger, 128 MiB of buffer, two
-workers. A refused send (``EnqueueFullError``) is tried again a millisecond later. Its ``flush`` returns before the last
-callbacks have run, so these are waited for.
+Compression is lz4, as in ours, instead of its zstd, and the number of pending callbacks is the maximum that it allows:
+with its default of 65,536 it mostly waits for its own linger if logs go to many streams (four to five times slower with
+50). Only the way ``kept`` leaves that default. All other settings have their defaults: batches of 1 MiB or 4,096 logs,
+2 s of linger, 128 MiB of buffer, two workers. A refused send (``EnqueueFullError``) is repeated a millisecond later. As
+its ``flush`` returns before the last callbacks have run, the client waits for them.
 """
 
 import os
@@ -26,19 +26,19 @@ _OPTIONS: dict[str, Callable[[Any], dict[str, Any]]] = {
 
 
 def config_of(job: Job) -> peer.ProducerConfig:
-    """The settings of a job; its address becomes the proxy of this process."""
+    """Return the settings of a job, and make its address the proxy of this process."""
     settings: dict[str, Any] = {"compression": "lz4"}
     if job.way != "kept":
         settings["callback_capacity"] = 1024 * 1024
     for name, value in job.options.items():
         settings |= _OPTIONS[name](value)
-    # It puts the project before the endpoint's host, always; a proxy spares the look-up of such a name.
+    # It always puts the project before the endpoint's host; with a proxy that name is not looked up.
     os.environ["http_proxy"] = f"http://{job.address}"
     return peer.ProducerConfig(endpoint="http://null.invalid", access_key_id="a", access_key_secret="s", **settings)
 
 
 def finish(producer: peer.Producer, outcomes: list[object], count: int) -> int:
-    """Wait for all outcomes; how many are good."""
+    """Wait for all outcomes, and return the number of successful ones."""
     producer.flush()
     while len(outcomes) < count:
         time.sleep(0.001)
@@ -79,7 +79,7 @@ def _at_rate(job: Job, writer: peer.LogstoreWriter, outcomes: list[object], fini
 
 
 def send(job: Job) -> Answer:
-    """One writer, shared by the job's threads; topic and source with each log."""
+    """Send with one writer for all threads of the job; each log has its topic and source."""
     outcomes: list[object] = []
     with peer.Producer(config_of(job)) as producer:
         writer = producer.writer("p", "bench")

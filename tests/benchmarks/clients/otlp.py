@@ -1,12 +1,12 @@
-"""``opentelemetry-sdk`` with its OTLP/HTTP exporter: ``Logger.emit`` through a ``BatchLogRecordProcessor``.
+"""Send with ``opentelemetry-sdk`` and its OTLP/HTTP exporter: ``Logger.emit`` and a ``BatchLogRecordProcessor``.
 
-Defaults: 512 records a request, a queue of 2,048, a second of linger, no compression. A stream is a logger named by the
-topic, with the source as its attribute. The processor drops the oldest record when its queue is full; so that nothing
-is dropped, the sender takes one of 2,048 permits for each record, which come back when the exporter is done with it.
-Delivered is what the exporter reports as a success.
+All settings have their defaults: 512 records per request, a queue of 2,048, a second of linger, no compression. A
+stream is a logger named after the topic, with the source as its attribute. Since the processor drops the oldest record
+if its queue is full, the sender takes one of 2,048 permits for each record, and the exporter gives it back when it has
+exported the record. The records of successful exports count as delivered.
 
-``emit``: a log is the record's body, a map, which is no slower than attributes. ``records``: as our exporters get them,
-a message and the log as attributes.
+With ``emit``, a log is the record's body, a map, which is not slower than attributes. With ``records``, each record is
+a message with the log as attributes, as our exporters get them.
 """
 
 import threading
@@ -26,7 +26,7 @@ QUEUE = 2048
 
 
 class _Counting(OTLPLogExporter):  # type: ignore[misc]
-    """Counts the records of successful exports, and permits no more than may come."""
+    """An exporter that counts the records of successful exports and gives their permits back."""
 
     def __init__(self, address: str) -> None:
         super().__init__(endpoint=f"http://{address}/v1/logs")
@@ -46,7 +46,7 @@ def _loggers(provider: LoggerProvider, streams: int) -> list[Logger]:
 
 
 def _emitted(job: Job, content_of: Callable[[Log], dict[str, Any]]) -> Answer:
-    """A provider, a processor, an exporter; a flush at the end. At a rate the calls are taken."""
+    """Emit the logs with one provider, processor and exporter, then flush; with a rate, time each call."""
     exporter, provider = _Counting(job.address), LoggerProvider(shutdown_on_exit=False)
     provider.add_log_record_processor(BatchLogRecordProcessor(exporter))
     logs, loggers, room = logs_of(job.shape), _loggers(provider, job.streams), exporter.room
@@ -81,7 +81,7 @@ def emit(job: Job) -> Answer:
 
 
 def records(job: Job) -> Answer:
-    """The log is the attributes of a message."""
+    """Send each log as the attributes of a message."""
     return _emitted(job, lambda log: {"body": MESSAGE, "attributes": log})
 
 

@@ -1,7 +1,7 @@
-"""This project's producer, as its documentation shows it: batches of 1 MiB, all other options at their defaults.
+"""Send with this project's producer, as its documentation shows: batches of 1 MiB, all other options as by default.
 
-``python -m tests.benchmarks.clients.ours``. Besides the ways to send, it has those that wait: ``idle``, ``dead``,
-``stalled``. Only in the way ``kept`` all options have their defaults.
+The program is ``python -m tests.benchmarks.clients.ours``. Beside the ways that send there are ways that wait:
+``idle``, ``dead``, ``stalled``. In the way ``kept`` the batches have their default size, too.
 """
 
 import dataclasses
@@ -29,18 +29,19 @@ from ..shapes import Log, logs_of, size_of, streams_of
 from .latency import Callback, at_rate
 from .protocol import Answer, Job, in_threads, serve, timed
 
-#: Logs of one ``send_many``, and rows of one ``send_arrow``: fewer if they are large.
+#: Logs of one ``send_many``; maximum rows and bytes of one ``send_arrow``.
 MANY, ROWS, _LOT_BYTES = 1000, 8000, 2**24
-#: Logs of one ``send_many`` with a durable channel, and bytes of a file that are read at once.
+#: Logs of one ``send_many`` with a durable channel; bytes of a file that are read at once.
 FEW, BLOCK = 100, 2**20
-# Batches that differ, so that not all that is read is in the processor's caches.
+# Number of different batches, so that the processor's caches do not hold all logs.
 _LOTS = 4
-# Futures are checked in windows, the newest 100,000 of all threads being kept: ten million need not exist at once. With
-# several threads these would wait for batches that the others fill; so with the option ``to_the_end`` all are kept.
+# Futures are checked in windows, and only the newest 100,000 of all threads are kept, so ten million need not exist at
+# once. With several threads such a check would wait for batches that other threads fill; with the option ``to_the_end``
+# all futures are kept.
 _WINDOW, _WINDOWS = 10_000, 10
 _BATCHES_OF_DEAD, _SETTLE_SECONDS = 1000, 7.0
 
-# Options of a job that are none of the producer.
+# Options of a job that are not options of the producer.
 _NO_OPTIONS = ("seconds", "fsync", "to_the_end")
 _USUAL = {"batch_size_threshold_in_bytes": 2**20}
 
@@ -49,7 +50,7 @@ Check = Callable[[], int]
 
 @contextmanager
 def opened(job: Job, **options: Any) -> Iterator[tuple[Producer, list[Stream]]]:
-    """A producer for the job, with a channel in a directory that vanishes if the job says when to sync; its streams."""
+    """Yield a producer and streams for the job; with the option ``fsync`` it has a channel in a temporary directory."""
     project = ProjectConfig("p", endpoint=f"http://{job.address}", access_key_id="a", access_key_secret="s")
     own = {name: value for name, value in job.options.items() if name not in _NO_OPTIONS}
     config = ProducerConfig.from_mapping(({} if job.way == "kept" else _USUAL) | options | own)
@@ -63,7 +64,7 @@ def opened(job: Job, **options: Any) -> Iterator[tuple[Producer, list[Stream]]]:
 
 
 def shared(job: Job, work: Callable[[list[Stream], int], Check]) -> Answer:
-    """Share the logs among threads that call ``work`` with their counts; then flush, and check them all."""
+    """Share the logs among threads that call ``work`` with their counts; then flush and run all checks."""
     checks: list[Check] = [int] * job.threads
     cpu = [0.0] * job.threads
 
@@ -88,7 +89,7 @@ def turns(streams: list[Stream], logs: list[Log], count: int) -> Iterator[tuple[
 
 
 def succeeded(future: SendFuture) -> bool:
-    """Waits for the outcome; a failure is raised."""
+    """Wait for the outcome and return True; raise a failure."""
     return future.result().successful
 
 
@@ -97,14 +98,14 @@ def good(futures: list[SendFuture]) -> int:
 
 
 def send(job: Job) -> Answer:
-    """``stream.send``, a future for each log, each kept and checked."""
+    """Call ``stream.send`` for each log, and check each future."""
     return with_rate(job) if job.rate else send_all(job)
 
 
 def send_all(job: Job) -> Answer:
-    """As fast as it goes. The figure ``live_us`` is the senders' CPU for a log behind the first one of each stream."""
+    """Send at full speed. The figure ``live_us`` is the senders' CPU per log, without the first log of each stream."""
     logs = logs_of(job.shape)
-    # With a linger of the job's own nothing settles before the flush.
+    # If the job sets a linger, no future settles before the flush.
     to_the_end = "linger_ms" in job.options or job.options.get("to_the_end", False)
     live: list[float] = []
 
@@ -129,7 +130,7 @@ def send_some(pairs: Iterable[tuple[Stream, Log]]) -> list[SendFuture]:
 
 
 def with_rate(job: Job) -> Answer:
-    """At a rate, with a callback for each log, which takes the time."""
+    """Send at a rate, with a callback for each log that takes the time of its outcome."""
     logs, outcomes = logs_of(job.shape), list[object]()
     with opened(job) as (producer, streams):
 
@@ -145,7 +146,7 @@ def with_rate(job: Job) -> Answer:
 
 
 def kept(job: Job) -> Answer:
-    """``stream.send``, each future appended to a list; at the end each is looked at."""
+    """Call ``stream.send`` for each log, append each future to a list, and check all at the end."""
     logs = logs_of(job.shape)
 
     def work(streams: list[Stream], count: int) -> Check:
@@ -158,7 +159,7 @@ def kept(job: Job) -> Answer:
 
 
 def send_callback(job: Job) -> Answer:
-    """``stream.send`` with a callback for each log, each outcome kept and checked; no future is."""
+    """Call ``stream.send`` with a callback for each log, and check each outcome; futures are dropped."""
     logs = logs_of(job.shape)
 
     def work(streams: list[Stream], count: int) -> Check:
@@ -171,14 +172,14 @@ def send_callback(job: Job) -> Answer:
 
 
 def send_many(job: Job) -> Answer:
-    """``stream.send_many`` of lists of a thousand logs, each future kept and checked."""
+    """Call ``stream.send_many`` with lists of a thousand logs, and check each future."""
     logs = logs_of(job.shape)
     lot = [logs[number % len(logs)] for number in range(MANY)]
     return by_the_lot(job, [lot], lambda stream, some: stream.send_many(some))
 
 
 def durable(job: Job) -> Answer:
-    """``stream.send_many`` of lists of a hundred logs, each thread to a stream of its own, each future checked."""
+    """Call ``stream.send_many`` with lists of a hundred logs, each thread on its own stream, and check each future."""
     logs, taken = logs_of(job.shape), itertools.count()
     in_turn = itertools.cycle(logs)
     lots = [list(itertools.islice(in_turn, FEW)) for _ in logs]
@@ -193,11 +194,11 @@ def durable(job: Job) -> Answer:
 
 
 def send_lines(job: Job) -> Answer:
-    """``stream.send_lines`` of the blocks of a file, which are read in the timed part; each future is checked."""
+    """Call ``stream.send_lines`` with the blocks of a file, which are read in the timed part, and check each future."""
     lines = [f"{log['content']}\n".encode() for log in logs_of(job.shape)]
     turns_of_file, rest = divmod(job.count, len(lines))
     with tempfile.TemporaryFile() as file:
-        # Many turns through the logs, so that it is read as a long file is.
+        # The file repeats the logs many times, so that reading it costs as much as reading a long file.
         copies = min(100, turns_of_file)
         file.write(b"".join(lines) * copies or b"".join(lines))
         file.flush()
@@ -211,7 +212,7 @@ def send_lines(job: Job) -> Answer:
 
 
 def blocks(file: IO[bytes], size: int) -> Iterator[bytes]:
-    """So many bytes of whole lines, from the file's beginning, over and over, some at a time."""
+    """Yield blocks of whole lines, ``size`` bytes in all; at the file's end begin again."""
     file.seek(0)
     part = b""
     while size > 0:
@@ -226,7 +227,7 @@ def blocks(file: IO[bytes], size: int) -> Iterator[bytes]:
 
 
 def send_arrow(job: Job) -> Answer:
-    """``stream.send_arrow`` of batches of 8,000 rows, which were made before; each future kept and checked."""
+    """Call ``stream.send_arrow`` with batches of 8,000 rows, made before the timed part, and check each future."""
     import pyarrow as pa
 
     logs = logs_of(job.shape)
@@ -237,7 +238,7 @@ def send_arrow(job: Job) -> Answer:
 
 
 def by_the_lot(job: Job, lots: Sequence[Any], send_lot: Callable[[Stream, Any], list[SendFuture]]) -> Answer:
-    """Send lots of equal size, a stream after the other; those of a lot are delivered if all its futures are good."""
+    """Send lots of equal size to the streams in turn; a lot's logs count as delivered if all its futures succeed."""
     size = len(lots[0])
 
     def work(streams: list[Stream], count: int) -> Check:
@@ -251,7 +252,7 @@ def by_the_lot(job: Job, lots: Sequence[Any], send_lot: Callable[[Stream, Any], 
 
 def measured_while_waiting(producer: Producer, seconds: float) -> Answer:
     """Measure the CPU of a producer without sends."""
-    time.sleep(min(_SETTLE_SECONDS, seconds))  # what was begun ends; first refusals, up to 5 s apart, come closer
+    time.sleep(min(_SETTLE_SECONDS, seconds))  # until started requests end and retries are regular
 
     def wait() -> int:
         time.sleep(seconds)
@@ -263,13 +264,13 @@ def measured_while_waiting(producer: Producer, seconds: float) -> Answer:
 
 
 def held_back(producer: Producer) -> int:
-    """Batches that wait for their next attempt, or behind another one that tries whether their server is back."""
+    """Return the number of batches that wait for their next attempt, or for another batch's attempt to succeed."""
     batches = producer.stats().batches
     return batches["waiting"] + batches["queued"]
 
 
 def idle(job: Job) -> Answer:
-    """A producer that has sent one log, and has nothing to do for ``seconds``."""
+    """Measure a producer that has sent one log, and has nothing to do for ``seconds``."""
     with opened(job) as (producer, streams):
         future = streams[0].send(logs_of(job.shape)[0])
         producer.flush()
@@ -278,7 +279,7 @@ def idle(job: Job) -> Answer:
 
 
 def dead(job: Job) -> Answer:
-    """A producer with 1,000 batches that wait for a server that is down, for ``seconds``."""
+    """Measure a producer whose 1,000 batches wait for a server that is down, for ``seconds``."""
     with opened(job, drain_timeout_ms=0, linger_ms=100) as (producer, _):
         log, give_up = logs_of(job.shape)[0], time.monotonic() + 30
         for number in range(_BATCHES_OF_DEAD):
@@ -289,7 +290,7 @@ def dead(job: Job) -> Answer:
 
 
 def stalled(job: Job) -> Answer:
-    """Send to a server that does not answer until there is no more memory, then go on trying for ``seconds``."""
+    """Send to a server that never answers until the memory is full, then measure the retries for ``seconds``."""
     logs, kept = itertools.cycle(logs_of(job.shape)), []
     with opened(job, drain_timeout_ms=0, max_block_ms=300, linger_ms=500, retries=2**40) as (producer, streams):
         in_turn, end = itertools.cycle(streams), time.monotonic() + float(job.options["seconds"])
@@ -305,7 +306,7 @@ def stalled(job: Job) -> Answer:
 
         answer, stats = timed(fill), producer.stats()
         answer.figures.update(used=stats.memory_used, accepted=stats.accepted)
-        with suppress(CloseTimeoutError):  # its requests are not answered
+        with suppress(CloseTimeoutError):  # the server answers no request
             producer.close(timeout=1)
         return answer
 

@@ -17,16 +17,16 @@ from typing import Any
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class Job:
-    """One measurement.
+    """A measurement that a client is asked for.
 
-    :ivar way: which of the client's ways to send.
-    :ivar shape: as :func:`tests.benchmarks.shapes.logs_of` takes it.
-    :ivar count: logs in all.
-    :ivar address: where to send: ``host:port`` of the null server, or of a broker.
-    :ivar threads: sender threads, which share the logs evenly.
-    :ivar streams: pairs of topic and source, used in turn.
-    :ivar rate: logs a second in all; 0 is as fast as it goes. With a rate the latencies are taken.
-    :ivar options: of the client: ``total_size_in_bytes``, ``linger_ms``, …
+    :ivar way: the name of one of the client's ways.
+    :ivar shape: the argument of :func:`tests.benchmarks.shapes.logs_of`.
+    :ivar count: number of logs.
+    :ivar address: ``host:port`` of the null server or the broker.
+    :ivar threads: number of sender threads, which share the logs evenly.
+    :ivar streams: number of pairs of topic and source, which are used in turn.
+    :ivar rate: logs per second of all threads, with each call timed; 0 means full speed.
+    :ivar options: options of the client, such as ``total_size_in_bytes`` or ``linger_ms``.
     """
 
     way: str
@@ -43,13 +43,13 @@ class Job:
 class Answer:
     """The result of a job.
 
-    :ivar seconds: from the first send to the last outcome, checked.
-    :ivar cpu_seconds: of the client's process in that time, all its threads.
+    :ivar seconds: time from the first send until the last outcome was checked.
+    :ivar cpu_seconds: CPU time of all threads of the client's process in these seconds.
     :ivar peak_bytes: the process's largest resident size so far.
-    :ivar delivered: logs whose outcome is known, and good.
-    :ivar send_seconds: how long each call took, if there was a rate: the quantiles of :data:`QUANTILES`.
-    :ivar ack_seconds: likewise from the call to the outcome.
-    :ivar figures: whatever else the way measures, by name.
+    :ivar delivered: number of logs whose outcome is a success.
+    :ivar send_seconds: with a rate, the :data:`QUANTILES` of the duration of a call.
+    :ivar ack_seconds: with a rate, the :data:`QUANTILES` of the time from the call to the outcome.
+    :ivar figures: other figures of the way, by name.
     """
 
     seconds: float
@@ -61,19 +61,19 @@ class Answer:
     figures: dict[str, float] = field(default_factory=dict)
 
 
-#: Those that an answer holds.
+#: The quantiles that an answer holds.
 QUANTILES = (0.5, 0.9, 0.99, 0.999, 1.0)
 
 
 def quantiles_of(values: Sequence[float]) -> list[float]:
-    """The quantiles of :data:`QUANTILES`; empty if there are no values."""
+    """Return the :data:`QUANTILES` of the values, or nothing if there are no values."""
     ranked = sorted(values)
     return [ranked[min(len(ranked) - 1, int(share * len(ranked)))] for share in QUANTILES] if ranked else []
 
 
 def peak_bytes() -> int:
-    """The largest resident size of this process so far."""
-    status = Path("/proc/self/status")  # it can be set back, and knows nothing of the parent
+    """Return the largest resident size of this process so far."""
+    status = Path("/proc/self/status")  # unlike rusage, it can be reset and does not include the parent's peak
     if status.exists():
         line = next(line for line in status.read_text().splitlines() if line.startswith("VmHWM:"))
         return int(line.split()[1]) * 1024
@@ -81,7 +81,7 @@ def peak_bytes() -> int:
 
 
 def timed(run: Callable[[], int]) -> Answer:
-    """Run a job's body, which returns how many logs were delivered."""
+    """Run a job's body, which returns the number of delivered logs, and measure it."""
     start, cpu = time.perf_counter(), time.process_time()
     delivered = run()
     seconds, cpu_seconds = time.perf_counter() - start, time.process_time() - cpu
@@ -89,7 +89,7 @@ def timed(run: Callable[[], int]) -> Answer:
 
 
 def in_threads(threads: int, run: Callable[[int], None]) -> None:
-    """Call ``run`` with 0 … ``threads`` - 1, each on a thread; what one raises is raised here."""
+    """Call ``run`` with 0 … ``threads`` - 1, each on its own thread; raise the first error."""
     if threads == 1:
         run(0)
         return
@@ -99,9 +99,10 @@ def in_threads(threads: int, run: Callable[[int], None]) -> None:
 
 
 def paced(count: int, rate: int, send: Callable[[int], object]) -> list[float]:
-    """Call ``send`` with 0 … ``count`` - 1 at ``rate`` calls a second, in bursts of a millisecond; how long each took.
+    """Call ``send`` with 0 … ``count`` - 1 at ``rate`` calls per second, in bursts of a millisecond; return their
+    times.
 
-    The schedule does not wait for slow calls: what they delay is sent at once after them.
+    The schedule does not wait for slow calls: the calls that they delay follow at once.
     """
     taken: list[float] = []
     clock, start, burst = time.perf_counter, time.perf_counter(), max(1, rate // 1000)
@@ -117,7 +118,7 @@ def paced(count: int, rate: int, send: Callable[[int], object]) -> list[float]:
 
 
 def serve(ways: dict[str, Callable[[Job], Answer]]) -> None:
-    """Answer jobs until stdin ends. First a line that names the ways."""
+    """Print a line with the names of the ways, then answer jobs until stdin ends."""
     print(json.dumps(sorted(ways)), flush=True)
     for line in sys.stdin:
         job = Job(**json.loads(line))

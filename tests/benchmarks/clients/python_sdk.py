@@ -1,16 +1,16 @@
-"""``aliyun-log-python-sdk``: ``put_logs``, and ``QueuedLogHandler`` under the standard library's ``logging``.
+"""Send with ``aliyun-log-python-sdk``: ``put_logs``, and ``QueuedLogHandler`` of the standard library's ``logging``.
 
-``put_logs``: 1,000 logs of one stream a call, each a ``LogItem`` filled by ``push_back`` (to hand it the contents at
-once copies them deeply, which is slower), lz4 as its default. A call that returns has delivered; a thread has its own
-client.
+``put_logs`` takes 1,000 logs of one stream per call, each a ``LogItem`` filled by ``push_back`` (its constructor copies
+the contents deeply, which is slower), with its default compression lz4. A call that returns has delivered its logs;
+each thread has its own client.
 
-``queued_handler``: a handler a topic, as it knows but one (and drops the source of what it batches), with its default
-queue (40,960 logs) and batch (1,024). Set so that it sends the log's fields and nothing else, which is also its
-fastest: messages that are dictionaries, no fields of the record. ``close_wait`` is longer than its 5 s, after which it
-drops what is left. It has no outcomes to look at: counted is what its ``send`` got through, once its ``stop`` has
-emptied the queue.
+``queued_handler`` has one handler per topic, as a handler has only one (and drops the source of its batches), with the
+default queue (40,960 logs) and batch (1,024). It sends only the log's fields, which is also fastest: messages are
+dictionaries, and fields of the record are left out. ``close_wait`` is longer than its default of 5 s, after which the
+handler drops the remaining logs. As the handler reports no outcomes, the logs of its successful ``send`` calls are
+counted after ``stop`` has emptied the queue.
 
-``logging``: such a handler as an application has it: the fields of the record, and those in ``extra=``.
+``logging`` uses such a handler like an application: with the fields of the record and those in ``extra=``.
 """
 
 import logging
@@ -26,12 +26,13 @@ LOGS_A_CALL = 1000
 
 
 def client_of(address: str) -> LogClient:
-    """A client of the null server at ``host:port``."""
+    """Return a client of the null server at ``host:port``."""
     client = LogClient(
         f"http://{address}", "a", "s", source="client"
-    )  # with the default it looks its own address up at each call
-    # It puts no project before the host of an address, but overlooks one with a port. A proxy would mislead it, too,
-    # but its HTTP library sends to proxies with Nagle's algorithm, which costs 40 ms a request.
+    )  # by default it looks up its own address in each call
+    # It puts the project before the host of an endpoint, except before an IP address without a port. With a proxy it
+    # would reach the server, too, but its HTTP library sends to proxies with Nagle's algorithm, which costs 40 ms per
+    # request.
     client._isRowIp = True
     return client
 
@@ -44,7 +45,7 @@ def item_of(log: Log) -> LogItem:
 
 
 def put_logs(job: Job) -> Answer:
-    """Calls for one stream after the other."""
+    """Call ``put_logs`` for the streams in turn."""
     logs, streams = logs_of(job.shape), streams_of(job.streams)
     clients = [client_of(job.address) for _ in range(job.threads)]
     delivered: list[int] = []
@@ -73,7 +74,7 @@ class _Handler(QueuedLogHandler):  # type: ignore[misc]
         self.delivered: list[int] = []
 
     def create_client(self) -> None:
-        """As the library, but for an address with a port."""
+        """Create a client as the library does, but for an address with a port."""
         self.client = client_of(self.end_point)
 
     def send(self, req: PutLogsRequest) -> None:
@@ -82,13 +83,13 @@ class _Handler(QueuedLogHandler):  # type: ignore[misc]
 
 
 def _logger(handler: logging.Handler) -> logging.Logger:
-    logger = logging.Logger("bench")  # noqa: LOG001 - of this job alone
+    logger = logging.Logger("bench")  # noqa: LOG001 - only for this job
     logger.addHandler(handler)
     return logger
 
 
 def queued_handler(job: Job) -> Answer:
-    """``Logger.info(log)``; then all handlers are stopped at the same time, still timed, as nothing else flushes."""
+    """Call ``Logger.info(log)``, then stop all handlers at the same time, which is timed as it is the only flush."""
     logs = logs_of(job.shape)
     streams = streams_of(job.streams)
     alone = {"fields": (), "extra": False, "extract_json": True, "extract_json_drop_message": True}
@@ -109,7 +110,7 @@ def queued_handler(job: Job) -> Answer:
 
 
 def with_logging(job: Job) -> Answer:
-    """``logger.info(message, extra=log)`` from one thread, perhaps at a rate; then the handler is stopped."""
+    """Call ``logger.info(message, extra=log)`` from one thread, perhaps at a rate, then stop the handler."""
     topic, _ = streams_of(job.streams)[0]
     logs, handler, taken = logs_of(job.shape), _Handler(job.address, topic, extra=True), list[float]()
     logger = _logger(handler)

@@ -1,10 +1,11 @@
-"""A loop that ships a file, as users of the official libraries write it: lines of text, a dictionary for each.
+"""Ship a file in a loop, as users of the official libraries write it: a dictionary for each line of text.
 
-``official``: ``LogstoreWriter.send`` of ``aliyun-log-producer``, with settings and outcomes as in :mod:`.official`.
-``put_logs``: ``aliyun-log-python-sdk``, 1,000 lines a call, as in :mod:`.python_sdk`.
+The way ``official`` is ``LogstoreWriter.send`` of ``aliyun-log-producer``, with settings and outcomes as in
+:mod:`.official`. The way ``put_logs`` sends 1,000 lines per call with ``aliyun-log-python-sdk``, as in
+    :mod:`.python_sdk`.
 
-A job's shape is the path; with its option ``pattern`` a line's groups are fields beside its ``content``, as ``producer
-ship`` has them. Each way imports its own library alone.
+A job's shape is the path; with its option ``pattern`` a line's groups are fields beside its ``content``, as in
+``producer ship``. Each way imports only its own library.
 """
 
 import dataclasses
@@ -29,7 +30,7 @@ def _logs(job: Job) -> Iterator[Log]:
 
 
 def with_official(job: Job) -> Answer:
-    """An outcome for each line, all of them looked at."""
+    """Send each line with a callback, and count the successful outcomes."""
     from aliyun_log_producer import EnqueueFullError, Producer
 
     from . import official
