@@ -112,7 +112,7 @@ def address_of(name: str) -> str:
 def broker() -> Iterator[str]:
     """Yield the address of a Kafka broker, whose process ends with the block."""
     with Program(_module("kafka_broker")) as program:
-        yield program.hear(START).strip()
+        yield program.read_line(START).strip()
 
 
 def prepare(names: Collection[str], log: Callable[[str], None] = print, *, folder: Path = FOLDER) -> dict[str, str]:
