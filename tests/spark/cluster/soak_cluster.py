@@ -14,7 +14,7 @@ from producer.server.faults import delay
 
 from .cluster import Cluster, ended, until
 from .kit import held
-from .test_writing import ONCE, ROWS, SPECULATIVE, WEBLOG, count, digest_of, write
+from .test_writing import ONCE, ROWS, SPECULATIVE, WEBLOG, count, write
 
 PROGRAMS = Path(__file__).parent / "programs"
 pytestmark = pytest.mark.timeout(1200)
@@ -47,7 +47,7 @@ def test_at_least_once_duplicates_where_exactly_once_does_not(
     job = write(cluster, server, sdk, batch_count_threshold="1000", io_thread_count="1")
     until(lambda: count(server) >= ROWS // 4, job)
     os.kill(cluster.executors()[0], signal.SIGKILL)
-    digest = digest_of(job)
+    digest = tuple(json.loads(ended(job, 1200))["digest"])
     found = held(server)
     assert found.digest == digest
     assert found.duplicates > 0
