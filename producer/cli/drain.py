@@ -306,8 +306,8 @@ def drain(
     letters = dead_letter or letters_of(directory)
     _check(directory, data_directories, letters)
     _check_is_ours(directory, data_directories, keys)
-    for needed in ("endpoint", "access_key_id", "access_key_secret"):  # report it before anything is sent
-        settings.needed(needed)
+    settings.needed("endpoint")  # report it before anything is sent
+    settings.check_credentials()
     config = settings.producer_config(name="drain", drain_timeout_ms=0)
     with FileChannel(
         directory,

@@ -1,4 +1,4 @@
-"""Resolve the target and access key of a command from its flags, the environment and a profile, in this order.
+"""Resolve the target and credentials of a command from its flags, the environment and a profile, in this order.
 
 Profiles are in the file ``loghub-producer/config.toml`` below ``$XDG_CONFIG_HOME`` (``~/.config``)::
 
@@ -10,6 +10,9 @@ Profiles are in the file ``loghub-producer/config.toml`` below ``$XDG_CONFIG_HOM
     access_key_id = "..."
     access_key_secret = "..."
 
+    [profiles.instance]
+    credentials = "ecs-ram-role"    # the name of a source, in place of a key
+
 The profile ``local`` needs no table: it is the default address of ``producer serve`` with its default key
 (:mod:`.local_key`).
 """
@@ -20,7 +23,7 @@ import argparse
 import os
 import tomllib
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Any
 
@@ -33,6 +36,8 @@ from .parsing import did_you_mean
 _LOCAL = {"endpoint": "http://127.0.0.1:9170"}
 #: Settings that count only beside their key id.
 _OF_THE_KEY = ("access_key_secret", "security_token")
+#: Two ways to give credentials: the one that is named first replaces the other.
+_CREDENTIALS, _KEY = ("credentials",), ("access_key_id", *_OF_THE_KEY)
 
 
 class UsageError(ProducerError):
@@ -41,7 +46,7 @@ class UsageError(ProducerError):
 
 @dataclass(frozen=True, slots=True, repr=False)  # it holds secrets
 class Settings:
-    """The target and the access key; None for a missing value.
+    """The target and the credentials; None for a missing value.
 
     :ivar endpoint: such as ``https://cn-hangzhou.log.aliyuncs.com``.
     :ivar project: the project.
@@ -49,6 +54,7 @@ class Settings:
     :ivar access_key_id: the access key id.
     :ivar access_key_secret: its secret.
     :ivar security_token: the token of temporary credentials.
+    :ivar credentials: the name of a source of credentials, in place of a key.
     :ivar region: the region for signature version 4.
     :ivar sign_version: ``v1`` or ``v4``.
     """
@@ -59,6 +65,7 @@ class Settings:
     access_key_id: str | None = None
     access_key_secret: str | None = None
     security_token: str | None = None
+    credentials: str | None = None
     region: str | None = None
     sign_version: str | None = None
 
@@ -81,6 +88,15 @@ class Settings:
         if missing:
             raise UsageError("; ".join(map(_how_to_give, missing)))
 
+    def check_credentials(self) -> None:
+        """Check that a key, or the name of a source of credentials, is given.
+
+        :raises UsageError: neither is; the message says how to give it.
+        """
+        if not self.credentials:
+            self.needed("access_key_id")
+            self.needed("access_key_secret")
+
     def project_config(self, project: str | None = None) -> ProjectConfig:
         """Return the configuration of a project.
 
@@ -88,12 +104,15 @@ class Settings:
         :raises UsageError: a value is missing.
         :raises ConfigError: a value is invalid.
         """
+        name, endpoint = project or self.needed("project"), self.needed("endpoint")
+        self.check_credentials()
         return ProjectConfig(
-            project or self.needed("project"),
-            endpoint=self.needed("endpoint"),
-            access_key_id=self.needed("access_key_id"),
-            access_key_secret=self.needed("access_key_secret"),
+            name,
+            endpoint=endpoint,
+            access_key_id=self.access_key_id,
+            access_key_secret=self.access_key_secret,
             security_token=self.security_token,
+            credentials=self.credentials,
         )
 
     def producer_options(self) -> dict[str, Any]:
@@ -116,7 +135,8 @@ NAMES = tuple(field.name for field in fields(Settings))
 def resolve(args: argparse.Namespace, environ: Mapping[str, str]) -> Settings:
     """Resolve the settings: flags override the environment, which overrides the profile.
 
-    A profile's secret and token are ignored if the key id comes from a flag or the environment.
+    A profile's secret and token are ignored if the key id comes from a flag or the environment. A key and the name of a
+    source of credentials replace each other. Without either, the variables ``ALIBABA_CLOUD_…`` are the source.
 
     :param args: the parsed arguments, with ``profile`` and those of :data:`NAMES` that the command has.
     :raises UsageError: there is no such profile, or the file cannot be used.
@@ -130,7 +150,21 @@ def resolve(args: argparse.Namespace, environ: Mapping[str, str]) -> Settings:
     profile = _profile(getattr(args, "profile", None) or environ.get("LOGHUB_PROFILE"), config_path(environ))
     if flags["access_key_id"] or variables["access_key_id"]:
         profile = {name: value for name, value in profile.items() if name not in _OF_THE_KEY}
-    return Settings(**{name: flags[name] or variables[name] or profile.get(name) for name in NAMES})
+    _keep_one_way(flags, variables, profile)
+    found = Settings(**{name: flags[name] or variables[name] or profile.get(name) for name in NAMES})
+    if found.access_key_id or found.credentials or not environ.get("ALIBABA_CLOUD_ACCESS_KEY_ID"):
+        return found
+    return replace(found, credentials="environment")
+
+
+def _keep_one_way(*levels: dict[str, Any]) -> None:
+    """Drop the key below a level that names a source of credentials, and the other way round."""
+    for number, level in enumerate(levels):
+        if level.get("credentials") or level.get("access_key_id"):
+            others = _KEY if level.get("credentials") else _CREDENTIALS
+            for below in levels[number + 1 :]:
+                below.update(dict.fromkeys(others))
+            return
 
 
 def _variable(name: str) -> str:
@@ -213,4 +247,5 @@ def _checked(profile: Mapping[str, Any], where: str) -> dict[str, str]:
 def _how_to_give(name: str) -> str:
     missing = "no credentials" if name.startswith("access_key") else f"no {name}"
     flag = f"--{name.replace('_', '-')}"
-    return f"{missing}: set {_variable(name)} or give {flag}, or name a --profile that has {name}"
+    source = ", or --credentials" if name.startswith("access_key") else ""
+    return f"{missing}: set {_variable(name)} or give {flag}{source}, or name a --profile that has {name}"

@@ -59,7 +59,7 @@ class OutletOptions(TypedDict, total=False):
     access_key_id: str | None
     access_key_secret: str | None
     security_token: str | None
-    credentials: CredentialsProvider | None
+    credentials: CredentialsProvider | str | None
     config: ProducerConfig | Mapping[str, Any] | None
     flush_timeout: float | None
     drain_on_sigterm: bool
@@ -82,7 +82,7 @@ class Outlet:
         ``LOGHUB_ACCESS_KEY_SECRET`` of the environment are used.
     :param access_key_secret: its secret.
     :param security_token: the token of temporary credentials.
-    :param credentials: a credentials provider, in place of a key.
+    :param credentials: a credentials provider or the name of a source, in place of a key.
     :param config: the options of the own producer, or a mapping of them (whose values may be text).
     :param flush_timeout: the limit of :meth:`flush` and of :meth:`close`, seconds; None for no limit.
     :param drain_on_sigterm: True to deliver all logs before SIGTERM ends the process, where
@@ -107,7 +107,7 @@ class Outlet:
         access_key_id: str | None = None,
         access_key_secret: str | None = None,
         security_token: str | None = None,
-        credentials: CredentialsProvider | None = None,
+        credentials: CredentialsProvider | str | None = None,
         config: ProducerConfig | Mapping[str, Any] | None = None,
         flush_timeout: float | None = 10.0,
         drain_on_sigterm: bool = True,

@@ -19,7 +19,7 @@ from urllib.parse import urlsplit
 
 from ..text.migration_hints import FOREIGN, FOREIGN_OF_PROJECT
 from ..text.names import PROJECT_RULE, is_project_name
-from .credentials import Credentials, StaticCredentials, is_header_text
+from .credentials import Credentials, StaticCredentials, is_header_text, split_name
 from .errors import ConfigError
 from .options import Option, check_all, option, options_of, unknown
 
@@ -320,11 +320,12 @@ class ProjectConfig(_ProjectOptions):
     """The endpoint and credentials of one project.
 
     Give either a static key (``access_key_id`` and ``access_key_secret``, with ``security_token`` for STS), or
-    ``credentials``, an object with ``get_credentials() -> Credentials``.
+    ``credentials``: an object with ``get_credentials() -> Credentials``, or the name of a source such as
+    ``"ecs-ram-role"``.
 
     :ivar project: the project's name.
     :ivar endpoint: such as ``https://cn-hangzhou.log.aliyuncs.com``; https if no scheme is given.
-    :ivar credentials: the provider; made from the static key if that is given.
+    :ivar credentials: the provider or the name; made from the static key if that is given.
     :ivar user_agent: the ``User-Agent`` header for this project; None is that of :class:`HttpConfig`.
     """
 
@@ -348,8 +349,8 @@ class ProjectConfig(_ProjectOptions):
         static = access_key_id is not None or access_key_secret is not None
         if static == (self.credentials is not None):
             rule = (
-                "give either access_key_id and access_key_secret, or a provider: credentials=EnvironmentCredentials() "
-                "reads LOGHUB_ACCESS_KEY_ID and LOGHUB_ACCESS_KEY_SECRET"
+                "give either access_key_id and access_key_secret, or credentials, such as 'environment', which reads "
+                "LOGHUB_ACCESS_KEY_ID and LOGHUB_ACCESS_KEY_SECRET"
             )
             raise ConfigError("credentials", rule, "both" if static else "credentials")
         if static:
@@ -362,23 +363,28 @@ class ProjectConfig(_ProjectOptions):
                 security_token=security_token,
             )
             object.__setattr__(self, "credentials", StaticCredentials(credentials=key))
+        elif isinstance(self.credentials, str):
+            split_name(self.credentials)
         elif isinstance(self.credentials, type):
             name = self.credentials.__qualname__
             raise ConfigError("credentials", f"must be {name}(), an object, and not its class", self.credentials)
-        elif not callable(getattr(self.credentials, "get_credentials", None)):
+        elif not any(callable(getattr(self.credentials, name, None)) for name in _METHODS):
             raise ConfigError(
                 "credentials", "must have a method get_credentials()", type(self.credentials).__qualname__
             )
 
     def __repr__(self) -> str:
         # Not the provider's own repr, which may show secrets.
-        return (
-            f"ProjectConfig({self.project!r}, endpoint={self.endpoint!r}, "
-            f"credentials=<{type(self.credentials).__qualname__}>)"
-        )
+        given = self.credentials
+        shown = repr(given) if isinstance(given, str) else f"<{type(given).__qualname__}>"
+        return f"ProjectConfig({self.project!r}, endpoint={self.endpoint!r}, credentials={shown})"
 
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild_project, (self.project, self.endpoint, self.credentials, self.user_agent)
+
+
+#: The method of a provider, and the one of a client of the package alibabacloud-credentials.
+_METHODS = "get_credentials", "get_credential"
 
 
 def _rebuild_project(project: str, endpoint: str, credentials: Any, user_agent: str | None) -> ProjectConfig:

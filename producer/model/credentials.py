@@ -18,6 +18,29 @@ def is_header_text(value: object) -> bool:
     return isinstance(value, str) and _HEADER_TEXT.fullmatch(value) is not None
 
 
+#: Names of credentials in a configuration; True for those that may have an argument, after a colon.
+_NAMES = {
+    "default": False,
+    "environment": False,
+    "profile": True,
+    "ecs-ram-role": True,
+    "oidc": False,
+    "ram-role-arn": True,
+}
+CREDENTIALS_NAMES = "default, environment, profile[:NAME], ecs-ram-role[:ROLE], oidc or ram-role-arn[:ARN]"
+
+
+def split_name(given: str) -> tuple[str, str]:
+    """Return the name of a source of credentials, and its argument, which may be empty.
+
+    :raises ConfigError: it is not such a name; the message does not repeat it, since it may be a secret.
+    """
+    name, colon, argument = given.partition(":")
+    if name not in _NAMES or (colon and not (_NAMES[name] and is_header_text(argument))):
+        raise ConfigError("credentials", f"must be {CREDENTIALS_NAMES}, the name of a source", "credentials")
+    return name, argument
+
+
 def _is_time(value: object) -> bool:
     return isinstance(value, int | float) and math.isfinite(value)
 
@@ -59,25 +82,37 @@ class Credentials:
 class EnvironmentCredentials:
     """A credentials provider that reads environment variables at each call.
 
-    :ivar prefix: the prefix of ``ACCESS_KEY_ID``, ``ACCESS_KEY_SECRET`` and the optional ``SECURITY_TOKEN``.
+    :ivar prefix: the prefix of ``ACCESS_KEY_ID``, ``ACCESS_KEY_SECRET`` and the optional ``SECURITY_TOKEN``. None for
+        ``LOGHUB_``, and ``ALIBABA_CLOUD_`` if neither the id nor the secret is set with it.
     """
 
-    prefix: str = "LOGHUB_"
+    prefix: str | None = None
 
     def get_credentials(self) -> Credentials:
         """Read the variables.
 
         :raises ConfigError: one is missing.
         """
-        values = {name: os.environ.get(self.prefix + name) for name in ("ACCESS_KEY_ID", "ACCESS_KEY_SECRET")}
+        prefix = self.prefix
+        if prefix is None:
+            prefix = next((each for each in _PREFIXES if any(_key_with(each).values())), _PREFIXES[0])
+        values = _key_with(prefix)
         for name, value in values.items():
             if not value:
-                raise ConfigError(self.prefix + name, "must be set in the environment", value)
+                raise ConfigError(prefix + name, "must be set in the environment", value)
         return Credentials(
             access_key_id=cast("str", values["ACCESS_KEY_ID"]),
             access_key_secret=cast("str", values["ACCESS_KEY_SECRET"]),
-            security_token=os.environ.get(self.prefix + "SECURITY_TOKEN") or None,
+            security_token=os.environ.get(prefix + "SECURITY_TOKEN") or None,
         )
+
+
+#: The prefixes of the variables of this package and of Aliyun's tools.
+_PREFIXES = "LOGHUB_", "ALIBABA_CLOUD_"
+
+
+def _key_with(prefix: str) -> dict[str, str | None]:
+    return {name: os.environ.get(prefix + name) for name in ("ACCESS_KEY_ID", "ACCESS_KEY_SECRET")}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

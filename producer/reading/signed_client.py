@@ -33,7 +33,7 @@ from ..sinks.http.server_time import clock_offset
 from ..sinks.http.transport import Answer, Transport
 from ..sinks.http.transport import Target as HttpTarget
 from ..sinks.loghub.classify import BAD_RESPONSE, error_of_answer
-from ..sinks.loghub.credentials_cache import CredentialsCache
+from ..sinks.loghub.credentials.cache import CredentialsCache
 from ..text.plural import counted
 from ..wire.signing import SigningKey, UnsignedRequest, sign_v1, sign_v4
 from .errors import LogHubReadError

@@ -11,7 +11,7 @@ from ..reading.errors import LogHubReadError
 from ..runtime.loggers import get_logger
 from ..text.names import CREATED_BY_A_WRITE
 from .logstore import LogstoreClient
-from .options import Target, knows_credentials
+from .options import Target, lack_of_credentials
 
 _log = get_logger("loghub.spark.write")
 
@@ -70,7 +70,7 @@ def fault_of(target: Target, config: ProducerConfig, *, patient: bool, timeout: 
     :param patient: True if a server that is unreachable or busy is not an error.
     :param timeout: the limit of the check, seconds.
     """
-    if not knows_credentials(target):
+    if lack_of_credentials(target) is not None:
         return None
     quick = dataclasses.replace(config, retries=_RETRIES, max_retry_backoff_ms=_LONGEST_PAUSE_MS)
     try:

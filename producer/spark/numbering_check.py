@@ -24,7 +24,7 @@ from ..model.sequence import SequenceKey
 from ..runtime.loggers import get_logger
 from .check import CHECK_SECONDS
 from .failure_reason import blames, blames_rows
-from .options import Target, knows_credentials
+from .options import Target, lack_of_credentials
 
 _log = get_logger("loghub.spark.write")
 _failures = get_logger("loghub.send_task")
@@ -50,7 +50,7 @@ def uses_up_numbers(target: Target, config: ProducerConfig, timeout: float = CHE
     :param config: the configuration of requests.
     :param timeout: the limit of each answer, seconds.
     """
-    if not knows_credentials(target):
+    if lack_of_credentials(target) is not None:
         return False
     quick = dataclasses.replace(
         config,

@@ -9,16 +9,16 @@ The file is long because it holds the tables of all options.
 from __future__ import annotations
 
 import importlib
-import os
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, cast
 
 from ..model.config import MAX_BATCH_COUNT, ProducerConfig, ProjectConfig, producer_options
-from ..model.credentials import Credentials, EnvironmentCredentials, StaticCredentials
-from ..model.errors import ConfigError
+from ..model.credentials import CREDENTIALS_NAMES, Credentials, EnvironmentCredentials, StaticCredentials
+from ..model.errors import ConfigError, CredentialsError, ProducerError
 from ..model.interfaces import CredentialsProvider
 from ..model.options import Option, table, unknown
+from ..sinks.loghub.credentials.names import provider_of
 from ..text.names import LOGSTORE_RULE, is_logstore_name
 from ..wire.cursors import MAX_PULL_COUNT
 
@@ -41,6 +41,7 @@ TARGET_OPTIONS = table(
     accessKeyId=Option("the access key id, with accessKeySecret; without both, the executors' environment has them"),
     accessKeySecret=Option("its secret; without both, LOGHUB_ACCESS_KEY_ID and LOGHUB_ACCESS_KEY_SECRET", secret=True),
     securityToken=Option("the token of temporary credentials; without it LOGHUB_SECURITY_TOKEN", secret=True),
+    credentials=Option(f"each executor's source of the key, in place of one: {CREDENTIALS_NAMES}"),
     credentialsProvider=Option("package.module:name of a credentials provider, or of a function that makes one"),
 )
 
@@ -251,18 +252,21 @@ def target_of(options: Mapping[str, str]) -> Target:
     return Target(project, logstore)
 
 
-def _provider_of(options: Mapping[str, str]) -> CredentialsProvider:
-    static = [name for name in ("accessKeyId", "accessKeySecret") if options.get(name)]
-    path = options.get("credentialsProvider")
-    if path:
-        if static:
-            raise ConfigError("credentialsProvider", f"must not be given together with {static[0]}", path)
-        return ImportedCredentials(path)
-    if not static:
+_KEY = "accessKeyId", "accessKeySecret"
+
+
+def _provider_of(options: Mapping[str, str]) -> CredentialsProvider | str:
+    given = [name for name in ("credentials", "credentialsProvider", *_KEY) if options.get(name)]
+    if not given:
         return EnvironmentCredentials()
-    if len(static) == 1:
-        missing = "accessKeySecret" if static[0] == "accessKeyId" else "accessKeyId"
-        raise ConfigError(missing, f"must be given together with {static[0]}", missing)
+    first, *others = given
+    if first not in _KEY:
+        if others:
+            raise ConfigError(first, f"must not be given together with {others[0]}", first)
+        return options[first] if first == "credentials" else ImportedCredentials(options[first])
+    if not others:
+        missing = "accessKeySecret" if first == "accessKeyId" else "accessKeyId"
+        raise ConfigError(missing, f"must be given together with {first}", missing)
     return StaticCredentials(
         credentials=Credentials(
             access_key_id=options["accessKeyId"],
@@ -317,12 +321,15 @@ class ImportedCredentials:
         return cast("CredentialsProvider", found)
 
 
-def knows_credentials(target: Target) -> bool:
-    """Return True if this process has credentials; they may be only in the executors' environment."""
+def lack_of_credentials(target: Target) -> ProducerError | None:
+    """Return why this process has no credentials, which may be only the executors'; None if it has some."""
     provider = target.project.credentials
-    return not isinstance(provider, EnvironmentCredentials) or bool(
-        os.environ.get(provider.prefix + "ACCESS_KEY_ID") and os.environ.get(provider.prefix + "ACCESS_KEY_SECRET")
-    )
+    if isinstance(provider, EnvironmentCredentials | str):
+        try:
+            provider_of(provider).get_credentials()
+        except (ConfigError, CredentialsError) as error:
+            return error
+    return None
 
 
 def producer_config(options: Mapping[str, str], **defaults: object) -> ProducerConfig:

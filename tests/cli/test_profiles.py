@@ -10,6 +10,7 @@ from producer.cli import arguments_of, main
 from producer.cli.local_key import LocalKeyError, local_key
 from producer.cli.profiles import NAMES, Settings, UsageError, config_path, resolve
 from producer.cli.serve import DEFAULT_PORT
+from producer.model.errors import ConfigError
 from producer.runtime.system_user import user_name
 
 FILE = """
@@ -48,6 +49,42 @@ def test_secrets_of_a_profile_go_with_its_key_id_alone(config_file: Path) -> Non
     ):
         assert (found.access_key_id, found.access_key_secret, found.security_token) == ("mine", "my-secret", None)
     assert settled(config_file, access_key_secret="other").access_key_id == "profile-id"
+
+
+@pytest.mark.parametrize(
+    ("flags", "environment", "found"),
+    [
+        ({"credentials": "oidc"}, {}, ("oidc", None, None)),
+        ({}, {"credentials": "oidc"}, ("oidc", None, None)),
+        ({"credentials": "oidc"}, {"access_key_id": "i", "access_key_secret": "s"}, ("oidc", None, None)),
+        ({"access_key_id": "i"}, {"credentials": "oidc", "access_key_secret": "s"}, (None, "i", "s")),
+        ({}, {}, (None, "profile-id", "profile-secret")),
+        ({}, {"profile": "role"}, ("ecs-ram-role", None, None)),
+        ({}, {"profile": "role", "access_key_id": "i", "access_key_secret": "s"}, (None, "i", "s")),
+        ({}, {"profile": "v4"}, ("environment", None, None)),
+    ],
+)
+def test_a_source_of_credentials_and_a_key_replace_each_other(
+    config_file: Path, flags: dict[str, str], environment: dict[str, str], found: tuple[str | None, ...]
+) -> None:
+    """The first of flag, environment and profile that names either wins; Aliyun's variables are the last resort."""
+    config_file.write_text(FILE + '[profiles.role]\ncredentials = "ecs-ram-role"\n')
+    config_file.chmod(0o600)
+    environ = {f"LOGHUB_{name.upper()}": value for name, value in environment.items()}
+    places = {"XDG_CONFIG_HOME": str(config_file.parents[1]), "ALIBABA_CLOUD_ACCESS_KEY_ID": "theirs"}
+    settings = resolve(argparse.Namespace(**flags), {**places, **environ})
+    assert (settings.credentials, settings.access_key_id, settings.access_key_secret) == found
+
+
+def test_two_ways_in_one_place_are_refused(config_file: Path) -> None:
+    """A key and a source of credentials beside each other are an error, and a wrong name, too."""
+    flags = {"credentials": "oidc", "access_key_id": "i", "access_key_secret": "s"}
+    with pytest.raises(ConfigError, match="credentials: give either access_key_id and access_key_secret, or"):
+        settled(config_file, flags=flags).project_config()
+    with pytest.raises(ConfigError, match="credentials: must be default, environment, profile"):
+        settled(config_file, credentials="nonsense").project_config()
+    with pytest.raises(UsageError, match=r"no credentials: .* or --credentials, or name a --profile"):
+        settled(config_file, "[profiles.default]", project="p", endpoint="http://x").project_config()
 
 
 def test_a_profile_is_named_by_flag_environment_or_file(config_file: Path) -> None:

@@ -122,7 +122,11 @@ MISTAKES: list[tuple[str, Callable[[], object], str]] = [
     ("channel by its place", lambda: Producer(MemoryChannel()), "Producer(project, channel=...)"),  # type: ignore[arg-type]
     ("no name of a project", lambda: project(name="my_shop"), "must be lower-case letters, digits and dashes"),
     ("capitals in a project", lambda: project(name="Shop"), "must be lower-case letters, digits and dashes"),
-    ("no key", lambda: ProjectConfig("shop", endpoint=HANGZHOU), "credentials=EnvironmentCredentials() reads LOGHUB_"),
+    (
+        "no key",
+        lambda: ProjectConfig("shop", endpoint=HANGZHOU),
+        "credentials, such as 'environment', which reads LOGHUB_",
+    ),
     (
         "a class of providers",
         lambda: project(credentials=EnvironmentCredentials),

@@ -260,6 +260,22 @@ def test_the_error_for_missing_credentials_names_the_variable_to_set(missing: st
         cli.job_of(args, environ)
 
 
+def test_lines_are_signed_by_the_source_that_credentials_names(
+    server: LogHubServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``--credentials profile:NAME`` ships with the key of that profile, which each worker reads."""
+    for name in ("ID", "SECRET"):
+        monkeypatch.delenv(f"LOGHUB_ACCESS_KEY_{name}", raising=False)
+    (tmp_path / "a.log").write_text("one\n")
+    key = f"access_key_id = {server.access_key_id}\naccess_key_secret = {server.access_key_secret}"
+    (tmp_path / "profiles").write_text(f"[ship]\ntype = access_key\n{key}\n")
+    monkeypatch.setenv("ALIBABA_CLOUD_CREDENTIALS_FILE", str(tmp_path / "profiles"))
+    monkeypatch.setenv("ALIBABA_CLOUD_CLI_PROFILE_DISABLED", "true")
+    where = [f"--endpoint={server.endpoint}", "--project=p", "--logstore=by-name", "--credentials=profile:ship"]
+    assert cli.run(parse_ship([str(tmp_path / "a.log"), *where, "--engine=local"])) == 0
+    assert server.count("p", "by-name") == 1
+
+
 def test_credentials_come_from_the_environment() -> None:
     """Keys and a token from the environment are used, and shown by no repr."""
     environ = {

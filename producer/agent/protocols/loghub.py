@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from ...model.config import ProjectConfig
-from ...model.credentials import Credentials, StaticCredentials
+from ...model.credentials import CREDENTIALS_NAMES
 from ...model.errors import ConfigError
 from ...model.options import option
 from ...text.names import LOGSTORE_RULE, is_logstore_name
@@ -23,8 +23,11 @@ class LogstoreOptions:
     project: str = option(doc="project of the logstore")
     logstore: str = option(doc="name of the logstore")
     endpoint: str = option(doc="endpoint of the service, such as https://cn-hangzhou.log.aliyuncs.com")
-    access_key_id: str = option(doc="id of an access key", secret=True)
-    access_key_secret: str = option(doc="its secret; prefer ${env:NAME} or ${file:/path} to the text", secret=True)
+    credentials: str | None = option(None, doc=f"source of the key, in place of one: {CREDENTIALS_NAMES}")
+    access_key_id: str | None = option(None, doc="id of an access key", secret=True)
+    access_key_secret: str | None = option(
+        None, doc="its secret; prefer ${env:NAME} or ${file:/path} to the text", secret=True
+    )
     security_token: str | None = option(None, doc="token of temporary credentials", secret=True)
     sign_version: Literal["v1", "v4"] = option("v1", doc="version of signatures; v4 needs a region")
     region: str | None = option(None, doc="region, such as cn-hangzhou")
@@ -37,9 +40,11 @@ class LogstoreOptions:
         """
         if not is_logstore_name(self.logstore):
             raise ConfigError("logstore", LOGSTORE_RULE, self.logstore)
-        key = Credentials(
+        return ProjectConfig(
+            self.project,
+            endpoint=self.endpoint,
             access_key_id=self.access_key_id,
             access_key_secret=self.access_key_secret,
             security_token=self.security_token,
+            credentials=self.credentials,
         )
-        return ProjectConfig(self.project, endpoint=self.endpoint, credentials=StaticCredentials(credentials=key))

@@ -5,12 +5,14 @@ from __future__ import annotations
 import argparse
 from typing import Any
 
+from ...model.credentials import CREDENTIALS_NAMES
 from ..parsing import positive_seconds
 
 #: The paragraph in the help of every command with a target.
 WHERE = (
     "Flags that you leave out come from the environment (LOGHUB_ENDPOINT, LOGHUB_PROJECT, LOGHUB_LOGSTORE,\n"
-    "LOGHUB_ACCESS_KEY_ID, LOGHUB_ACCESS_KEY_SECRET, LOGHUB_SECURITY_TOKEN, LOGHUB_REGION), then from the profile.\n"
+    "LOGHUB_ACCESS_KEY_ID, LOGHUB_ACCESS_KEY_SECRET, LOGHUB_SECURITY_TOKEN, LOGHUB_CREDENTIALS, LOGHUB_REGION), then\n"
+    "from the profile.\n"
     "The profile `local` is what `producer serve` listens on by default."
 )
 
@@ -59,6 +61,11 @@ def add_target(parser: argparse.ArgumentParser, *, project: bool = True, logstor
     if logstore:
         group.add_argument("-l", "--logstore", metavar="NAME")
     add_keys(group)
+    group.add_argument(
+        "--credentials",
+        metavar="SOURCE",
+        help=f"source of the key, in place of one: {CREDENTIALS_NAMES}; default: $LOGHUB_CREDENTIALS",
+    )
     group.add_argument("--region", metavar="NAME", help="such as cn-hangzhou; requests are then signed with version 4")
     return group
 

@@ -37,7 +37,7 @@ from ..http.server_time import clock_offset
 from ..http.transport import Answer, Target, Transport, head_of, target_of
 from .classify import error_of_answer, is_acknowledgement
 from .codec import Codec
-from .credentials_cache import CredentialsCache
+from .credentials.cache import CredentialsCache
 from .probe import question, sentence
 
 _log = get_logger("loghub.loghub")

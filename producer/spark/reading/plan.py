@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pyspark.sql.types import StructType
 
 from ...model.config import ProducerConfig
-from ...model.errors import ConfigError
+from ...model.errors import ConfigError, CredentialsError
 from ...reading.search import command_of
 from ...wire.cursors import MAX_PULL_COUNT
 from ..logstore import LogstoreClient
@@ -18,7 +18,7 @@ from ..options import (
     WRITE_OPTIONS,
     Target,
     documented,
-    knows_credentials,
+    lack_of_credentials,
     producer_config,
     producer_option_names,
     target_of,
@@ -134,7 +134,10 @@ class ReadPlan:
 
 def _readable(target: Target) -> Target:
     """Return ``target`` if this process has credentials: the driver needs them to list shards."""
-    if not knows_credentials(target):
+    lack = lack_of_credentials(target)
+    if isinstance(lack, CredentialsError):
+        raise ConfigError("credentials", f"must also give the driver a key: {lack.message}", "credentials") from lack
+    if lack is not None:
         rule = "must be given, or LOGHUB_ACCESS_KEY_ID and LOGHUB_ACCESS_KEY_SECRET be set in the driver's environment"
         raise ConfigError("accessKeyId", rule, "accessKeyId")
     return target

@@ -83,7 +83,7 @@ def check_credentials(options: WriteOptions) -> None:
             raise DeliveryFailedError(
                 f"no credentials for {options.target}: {error}. Set it on the executors "
                 "(spark.executorEnv.LOGHUB_ACCESS_KEY_ID and …_SECRET), or give the options accessKeyId and "
-                "accessKeySecret, or credentialsProvider"
+                "accessKeySecret, credentials, or credentialsProvider"
             ) from error
 
 

@@ -18,6 +18,7 @@ from producer.agent.sinks.loghub import LogHubSink
 from producer.server import LogHubServer
 from producer.server.faults import ApiRequest, Refuse, answer, drop_answer
 from producer.testing import ManualClock
+from tests.support.aliyun import aliyun
 
 from ..doubles import context, file_channel, opened
 
@@ -396,18 +397,39 @@ def test_a_block_of_many_short_lines_goes_in_several_requests(server: LogHubServ
         ({"endpoint": "ftp://x"}, "endpoint: "),
         ({"sign_version": "v4"}, "region: "),
         ({"access_key_id": ""}, "access_key_id: "),
+        ({"access_key_id": None}, "access_key_id: is missing"),
+        ({"access_key_id": None, "access_key_secret": None}, "credentials: give either access_key_id and "),
+        ({"credentials": "oidc"}, "credentials: give either access_key_id and "),
+        ({"access_key_id": None, "access_key_secret": None, "credentials": "hush"}, "credentials: must be default, "),
         ({"access_key_secret": "hush\n"}, "access_key_secret: "),
     ],
 )
 def test_the_producers_own_rules_for_options_apply_under_the_sinks_names_no_secret_is_shown(
-    wrong: dict[str, str], rule: str
+    wrong: dict[str, str | None], rule: str
 ) -> None:
     """The producer's own rules for options apply, under the sink's names; no secret is shown."""
     right = {"project": "p", "logstore": "l", "endpoint": "http://x", "access_key_id": "i", "access_key_secret": "hush"}
     with pytest.raises(AgentConfigError) as raised:
-        read_options(LogHubSink.Options, {**right, **wrong}, "sinks.k")
+        read_options(
+            LogHubSink.Options,
+            {name: value for name, value in {**right, **wrong}.items() if value is not None},
+            "sinks.k",
+        )
     assert f"sinks.k.{rule}" in str(raised.value)
     assert "hush" not in str(raised.value)
+
+
+def test_the_key_comes_from_the_source_that_the_configuration_names(
+    sinks: _Sinks, server: LogHubServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With ``credentials`` the configuration has no key: the instance's role signs."""
+    with aliyun(monkeypatch) as service:
+        service.accepted_by(server)
+        sinks(credentials="ecs-ram-role", access_key_id=None, access_key_secret=None).write(
+            [EventBatch.of_lines(b"x\n")]
+        )
+    assert _stored(server) == ["x"]
+    assert service.sessions == 1
 
 
 @pytest.mark.parametrize("known_first", [True, False])

@@ -2,13 +2,18 @@
 
 import pickle
 
+import pyarrow as pa
 import pytest
 
 from producer.model.credentials import Credentials, EnvironmentCredentials
 from producer.model.errors import ConfigError
-from producer.spark.options import WRITE_OPTIONS, ImportedCredentials, documented, knows_credentials
+from producer.server import LogHubServer
+from producer.spark.options import WRITE_OPTIONS, ImportedCredentials, documented, lack_of_credentials
 from producer.spark.reading import default_schema
 from producer.spark.writing.options import Columns, Guarantee, OnFailure, WriteOptions
+from producer.spark.writing.task import write_rows
+from tests.spark.writing.kit import target
+from tests.support.aliyun import aliyun
 
 TARGET = {"endpoint": "http://127.0.0.1:9", "project": "p", "logstore": "l"}
 
@@ -151,10 +156,32 @@ def test_credentials_come_from_the_executors_environment_by_default(monkeypatch:
     monkeypatch.delenv("LOGHUB_ACCESS_KEY_ID", raising=False)
     found = options()
     assert found.target.project.credentials == EnvironmentCredentials()
-    assert not knows_credentials(found.target)
+    assert lack_of_credentials(found.target) is not None
     monkeypatch.setenv("LOGHUB_ACCESS_KEY_ID", "a")
     monkeypatch.setenv("LOGHUB_ACCESS_KEY_SECRET", "b")
-    assert knows_credentials(found.target)
+    assert lack_of_credentials(found.target) is None
+
+
+def test_executors_take_their_key_from_the_named_source(server: LogHubServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    """``credentials`` travels as its name; each executor asks the source, and the driver does without."""
+    given = {**target(server), "credentials": "ecs-ram-role"}
+    del given["accessKeyId"], given["accessKeySecret"]
+    travels = pickle.dumps(WriteOptions.from_mapping(given))
+    with aliyun(monkeypatch) as service:
+        service.accepted_by(server)
+        assert write_rows([pa.RecordBatch.from_pydict({"n": [1, 2]})], pickle.loads(travels), "run").rows == 2
+        assert lack_of_credentials(pickle.loads(travels).target) is None
+        service.instead = lambda _: (503, b"")
+        assert "answered HTTP 503" in str(lack_of_credentials(pickle.loads(travels).target))
+    assert b"secret-1" not in travels
+
+
+@pytest.mark.parametrize("other", ["accessKeyId", "credentialsProvider"])
+def test_a_source_and_another_key_are_refused(other: str) -> None:
+    """Two ways to give a key are refused."""
+    with pytest.raises(ConfigError, match=f"credentials: must not be given together with {other}"):
+        options(credentials="oidc", **{other: "a.b:c"})
+    assert refusal(credentials="nonsense").name == "credentials"
 
 
 def test_provider_is_known_by_its_import_path() -> None:

@@ -8,18 +8,20 @@ from __future__ import annotations
 
 import threading
 
-from ...model.credentials import Credentials, StaticCredentials
-from ...model.errors import CredentialsError
-from ...model.interfaces import CredentialsProvider
-from ...runtime.clock import Clock, Deadline, WaitingRoom
-from ...runtime.internal_threads import at_work
-from ...runtime.loggers import get_logger
+from ....model.credentials import Credentials, StaticCredentials
+from ....model.errors import CredentialsError
+from ....model.interfaces import CredentialsProvider
+from ....runtime.clock import Clock, Deadline, WaitingRoom
+from ....runtime.internal_threads import at_work
+from ....runtime.loggers import get_logger
+from .aliyun_package import AliyunClient, credentials_of
+from .names import provider_of
 
 _log = get_logger("loghub.credentials")
 
 #: Credentials are refreshed this long before they expire, or in the last quarter of their life if that is shorter,
 #: seconds.
-REFRESH_BEFORE = 60.0
+REFRESH_BEFORE = 300.0
 #: How long an attempt waits for a provider, seconds.
 PROVIDER_TIMEOUT = 10.0
 #: The pause after a failure of the provider while the old credentials are valid, seconds.
@@ -29,11 +31,12 @@ PAUSE_AFTER_FAILURE = 1.0
 class CredentialsCache:
     """The credentials of one project.
 
+    :param provider: the provider, or its name.
     :param thread_name: the name of the thread on which the provider runs.
     """
 
-    def __init__(self, provider: CredentialsProvider, clock: Clock, thread_name: str) -> None:
-        self._provider = provider
+    def __init__(self, provider: CredentialsProvider | AliyunClient | str, clock: Clock, thread_name: str) -> None:
+        self._provider = provider_of(provider)
         self._clock = clock
         self._thread_name = thread_name
         self._room = WaitingRoom(clock)
@@ -80,10 +83,12 @@ class CredentialsCache:
         failure: CredentialsError | None = None
         try:
             with at_work():
-                found = self._provider.get_credentials()
+                found = credentials_of(self._provider.get_credentials())
             if not isinstance(found, Credentials):
                 text = f"get_credentials() returned {type(found).__qualname__}, not Credentials"
                 found, failure = None, CredentialsError("CredentialsError", text)
+        except CredentialsError as error:  # a source by name
+            failure = error
         except BaseException as error:  # noqa: BLE001  # whatever a user's provider raises
             text = f"get_credentials() raised {type(error).__qualname__}: {error}"
             failure = CredentialsError("CredentialsError", text)

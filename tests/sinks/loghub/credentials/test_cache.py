@@ -6,7 +6,7 @@ from collections.abc import Callable
 import pytest
 
 from producer import Credentials, CredentialsError, StaticCredentials
-from producer.sinks.loghub.credentials_cache import CredentialsCache
+from producer.sinks.loghub.credentials.cache import CredentialsCache
 from producer.testing import ManualClock
 from tests.support.threads import named
 
@@ -72,13 +72,13 @@ def test_a_refresh_starts_in_the_last_quarter_of_a_short_life() -> None:
     wait_for_calls(provider, cache, 2, "id-2")
 
 
-def test_long_lived_credentials_are_refreshed_a_minute_before_the_end() -> None:
-    """Credentials with a life of an hour are refreshed 60 s before its end."""
+def test_long_lived_credentials_are_refreshed_five_minutes_before_the_end() -> None:
+    """Credentials with a life of an hour are refreshed 300 s before its end."""
     clock = ManualClock()
     provider = Provider(clock, life=3600)
     cache = CredentialsCache(provider, clock, "t")
     cache.get()
-    clock.advance(3539)
+    clock.advance(3299)
     cache.get()
     assert provider.calls == 1
     clock.advance(2)
