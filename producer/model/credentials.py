@@ -93,13 +93,14 @@ class EnvironmentCredentials:
 
         :raises ConfigError: one is missing.
         """
-        prefix = self.prefix
-        if prefix is None:
-            prefix = next((each for each in _PREFIXES if any(_key_with(each).values())), _PREFIXES[0])
+        prefixes = _PREFIXES if self.prefix is None else (self.prefix,)
+        prefix = next((each for each in prefixes if any(_key_with(each).values())), prefixes[0])
         values = _key_with(prefix)
         for name, value in values.items():
             if not value:
-                raise ConfigError(prefix + name, "must be set in the environment", value)
+                variable = prefix + name
+                others = "" if any(values.values()) else "".join(f", or {each}{name}" for each in prefixes[1:])
+                raise ConfigError(variable, f"must be set in the environment{others}", variable)
         return Credentials(
             access_key_id=cast("str", values["ACCESS_KEY_ID"]),
             access_key_secret=cast("str", values["ACCESS_KEY_SECRET"]),

@@ -23,7 +23,14 @@ import tenacity
 
 from ..model.config import ProducerConfig, ProjectConfig
 from ..model.credentials import Credentials
-from ..model.errors import AttemptError, ClockSkewError, CompressionError, ServerError, UnauthorizedError
+from ..model.errors import (
+    AttemptError,
+    ClockSkewError,
+    CompressionError,
+    CredentialsError,
+    ServerError,
+    UnauthorizedError,
+)
 from ..pipeline.sending.retry_rules import wait_backoff
 from ..runtime.clock import Clock, Deadline, Signal, SystemClock
 from ..sinks.http.ca_bundle import check_authorities
@@ -241,6 +248,7 @@ class SignedClient:
 
     def _words(self, what: str, error: AttemptError, attempts: int) -> str:
         status = "no answer" if error.http_status is None else f"status {error.http_status}"
+        status = "not sent" if isinstance(error, CredentialsError) else status
         times = "" if attempts == 1 else f" after {attempts} attempts"
         general = _general_advice(error)
         if isinstance(error, UnauthorizedError) and self._config.sign_version == "v4":
@@ -290,6 +298,8 @@ def _invalid_answer(answer: Answer, error: Exception) -> ServerError:
 def _general_advice(error: AttemptError) -> str:
     if error.code == PROXY_AUTHENTICATION or any(phrase in error.message for phrase in (CERTIFICATE, PLAIN_HTTP)):
         return ""  # its message has the remedy
+    if isinstance(error, CredentialsError):
+        return ""  # its message has the sources
     fitting = (
         (isinstance(error, UnauthorizedError), "check the access key, its security token and its permission to read"),
         (isinstance(error, ClockSkewError), "set this machine's clock"),

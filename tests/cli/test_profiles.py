@@ -12,6 +12,7 @@ from producer.cli.profiles import NAMES, Settings, UsageError, config_path, reso
 from producer.cli.serve import DEFAULT_PORT
 from producer.model.errors import ConfigError
 from producer.runtime.system_user import user_name
+from tests.support.aliyun import forget_credentials
 
 FILE = """
 profile = "prod"
@@ -74,6 +75,19 @@ def test_a_source_of_credentials_and_a_key_replace_each_other(
     places = {"XDG_CONFIG_HOME": str(config_file.parents[1]), "ALIBABA_CLOUD_ACCESS_KEY_ID": "theirs"}
     settings = resolve(argparse.Namespace(**flags), {**places, **environ})
     assert (settings.credentials, settings.access_key_id, settings.access_key_secret) == found
+
+
+def test_a_command_that_finds_no_credentials_lists_the_sources(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The request was not sent; the error lists each source and its fault, and does not blame the network."""
+    forget_credentials(monkeypatch)
+    monkeypatch.setenv("ALIBABA_CLOUD_ECS_METADATA_DISABLED", "true")
+    assert main(["logstores", "--endpoint=http://127.0.0.1:9", "-pp-1", "--credentials=default", "--timeout=1"]) == 1
+    told = capsys.readouterr().err
+    assert "not sent, CredentialsError: no credentials; tried in this order: environment: LOGHUB_ACCESS_KEY_ID" in told
+    assert "/nonexistent/.aliyun/config.json cannot be read: No such file" in told
+    assert "check --endpoint" not in told
 
 
 def test_two_ways_in_one_place_are_refused(config_file: Path) -> None:

@@ -160,6 +160,7 @@ def aliyun(patch: pytest.MonkeyPatch) -> Iterator[Aliyun]:
 def forget_credentials(patch: pytest.MonkeyPatch) -> None:
     """Hide the credentials of the machine."""
     patch.setenv("HOME", "/nonexistent")
+    patch.setenv("NO_PROXY", "127.0.0.1")
     for prefix in ("LOGHUB_", "ALIBABA_CLOUD_"):
         for name in ("ACCESS_KEY_ID", "ACCESS_KEY_SECRET", "SECURITY_TOKEN"):
             patch.delenv(prefix + name, raising=False)

@@ -25,8 +25,9 @@ def provider_of(given: CredentialsProvider | AliyunClient | str) -> CredentialsP
         :func:`~producer.model.credentials.split_name` accepts.
     """
     if not isinstance(given, str):
-        is_provider = hasattr(given, "get_credentials")
-        return cast("CredentialsProvider", given if is_provider else AliyunCredentials(cast("AliyunClient", given)))
+        # A client of that package also has a get_credentials, of another kind.
+        is_client = hasattr(given, "get_credential")
+        return AliyunCredentials(cast("AliyunClient", given)) if is_client else cast("CredentialsProvider", given)
     name, argument = split_name(given)
     return _SOURCES[name](argument)
 
