@@ -62,23 +62,29 @@ CHANNEL_LINES: dict[int, tuple[str, ...]] = {
     12: (MEMORY + "test_bodies_fill_the_byte_capacity_less_the_share_for_headers",),
     13: (MEMORY + "test_bodies_fill_the_byte_capacity_less_the_share_for_headers",),  # bytes, not slots of a hundred
     14: (MEMORY + "test_without_a_byte_capacity_bytes_have_no_limit",),
-    15: (MEMORY + "test_headers_count_where_they_need_more_than_their_share",),  # likewise
+    15: (MEMORY + "test_an_event_counts_its_headers_and_body_at_least_its_body_plus_the_share",),  # likewise
     16: (MEMORY + "test_a_wrong_value_is_refused_with_name_rule_and_value",),  # an error, not a default
     17: (MEMORY + "test_the_statistics_have_flumes_counters_ages_rates_and_bytes",),
     18: (MACHINE,),  # the balance takes the place of semaphores
     19: (WAITING + "test_a_commit_that_waits_stops_no_taker", WAITING + "test_no_lock_is_held_during_any_wait"),
-    20: (MEMORY + "test_a_transaction_holds_so_many_puts", MEMORY + "test_a_transaction_holds_so_many_takes"),
-    21: (MEMORY + "test_attempts_count_before_they_fail",),
-    22: (MEMORY + "test_a_transaction_holds_so_many_puts",),
+    20: (
+        MEMORY + "test_puts_beyond_the_transactions_capacity_raise_with_advice",
+        MEMORY + "test_takes_beyond_the_transactions_capacity_raise_acknowledged_ones_no_longer_count",
+    ),
+    21: (MEMORY + "test_failed_puts_and_empty_takes_count_as_attempts",),
+    22: (MEMORY + "test_puts_beyond_the_transactions_capacity_raise_with_advice",),
     23: (MEMORY + "test_rolled_back_puts_need_no_bytes", MEMORY + "test_a_put_is_invisible_until_it_is_committed"),
-    24: (MEMORY + "test_attempts_count_before_they_fail",),
-    25: (MEMORY + "test_a_transaction_holds_so_many_takes",),
+    24: (MEMORY + "test_failed_puts_and_empty_takes_count_as_attempts",),
+    25: (MEMORY + "test_takes_beyond_the_transactions_capacity_raise_acknowledged_ones_no_longer_count",),
     26: (WAITING + "test_a_take_that_finds_nothing_in_time_returns_nothing",),
     27: (MACHINE,),
     28: (MEMORY + "test_a_committed_event_is_taken_unchanged_with_a_sequence_number", MACHINE),
     29: (MEMORY + "test_a_transaction_may_take_and_put",),
     30: (WAITING + "test_one_wait_is_for_events_and_bytes_together",),
-    31: (WAITING + "test_a_commit_waits_for_keep_alive_and_no_longer", MEMORY + "test_rolled_back_puts_need_no_bytes"),
+    31: (
+        WAITING + "test_a_commit_waits_for_keep_alive_then_raises_and_stays_open",
+        MEMORY + "test_rolled_back_puts_need_no_bytes",
+    ),
     32: (
         MEMORY + "test_a_failed_commit_can_be_tried_again",
         MEMORY + "test_after_a_failed_commit_a_rollback_forgets_the_puts",
@@ -105,7 +111,7 @@ CHANNEL_LINES: dict[int, tuple[str, ...]] = {
     43: (MEMORY + "test_open_takes_count_when_a_channel_shrinks",),
     44: (WAITING + "test_a_take_is_woken_by_takes_that_come_back",),
     45: (
-        MEMORY + "test_rollbacks_leave_the_bytes_as_they_were",
+        MEMORY + "test_rollbacks_leak_no_bytes_flume_2812",
         MEMORY + "test_mixed_transactions_leak_no_bytes",
     ),
     46: (LIFE + "test_each_call_of_transaction_makes_a_new_one",),
@@ -145,7 +151,9 @@ CRASHES = "channels/file/test_model.py::test_random_histories_keep_every_promise
 #: The tests that hold each requirement of a file channel.
 FILE_LINES: dict[int, tuple[str, ...]] = {
     64: (POINTERS + "test_a_pointer_holds_segment_and_offset", POINTERS + "test_an_event_takes_28_bytes_and_a_little"),
-    65: (POINTERS + "test_any_history_agrees_with_a_sorted_list",),  # an array in memory, whole in each checkpoint
+    65: (
+        POINTERS + "test_any_history_of_puts_takes_returns_and_removals_agrees_with_a_sorted_list",
+    ),  # an array in memory, whole in each checkpoint
     66: (
         POINTERS + "test_a_snapshot_holds_queued_taken_and_returned_events_up_to_a_log_position_and_does_not_change",
         FILE + "test_a_transaction_that_crosses_a_checkpoint_counts_once",  # open puts are in memory alone
@@ -171,7 +179,7 @@ FILE_LINES: dict[int, tuple[str, ...]] = {
         CRASHES,
         "durable/test_kill.py::test_a_program_prints_a_number_once_its_record_is_stored",
     ),
-    75: (FILE + "test_checkpoints_come_by_themselves_and_only_if_something_changed",),
+    75: (FILE + "test_checkpoints_are_written_at_each_interval_with_changes",),
     76: (
         CHECKPOINTS + "test_it_is_written_beside_its_place_synced_renamed_and_the_directory_synced",
         RESTART + "test_a_checkpoint_that_comes_while_one_is_written_waits_for_it",  # it waits, and does not fail
@@ -196,7 +204,10 @@ FILE_LINES: dict[int, tuple[str, ...]] = {
     88: (CRASHES, RESTART + "test_the_channel_can_be_reopened_again_and_again"),
     89: (RESTART + "test_recovery_reads_exactly_the_records_after_the_second_copys_position",),
     90: ("channels/file/store/test_format.py::test_numbers_continue_after_those_of_earlier_openings",),
-    91: (CHECKPOINTS + "test_it_is_read_as_it_was_written", CHECKPOINTS + "test_the_generation_grows_through_restarts"),
+    91: (
+        CHECKPOINTS + "test_a_checkpoint_is_decoded_as_it_was_encoded_numbers_salts_and_events",
+        CHECKPOINTS + "test_the_generation_grows_through_restarts",
+    ),
     92: (RESTART + "test_a_checkpoint_that_comes_while_one_is_written_waits_for_it", CRASHES),  # they need not block
     93: (FILE + "test_a_transaction_that_crosses_a_checkpoint_counts_once",),
     94: (FILE + "test_a_transaction_that_crosses_a_checkpoint_counts_once",),

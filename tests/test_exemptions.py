@@ -8,7 +8,7 @@ _ROOT = Path(__file__).parents[1]
 _WITHOUT_A_REASON = re.compile(r"# (noqa(: [A-Z0-9, ]+)?|type: ignore(\[[a-z, -]+\])?)$")
 
 
-def test_every_exemption_of_the_product_has_its_reason() -> None:
+def test_a_line_that_ruff_or_mypy_ignores_says_why() -> None:
     """A line that ruff or mypy ignores says why; pyproject.toml has exemptions of whole kinds, with their reasons."""
     files = chain(_ROOT.glob("*.py"), *(_ROOT.glob(f"{folder}/**/*.py") for folder in ("producer", "examples")))
     found = [

@@ -49,7 +49,7 @@ def test_a_face_is_made_in_one_way(name: str) -> None:
     assert path.read_text(encoding="utf-8") == TEXT.format(FACES[name])
 
 
-def test_objects_travel_under_one_name() -> None:
+def test_a_pickle_made_by_one_name_is_read_by_the_other_and_a_class_has_one_home() -> None:
     """A pickle made by one name is read by the other, and a class has one home."""
     assert pickle.loads(pickle.dumps(loghub.ProducerConfig())) == producer.ProducerConfig()
     assert isinstance(producer.StreamKey("p", "l"), loghub.StreamKey)

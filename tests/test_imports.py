@@ -134,7 +134,7 @@ def test_type_checkers_all_and_the_interpreter_know_the_same_names_of_the_same_m
     assert all(getattr(producer, name) is not None for name in producer.__all__)
 
 
-def test_names_are_listed_before_they_are_imported() -> None:
+def test_dir_and_completion_show_every_public_name_and_import_binds_them() -> None:
     """``dir`` and completion show every public name, and ``import *`` binds them."""
     assert set(producer.__all__) <= set(dir(producer))
     bound: dict[str, object] = {}

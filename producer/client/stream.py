@@ -262,7 +262,7 @@ class Stream:
         return None if pipeline is None else pipeline.stopped(self.key)
 
     def resume(self) -> None:
-        """Resume a stopped stream behind the records that failed; do nothing if it is not stopped.
+        """Resume a stopped stream after the records that failed; do nothing if it is not stopped.
 
         With a channel, the records that wait there are delivered first.
 

@@ -8,7 +8,7 @@ from ..model.errors import ConfigError
 from ..model.interfaces import Channel
 from ..runtime.forks import Stage, call_in_child
 
-#: By identity: channels may be user objects without a hash, or that compare equal.
+#: The claimed channels by identity, since channels may be user objects without a hash, or that compare equal.
 _claimed: dict[int, Channel] = {}
 _claiming = threading.Lock()  # guards _claimed
 

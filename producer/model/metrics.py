@@ -15,7 +15,7 @@ class Counters:
     """Named sums that only grow; any thread may add."""
 
     def __init__(self) -> None:
-        # By name and thread: each thread changes only its own sums, so that IO threads need no lock.
+        # Sums by name and thread: each thread changes only its own sums, so that IO threads need no lock.
         self._sums: dict[tuple[str, int], int] = {}
 
     def add(self, name: str, amount: int) -> None:

@@ -116,7 +116,8 @@ class Pipeline:
         self.drain_timeout = config.drain_timeout_ms / 1000
         #: How long ``close`` without a timeout waits for the next acknowledgement, seconds.
         self.patience = max(self.drain_timeout, LEAST_PATIENCE)
-        #: True if requested, or if the interpreter starts no more threads: the waiting thread does the work.
+        #: True if the caller requested it, or the interpreter starts no more threads: a thread that flushes or closes
+        #: does the work.
         self.threadless = threadless
 
     def hurry(self) -> None:
@@ -185,7 +186,7 @@ class Pipeline:
     def leave_unsent(self) -> int:
         """Start no more attempts, and abandon all batches that are not in an attempt.
 
-        :returns: the serial below which the remaining batches are.
+        :returns: a serial that is higher than those of all remaining batches.
         """
         self.accumulator.freeze()
         self.accumulator.close()

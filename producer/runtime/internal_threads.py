@@ -71,7 +71,7 @@ def in_callback() -> Iterator[None]:
 
 
 def _imported(name: str, last: str) -> Any:
-    """Return a module that the application has imported completely, so that it has ``last``; else None."""
+    """Return an imported module; None if it is not imported, or its import has not yet defined ``last``."""
     module = sys.modules.get(name)
     return module if hasattr(module, last) else None
 

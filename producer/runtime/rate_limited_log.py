@@ -23,7 +23,7 @@ class RateLimitedLog:
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock = clock or SystemClock()
         self._lock = threading.Lock()  # guards _kinds
-        #: By kind: the time of the last line, and the amount not logged since.
+        #: The time of the last line and the amount not logged since, by kind.
         self._kinds: OrderedDict[Hashable, tuple[float, int]] = OrderedDict()
         self._errs = False
 

@@ -95,7 +95,7 @@ class Account:
     def __init__(self) -> None:
         self._blocks: dict[Place, _BlockOutcome] = {}
         self._read: set[Place] = set()
-        # By the start of each portion that is stored as a whole: the number of lines of each of its ranges.
+        # The line counts of the ranges of each portion that is stored as a whole, by the portion's start.
         self._ended: dict[Place, tuple[int, ...]] = {}
 
     def begin(self, path: str, lines: Block | Line) -> Place:

@@ -17,7 +17,7 @@ from tests.benchmarks.agent import free_port, install_flume
 from tests.support.waiting import eventually
 
 _COUNT = 5000
-#: By name: Flume's type, Flume's compression setting, and ours.
+#: The protocols by name: Flume's type, Flume's compression setting, and ours.
 _WAYS = {"t": ("thrift", "", ""), "a": ("avro", "", ""), "z": ("avro", "deflate", 'compression_type = "deflate"')}
 
 

@@ -303,7 +303,7 @@ def test_a_batch_larger_than_the_receivers_channel_comes_once(tmp_path: Path) ->
         assert len(served.outlet.events) == 11
 
 
-def test_each_call_has_its_own_time(tmp_path: Path) -> None:
+def test_each_call_has_its_own_timeout_so_that_a_delivery_of_many_calls_may_take_longer(tmp_path: Path) -> None:
     """Each call has its own timeout, so that a delivery of many calls may take longer."""
     clock = ManualClock()
     with serving("avro") as served, sink(served.address, tmp_path, clock, batch_size=1) as ours:

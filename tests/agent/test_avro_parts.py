@@ -24,7 +24,7 @@ from tests.support.waiting import eventually
 
 from .test_avro import EVENTS, FLUMES_BATCH, sink
 
-#: Behind its name: the encoding of both events alone, from the same call.
+#: The encoding of both events alone, which follows the name in the same call.
 FLUMES_EVENTS = FLUMES_BATCH[-23:]
 _FRAME = struct.Struct(">II")
 
@@ -49,7 +49,7 @@ def test_blocks_that_tell_their_size_are_understood() -> None:
     assert avro_encoding.Reader(blocks).events() == [({}, b"x")] * 3
 
 
-def test_a_call_has_so_many_events_and_headers_at_most() -> None:
+def test_the_events_and_headers_of_a_call_are_limited_since_objects_need_many_times_their_bytes() -> None:
     """The events and headers of a call are limited, since objects need many times their bytes."""
     with pytest.raises(ValueError, match="too many items: 131073"):
         avro_encoding.Reader(long((1 << 17) + 1) + b"\0\0" * ((1 << 17) + 1)).events()
@@ -106,7 +106,7 @@ def test_nothing_waits_for_more_while_some_is_unpacked(flush: int) -> None:
             left -= len(unpacked.read(100_000, lambda _, pieces=pieces: next(pieces)))
 
 
-def test_events_travel_over_tls(tmp_path: Path) -> None:
+def test_a_sink_delivers_only_to_a_receiver_whose_certificate_it_trusts(tmp_path: Path) -> None:
     """A sink delivers only to a receiver whose certificate it trusts."""
     authority = trustme.CA()
     authority.issue_cert("localhost").private_key_and_cert_chain_pem.write_to_path(tmp_path / "own.pem")

@@ -95,7 +95,7 @@ def _named(host: str, port: int) -> dict[str, Any]:
     return {"hostname": host, "port": port, **_PATIENT}
 
 
-#: By type: its options, and how to feed it; ``{folder}`` is its own folder.
+#: The sources by type: options, and a function that delivers lines; ``{folder}`` is the source's own folder.
 _SOURCES: Mapping[str, tuple[str, Deliver]] = {
     "taildir": ('paths = ["{folder}/a.log"]', _append),
     "spooldir": ('spool_directory = "{folder}"\nsettle = 0\npoll_delay = 0.01', _put_file),

@@ -29,7 +29,7 @@ def test_the_configurations_of_the_page_are_well(monkeypatch: pytest.MonkeyPatch
         draw(parse_toml(block))
 
 
-def test_each_type_has_its_options_on_one_page() -> None:
+def test_each_component_type_with_options_has_exactly_one_table_of_them() -> None:
     """Each component type with options has exactly one table of them."""
     pages = [*DOCUMENTS, DOCS / "reference" / "agent-options.md"]
     tables = re.findall(r"^<!-- options: (\w+\.\w+) -->$", "\n".join(page.read_text() for page in pages), re.MULTILINE)

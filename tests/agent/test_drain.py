@@ -37,7 +37,7 @@ def test_drain_leaves_the_batches_of_an_agent_alone(
         assert channel.held == 2
 
 
-def test_drain_of_an_agents_dead_letters_says_how_they_are_delivered(
+def test_drain_refuses_an_agents_dead_letters_with_their_reason_and_says_which_sink_can_deliver_them(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """``drain`` refuses an agent's dead letters with their reason, and says which sink can deliver them."""

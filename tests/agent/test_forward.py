@@ -314,7 +314,7 @@ def test_small_messages_that_wait_for_a_channel_are_counted() -> None:
         eventually(lambda: budget.left == budget.size)
 
 
-def test_a_message_has_its_own_time_to_come() -> None:
+def test_the_time_limit_applies_to_each_message_not_to_a_connection_with_messages_in_pieces() -> None:
     """The time limit applies to each message, not to a connection with messages in pieces."""
     message = packed(["t", TIME, {"m": "a"}, {"chunk": "c"}])
     with serving("forward", field="m", frame_timeout=0.2) as served, served.connect() as peer:
@@ -336,7 +336,9 @@ def test_a_partly_received_message_counts_twice_as_received_and_as_scanned_and_n
         assert taken() < 2 * len(_LARGE) + (2 << 20)
 
 
-def test_of_messages_that_came_their_connection_keeps_no_memory(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_connection_keeps_no_memory_of_completed_messages_and_one_copy_of_a_waiting_one(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A connection keeps no memory of completed messages, and one copy of a waiting one."""
     asked, free = threading.Event(), threading.Event()
 
@@ -383,7 +385,9 @@ def test_a_body_and_its_headers_come_through_both(tmp_path: Path) -> None:
             assert forward._counters.get("ConnectionCreatedCount") == 1
 
 
-def test_a_shared_key_is_shown_by_both(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_client_without_the_shared_key_is_refused_the_key_is_in_no_message(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """A client without the shared key is refused; the key is in no message."""
     with serving("forward", field="message", shared_key="between us") as served:
         with sink(served.address, tmp_path, shared_key="between us") as forward:
@@ -445,7 +449,7 @@ def test_a_connection_that_the_receiver_closed_is_opened_anew(tmp_path: Path) ->
         served.got(b"a", b"b")
 
 
-def test_events_travel_over_tls(tmp_path: Path) -> None:
+def test_the_receivers_certificate_is_verified_unless_disabled(tmp_path: Path) -> None:
     """The receiver's certificate is verified, unless disabled."""
     authority = trustme.CA()
     authority.issue_cert("localhost").private_key_and_cert_chain_pem.write_to_path(tmp_path / "server.pem")

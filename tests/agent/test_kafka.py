@@ -125,7 +125,7 @@ def test_events_that_are_refused_for_several_reasons_keep_their_own(cluster: str
     assert [message.value() for message in _messages(cluster, topic)] == [b"1"]
 
 
-def test_a_topic_may_be_named_after_headers(cluster: str, topic: str, tmp_path: Path) -> None:
+def test_a_header_name_in_a_topic_is_replaced_by_the_headers_value(cluster: str, topic: str, tmp_path: Path) -> None:
     """``%{name}`` in a topic is replaced by a header; a missing one is empty."""
     options = KafkaSink.Options(bootstrap_servers=cluster, topic="%{kind}-%{number}%{none}")
     sink = KafkaSink(options, context(tmp_path))
@@ -139,7 +139,7 @@ def test_a_topic_may_be_named_after_headers(cluster: str, topic: str, tmp_path: 
 def test_a_header_or_the_default_chooses_the_partition(
     cluster: str, topic: str, tmp_path: Path, header: str | None, default: int, partition: int
 ) -> None:
-    """A header or the default selects the partition; text that is no number is ignored."""
+    """A header or the default selects the partition; text that is not a number is ignored."""
     values = {
         "kafka.bootstrap.servers": cluster,
         "kafka.topic": topic,
@@ -162,7 +162,7 @@ def test_no_header_chooses_the_partition_unless_it_is_named(cluster: str, topic:
 
 
 @pytest.mark.parametrize("header", ["77", "2147483648", "9" * 30])
-def test_an_event_for_a_partition_that_is_not_there_keeps_nothing_up(
+def test_an_event_for_a_missing_partition_is_refused_alone_an_impossible_number_is_ignored(
     cluster: str, topic: str, tmp_path: Path, header: str
 ) -> None:
     """An event for a missing partition is refused alone; an impossible number is ignored."""
@@ -539,7 +539,7 @@ def test_topics_or_a_pattern_are_needed(given: dict[str, Any]) -> None:
         KafkaSource.Options(bootstrap_servers="b:1", **given)
 
 
-def test_a_broker_that_is_not_there_is_a_failure_that_passes(tmp_path: Path) -> None:
+def test_with_the_broker_away_the_events_stay_in_the_channel(tmp_path: Path) -> None:
     """With the broker away, the events stay in the channel."""
     options = KafkaSink.Options(bootstrap_servers="127.0.0.1:1", topic="t", timeout=1)
     sink = KafkaSink(options, context(tmp_path))

@@ -59,7 +59,9 @@ def test_an_invalid_value_is_reported_without_the_value_which_may_be_a_secret() 
 
 
 @pytest.mark.parametrize(("cls", "given"), [(KafkaSource, _SOURCE), (KafkaSink, _SINK)])
-def test_a_file_that_is_not_there_is_missing_and_no_mistake(cls: Any, given: dict[str, Any], tmp_path: Path) -> None:
+def test_a_missing_file_is_a_missing_resource_of_this_machine_the_configuration_is_valid(
+    cls: Any, given: dict[str, Any], tmp_path: Path
+) -> None:
     """A missing file is a missing resource of this machine; the configuration is valid."""
     path = str(tmp_path / "ca.pem")
     tls = {"security.protocol": "ssl", "ssl.ca.location": path}

@@ -281,7 +281,7 @@ def test_a_partial_rejection_is_logged_and_the_request_is_not_sent_again(
 
 
 def test_the_status_decides_about_refusals_as_for_the_sink_http(tmp_path: Path) -> None:
-    """The status decides about refusals as for the sink http; an answer that is not OTLP is no failure."""
+    """The status decides about refusals as for the sink http; an answer that is not OTLP does not fail the delivery."""
     batches = [EventBatch.of_lines(b"a\n")]
     with receiver(400, b"") as (url, paths):
         refusing = sink(tmp_path, endpoint=url)

@@ -346,7 +346,7 @@ def test_a_connection_is_opened_anew_where_it_must_be(tmp_path: Path) -> None:
         assert thrift._counters.get("ConnectionCreatedCount") == 2
 
 
-def test_events_travel_over_tls(tmp_path: Path) -> None:
+def test_the_receivers_certificate_is_verified(tmp_path: Path) -> None:
     """The receiver's certificate is verified."""
     authority = trustme.CA()
     authority.issue_cert("localhost").private_key_and_cert_chain_pem.write_to_path(tmp_path / "server.pem")

@@ -40,7 +40,7 @@ def problem_of(headers: dict[str, str], length: int) -> str | None:
     """Return the problem with the lower-case headers of a PutLogs whose body has ``length`` bytes, or None."""
     raw_size, compression = headers.get("x-log-bodyrawsize", ""), headers.get("x-log-compresstype", "none")
     if not raw_size.isascii() or not raw_size.isdigit():
-        return f"x-log-bodyrawsize is no number: '{raw_size}'"
+        return f"x-log-bodyrawsize is not a number: '{raw_size}'"
     if compression not in ("none", "lz4", "zstd", "deflate"):
         return f"unknown x-log-compresstype: '{compression}'"
     if compression == "none" and int(raw_size) != length:
@@ -222,7 +222,7 @@ class Connection(asyncio.Protocol):
     def _problem(self, is_put: bool) -> str | None:
         length = self._headers.get("content-length", "")
         if not (length.isascii() and length.isdigit()):
-            return f"Content-Length is no number: '{length}'"
+            return f"Content-Length is not a number: '{length}'"
         return problem_of(self._headers, self._length) if is_put else None
 
 

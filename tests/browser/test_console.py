@@ -277,7 +277,7 @@ def test_faults_are_installed_and_removed_by_click(page: Page, server: LogHubSer
     assert server.requests[-1].status == 200
 
 
-def test_requests_and_writers_come_as_they_are(page: Page, server: LogHubServer) -> None:
+def test_each_request_appears_with_status_size_and_latency(page: Page, server: LogHubServer) -> None:
     """Each request appears with status, size and latency; clients that write appear by user agent and address."""
     page.locator("nav [data-view=requests]").click()
     rows = page.locator("#requests tbody tr")

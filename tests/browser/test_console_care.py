@@ -48,7 +48,7 @@ def test_nothing_keeps_people_out(server: LogHubServer, open_page: Open) -> None
     assert wrong + accessibility_faults(page, "#neighbours") == []
 
 
-def test_a_narrow_window_needs_no_scrolling_sideways(server: LogHubServer, open_page: Open) -> None:
+def test_every_view_fits_a_telephone_and_shows_its_name(server: LogHubServer, open_page: Open) -> None:
     """Every view fits a telephone and shows its name; in a wide window a long name leaves room for the query."""
     fill(server)
     put(server, [(1, {"a": "b"})], f"{'p' * 63}/{'l' * 63}")

@@ -15,7 +15,7 @@ from typing import Any
 from producer.channels import Event, FileChannel, MemoryChannel, SpillableChannel
 from producer.model.errors import ChannelFullError
 
-#: Of one run.
+#: Number of interrupts of one run.
 INTERRUPTS = 400
 
 

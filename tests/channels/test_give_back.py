@@ -18,7 +18,7 @@ def _spillable(directory: Path) -> Channel:
 
 
 @pytest.mark.parametrize("make", [lambda _: MemoryChannel(), _file, _spillable], ids=["memory", "file", "spillable"])
-def test_events_given_back_are_taken_again_from_where_they_were(
+def test_events_given_back_return_to_their_places_and_the_others_stay_taken(
     make: Callable[[Path], Channel], tmp_path: Path
 ) -> None:
     """Events given back return to their places, and the others stay taken."""

@@ -260,7 +260,7 @@ def test_a_transaction_may_take_and_put() -> None:
 # Limits.
 
 
-def test_a_transaction_holds_so_many_puts() -> None:
+def test_puts_beyond_the_transactions_capacity_raise_with_advice() -> None:
     """Puts beyond the transaction's capacity raise with advice."""
     channel = small()
     transaction = opened(channel)
@@ -275,7 +275,7 @@ def test_a_transaction_holds_so_many_puts() -> None:
     assert drained(channel) == ["a", "b", "c"]
 
 
-def test_a_transaction_holds_so_many_takes() -> None:
+def test_takes_beyond_the_transactions_capacity_raise_acknowledged_ones_no_longer_count() -> None:
     """Takes beyond the transaction's capacity raise; acknowledged ones no longer count."""
     channel = small()
     put(channel, 0, 1, 2)
@@ -379,7 +379,7 @@ def test_rolled_back_puts_need_no_bytes() -> None:
         put(channel, "x" * 405)
 
 
-def test_a_full_channel_says_all_that_one_wants_to_know() -> None:
+def test_channelfullerror_has_name_size_capacity_bytes_the_last_take_and_advice() -> None:
     """ChannelFullError has name, size, capacity, bytes, the last take and advice."""
     clock = ManualClock()
     channel = small(name="clicks", byte_capacity=1000, byte_capacity_buffer_percentage=0, clock=clock)
@@ -411,7 +411,7 @@ def test_bodies_fill_the_byte_capacity_less_the_share_for_headers() -> None:
         assert channel.stats().size == fitting
 
 
-def test_headers_count_where_they_need_more_than_their_share() -> None:
+def test_an_event_counts_its_headers_and_body_at_least_its_body_plus_the_share() -> None:
     """An event counts its headers and body, at least its body plus the share."""
     channel = small(byte_capacity=10_000)
     for event, size in (
@@ -447,7 +447,7 @@ def test_an_event_frees_the_bytes_it_counted_at_its_put() -> None:
     assert channel.stats().bytes == 0
 
 
-def test_rollbacks_leave_the_bytes_as_they_were() -> None:
+def test_rollbacks_leak_no_bytes_flume_2812() -> None:
     """Rollbacks leak no bytes (FLUME-2812)."""
     channel = small(byte_capacity=1000)
     put(channel, "x" * 300)
@@ -608,7 +608,7 @@ def test_the_statistics_have_flumes_counters_ages_rates_and_bytes() -> None:
     assert stats.file is None
 
 
-def test_attempts_count_before_they_fail() -> None:
+def test_failed_puts_and_empty_takes_count_as_attempts() -> None:
     """Failed puts and empty takes count as attempts."""
     channel = small()
     transaction = opened(channel)

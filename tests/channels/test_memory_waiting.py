@@ -84,7 +84,7 @@ def test_a_commit_that_waits_stops_no_taker() -> None:
     call.result()
 
 
-def test_a_commit_waits_for_keep_alive_and_no_longer() -> None:
+def test_a_commit_waits_for_keep_alive_then_raises_and_stays_open() -> None:
     """A commit waits for keep_alive, then raises and stays open."""
     clock = ManualClock()
     channel = full(clock, keep_alive=3.0)
@@ -118,7 +118,7 @@ def test_one_wait_is_for_events_and_bytes_together() -> None:
     assert clock.monotonic() == 3.0
 
 
-def test_the_timeout_of_a_commit_goes_before_keep_alive() -> None:
+def test_the_timeout_of_a_commit_overrides_keep_alive() -> None:
     """The timeout of a commit overrides keep_alive."""
     clock = ManualClock()
     channel = full(clock, keep_alive=3.0)
@@ -141,7 +141,7 @@ def test_the_timeout_of_a_commit_goes_before_keep_alive() -> None:
     call.result()
 
 
-def test_commits_are_served_in_the_order_in_which_they_came() -> None:
+def test_commits_are_served_first_come_first_served() -> None:
     """Commits are served first come, first served."""
     channel = full()
     large = Call(lambda: put(channel, "a", "b", "c"))
@@ -239,7 +239,7 @@ def test_a_take_that_finds_nothing_in_time_returns_nothing() -> None:
     assert bodies(transaction.take()) == ["a"]
 
 
-def test_takers_are_served_in_the_order_in_which_they_came() -> None:
+def test_takes_are_served_first_come_first_served() -> None:
     """Takes are served first come, first served."""
     channel, order = empty(), []
     calls = []

@@ -241,7 +241,7 @@ def test_a_transaction_holds_as_many_puts_as_memory_allows(make: Make) -> None:
     assert drained(channel) == ["a", "b"]
 
 
-def test_rolled_back_puts_are_nowhere(make: Make) -> None:
+def test_rolled_back_puts_are_in_neither_channel(make: Make) -> None:
     """Rolled back puts are in neither channel."""
     channel, _, _ = make()
     for end in ("memory", "overflow"):
@@ -261,7 +261,7 @@ def _of_the_channel(stats: ChannelStats) -> FileStats | None:
 
 
 def test_the_statistics_are_the_sums(make: Make) -> None:
-    """The statistics are the sums of both channels, and a spill is no error."""
+    """The statistics are the sums of both channels, and a spill does not count as an error."""
     clock = ManualClock()
     channel, memory, overflow = make(clock)
     assert channel.stats().oldest_event_age is None
@@ -304,7 +304,7 @@ def test_a_take_waits_for_a_put_into_either(make: Make) -> None:
     assert memory.stats().size == 0
 
 
-def test_a_take_ends_at_its_time(make: Make) -> None:
+def test_a_take_ends_at_its_timeout(make: Make) -> None:
     """A take ends at its timeout."""
     clock = ManualClock()
     channel, _, _ = make(clock)
@@ -347,7 +347,7 @@ class _Failing(MemoryChannel):
         return super()._commit_at_once(transaction, state)
 
 
-def test_an_overflow_that_fails_leaves_everything_as_it_was() -> None:
+def test_a_failing_overflow_leaves_puts_and_takes_unchanged_for_a_retry() -> None:
     """A failing overflow leaves puts and takes unchanged, for a retry."""
     overflow = _Failing(20, 10, keep_alive=0)
     channel = SpillableChannel(MemoryChannel(3, 3, keep_alive=0), overflow)
@@ -431,7 +431,7 @@ class _Interrupt(ManualClock):
 
 
 def test_an_interrupted_wait_leaves_the_line(make: Make) -> None:
-    """An interrupted take leaves the line."""
+    """An interrupted take no longer waits, so the next event goes to another taker."""
     channel, _, _ = make(_Interrupt())
     with pytest.raises(KeyboardInterrupt):
         take(channel, timeout=math.inf)
@@ -441,7 +441,7 @@ def test_an_interrupted_wait_leaves_the_line(make: Make) -> None:
 
 
 def test_in_a_child_it_is_as_after_a_fork_of_its_parts() -> None:
-    """In a child the memory is empty, and the parent's transactions refuse."""
+    """In a forked child the memory is empty, and the parent's transactions raise."""
     channel = SpillableChannel(MemoryChannel(3, 3, keep_alive=0), MemoryChannel(20, 10, keep_alive=0))
     for number in range(5):
         put(channel, number)

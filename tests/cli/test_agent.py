@@ -633,7 +633,7 @@ def test_the_log_and_metrics_report_an_invalid_file_until_it_is_valid_again(
     assert "line 13: sinks.k1.type: no such type 'nul'" in note
 
 
-def test_a_change_that_would_lose_events_is_tried_again_once_they_are_delivered(
+def test_a_change_that_would_lose_events_is_refused_while_the_sink_fails(
     tmp_path: Path, hub: Hub, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A change that would lose events is refused while the sink fails, and applied once the sink has delivered them."""
@@ -684,7 +684,7 @@ def test_a_monitoring_that_could_not_listen_is_tried_again_by_sighup(
         assert main(["agent", "--config", written(tmp_path, **HUB)]) == 0
 
 
-def test_a_file_that_comes_back_as_it_was_is_read_again(tmp_path: Path) -> None:
+def test_a_file_that_is_moved_away_and_back_unchanged_is_read_again(tmp_path: Path) -> None:
     """A file that is moved away and back unchanged is read again, which ends the report of its absence."""
     path = tmp_path / "agent.toml"
     path.write_text("x")

@@ -107,7 +107,7 @@ def test_the_intact_logs_are_printed_damage_is_reported_on_the_standard_error_an
     assert log.name in err
 
 
-def test_events_that_are_no_producers_are_shown_as_they_are(run: Run, directory: Path) -> None:
+def test_an_event_of_another_program_is_shown_with_its_headers_and_its_body_as_text(run: Run, directory: Path) -> None:
     """An event of another program is shown with its headers and its body as text."""
     first = rows(run("export", directory, "-n", "1")[1])[0]
     assert first["body"].startswith("body-002;")
@@ -185,7 +185,9 @@ def test_drain_of_one_processs_directory_stores_dead_letters_beside_the_base(
     assert len(rows(run("export", tmp_path / "base.dead-letter")[1])) == 1
 
 
-def test_drain_all_wants_the_base(run: Run, tmp_path: Path, target: Callable[[LogHubServer], None]) -> None:
+def test_drain_all_of_a_single_channel_or_of_a_directory_without_channels_exits_with_2(
+    run: Run, tmp_path: Path, target: Callable[[LogHubServer], None]
+) -> None:
     """`drain --all` of a single channel, or of a directory without channels, exits with 2."""
     leave(tmp_path / "logs", 1)
     (tmp_path / "nothing").mkdir()

@@ -87,7 +87,7 @@ def test_a_directory_forges_no_line_of_inspect(
 _BESIDE = {"output.py", "agent.py", "completion.py", "search.py", "serve.py", "__init__.py", "ship.py"}
 
 
-def test_commands_print_at_one_place() -> None:
+def test_commands_print_only_by_the_functions_that_escape_text() -> None:
     """Commands print only by the functions that escape text."""
     folder = Path(producer.cli.__file__).parent
     found = {

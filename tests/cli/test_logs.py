@@ -118,7 +118,7 @@ def test_send_reads_the_standard_input(
         ("csv", "a,b\n1,1\n2\n3,3\n", "line 3: 1 values for 2 fields"),
     ],
 )
-def test_a_line_that_is_no_log_is_named_and_the_rest_is_sent(
+def test_a_line_that_is_not_a_log_is_reported_the_others_are_sent_and_the_exit_code_is_1(
     run: Run, server: LogHubServer, form: str, text: str, told: str
 ) -> None:
     """A line that is not a log is reported, the others are sent, and the exit code is 1."""
@@ -142,7 +142,7 @@ def test_send_stumbles_over_no_line(run: Run, server: LogHubServer) -> None:
     assert stored(server) == [{"a": "1"}, {"level": "WARN"}, {"level": "INFO"}]
 
 
-def test_a_closed_standard_error_is_no_error(server: LogHubServer) -> None:
+def test_a_closed_standard_error_is_not_an_error_and_its_messages_do_not_go_to_the_output(server: LogHubServer) -> None:
     """A closed standard error is not an error, and its messages do not go to the output."""
     command = [sys.executable, "-m", "producer", "send", "hello"]
     ended = subprocess.run(["sh", "-c", 'exec "$@" 2>&-', "sh", *command], stdout=subprocess.PIPE, check=False)
@@ -294,7 +294,9 @@ def test_the_server_counts_selects_and_finds_neighbours(run: Run, filled: LogHub
 
 
 @pytest.mark.parametrize("asked", [["*", "--pack-meta"], ['way: "a|b"']])
-def test_a_bar_that_is_no_sql_does_not_end_the_paging(run: Run, server: LogHubServer, asked: list[str]) -> None:
+def test_a_query_with_pack_meta_or_a_quoted_bar_is_paged_with_each_log_once(
+    run: Run, server: LogHubServer, asked: list[str]
+) -> None:
     """A query with `with_pack_meta` or a quoted bar is paged, with each log once."""
     with Producer(ProjectConfig("cli", **server.connection)) as producer:
         stream = producer.stream("cli", os.environ["LOGHUB_LOGSTORE"])
@@ -366,7 +368,9 @@ def test_if_a_page_fails_the_logs_found_before_it_are_printed_in_order_of_time_w
 
 
 @pytest.mark.parametrize("newest", [True, False])
-def test_a_pipe_that_is_closed_is_no_page_that_failed(capsys: pytest.CaptureFixture[str], newest: bool) -> None:
+def test_a_closed_pipe_as_with_head_1_is_not_reported_as_a_failed_page(
+    capsys: pytest.CaptureFixture[str], newest: bool
+) -> None:
     """A closed pipe, as with ``head -1``, is not reported as a failed page."""
 
     class Closed:

@@ -222,7 +222,7 @@ def test_an_output_that_fails_is_reported_once_and_not_again_when_the_interprete
 
 @pytest.mark.parametrize("more", [{}, {"PYTHONUNBUFFERED": "1"}], ids=["buffered", "unbuffered"])
 @pytest.mark.parametrize("command", ["-V", "search --help", "ship --help", "channel inspect", "completion bash"])
-def test_an_output_that_takes_a_part_is_no_success(
+def test_a_partial_write_of_the_output_exits_with_1_and_one_line_for_every_command(
     tmp_path: Path, command: str, more: dict[str, str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A partial write of the output exits with 1 and one line, for every command."""

@@ -272,7 +272,9 @@ def test_fish_completes_words_and_file_names(tmp_path: Path, capsys: pytest.Capt
 
 
 @pytest.mark.parametrize("shell", SHELLS)
-def test_completion_knows_every_command(shell: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_the_completion_of_each_shell_has_every_command_and_action(
+    shell: str, capsys: pytest.CaptureFixture[str]
+) -> None:
     """The completion of each shell has every command and action."""
     assert main(["completion", shell]) == 0
     script = capsys.readouterr().out

@@ -18,7 +18,7 @@ from .test_output import Terminal
 __all__ = ["hub", "run", "server"]  # fixtures
 
 
-def test_bytes_that_are_no_text_arrive_with_backslashes(
+def test_bytes_that_are_not_text_arrive_as_backslash_escapes(
     run: Run, server: LogHubServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Bytes that are not text arrive as backslash escapes."""

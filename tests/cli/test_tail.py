@@ -34,7 +34,7 @@ def found(printed: tuple[int, str, str]) -> list[int]:
     return [int(json.loads(line)["n"]) for line in printed[1].splitlines()]
 
 
-def test_the_newest_may_be_more_than_a_page(run: Run, server: LogHubServer) -> None:
+def test_tail_finds_more_than_a_page_of_the_newest_logs_that_match(run: Run, server: LogHubServer) -> None:
     """`tail` finds more than a page of the newest logs that match."""
     send(server, *range(250))
     assert found(run("tail", "-n", "240")) == list(range(10, 250))

@@ -28,7 +28,7 @@ def test_a_time_without_a_zone_is_of_this_machine_s(zone: str) -> None:
 
 
 @pytest.mark.parametrize("number", ["9" * 12, "9" * 18, "9" * 30])
-def test_a_number_that_is_no_time_is_shown_as_it_is(number: str) -> None:
+def test_a_number_that_is_not_a_time_is_printed_unchanged(number: str) -> None:
     """A number that is not a time is printed unchanged."""
     assert shown(number) == number
 

@@ -261,7 +261,7 @@ def test_urgent_records_do_not_linger(way: str) -> None:
         assert not other.done()
 
 
-def test_urgent_numbered_and_listed_logs_go_as_well() -> None:
+def test_a_piece_of_a_stream_with_a_sequencekey_is_a_batch_of_its_own_a_list_is_one_send() -> None:
     """A piece of a stream with a SequenceKey is a batch of its own; a list is one send."""
     with Producer(sink=RecordingSink(), config=config(linger_ms=100_000)) as producer:
         numbered = producer.stream("p", "l", idempotent=SequenceKey("0" * 31 + "1"))

@@ -224,7 +224,7 @@ def test_version_4_signs_the_region_as_well_as_the_key(server: LogHubServer) -> 
     assert "and whether 'cn-other' is the server's region" in unread(project, config)
 
 
-def test_a_key_that_may_not_ask_and_a_busy_logstore_are_no_faults(server: LogHubServer) -> None:
+def test_a_permission_to_write_is_enough_and_a_quota_passes(server: LogHubServer) -> None:
     """A permission to write is enough, and a quota passes; the sentence says so."""
     with producer_for(server) as producer:
         server.faults.add(answer(403, "Unauthorized", "no permission to list shards"))

@@ -130,7 +130,9 @@ def test_any_exception_of_a_credentials_provider_fails_one_attempt_only(error: t
 
 
 @pytest.mark.parametrize("expires_at", ["2026-01-01", float("nan"), object()])
-def test_an_expiry_that_is_no_time_is_refused_where_it_is_given(expires_at: Any) -> None:
+def test_an_invalid_expiry_is_refused_when_the_credentials_are_made_not_when_a_record_needs_them(
+    expires_at: Any,
+) -> None:
     """An invalid expiry is refused when the credentials are made, not when a record needs them."""
     with pytest.raises(ConfigError, match="expires_at"):
         Credentials(access_key_id="a", access_key_secret="s", expires_at=expires_at)

@@ -36,7 +36,7 @@ def bytes_within_reach(things: Iterable[object]) -> int:
 
 @pytest.mark.parametrize("is_delivered", [True, False], ids=["delivered", "failed"])
 @pytest.mark.parametrize("way", WAYS)
-def test_a_future_that_is_kept_keeps_no_bytes_of_its_log(
+def test_a_list_of_futures_grows_by_results_alone_on_success_and_failure_for_every_way_to_send(
     way: str, is_delivered: bool, open_records_twin: type[OpenRecords]
 ) -> None:
     """A list of futures grows by results alone, on success and failure, for every way to send."""

@@ -341,7 +341,7 @@ def test_a_stop_does_not_outlive_its_producer() -> None:
     assert values(sink) == ["1", "2"]
 
 
-def test_with_dead_letters_the_record_is_moved_and_the_stream_stops_as_well() -> None:
+def test_the_refused_record_becomes_a_dead_letter_with_its_order() -> None:
     """The refused record becomes a dead letter with its order; waiting records are delivered after resume()."""
     channel, letters, sink = KeptChannel(), KeptChannel(), ScriptedSink([BAD])
     pipeline = by_hand(sink, channel, letters, batch_count_threshold=1)

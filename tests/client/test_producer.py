@@ -140,7 +140,7 @@ def test_any_text_is_adjusted_as_a_shard_hash() -> None:
     assert sink.deliveries[1].key.shard_hash == "A" * 32
 
 
-def test_a_list_travels_in_one_batch_and_has_one_future() -> None:
+def test_a_list_goes_into_one_batch_and_has_one_future() -> None:
     """A list is one delivery in its order, with one callback."""
     sink, told = RecordingSink(), []
     with Producer(sink=sink, config=config()) as producer:
@@ -197,7 +197,7 @@ def test_threads_start_at_the_first_send() -> None:
 
 
 def test_projects_are_added_replaced_and_removed() -> None:
-    """An invalid project is refused; removing an unknown one is no error; the repr shows names without secrets."""
+    """An invalid project is refused; removing an unknown one raises nothing; the repr shows names without secrets."""
     key = {"access_key_id": "id", "access_key_secret": "s3cret"}
     with Producer(ProjectConfig("one", endpoint="http://127.0.0.1:9", **key)) as producer:
         producer.put_project_config(ProjectConfig("two", endpoint="http://127.0.0.1:9", **key))
@@ -243,7 +243,7 @@ def test_when_two_threads_put_and_remove_a_project_the_shown_projects_are_those_
         assert known == ("projects: p" in repr(producer))
 
 
-def test_a_sink_that_knows_no_projects_says_so() -> None:
+def test_a_sink_that_takes_no_projects_refuses_one_an_object_that_is_not_a_sink_is_refused_too() -> None:
     """A sink that takes no projects refuses one; an object that is not a sink is refused, too."""
     project = ProjectConfig("p", endpoint="http://127.0.0.1:9", access_key_id="id", access_key_secret="b")
     with pytest.raises(InvalidArgumentError, match="StdoutSink has no projects: leave out 'p'"):
@@ -291,7 +291,7 @@ def test_a_topic_of_none_is_the_same_as_no_topic() -> None:
         assert producer.stream("p", "l", topic=None).key == producer.stream("p", "l").key
 
 
-def test_records_of_a_project_that_was_removed_fail_by_themselves() -> None:
+def test_a_record_whose_project_is_removed_while_it_waits_fails_at_its_first_attempt() -> None:
     """A record whose project is removed while it waits fails at its first attempt, without a request."""
     told: list[Result] = []
     key = {"access_key_id": "id", "access_key_secret": "b"}
@@ -392,7 +392,7 @@ class _Names(str, enum.Enum):  # noqa: UP042  # the older spelling, whose format
     LOGSTORE = "l"
 
 
-def test_names_may_be_members_of_an_enum() -> None:
+def test_a_member_of_a_text_enum_is_its_text_in_every_part_of_the_key() -> None:
     """A member of a text enum is its text, in every part of the key."""
     sink = ScriptedSink()
     with Producer(sink=sink, config=config()) as producer:

@@ -326,7 +326,7 @@ def test_the_error_names_the_type_of_an_object_without_arrow_data() -> None:
         producer.stream("p", "l").send_arrow([{"n": 1}])
 
 
-def test_no_rows_are_no_pieces() -> None:
+def test_a_table_without_rows_sends_nothing() -> None:
     """A table without rows sends nothing."""
     with make() as producer:
         assert producer.stream("p", "l").send_arrow(table().slice(0, 0)) == []

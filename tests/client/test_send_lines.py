@@ -138,7 +138,7 @@ def test_a_block_that_is_changed_meanwhile_spoils_no_memory_but_its_own() -> Non
         changing.join()
 
 
-def test_no_lines_are_no_pieces() -> None:
+def test_an_empty_block_sends_nothing() -> None:
     """An empty block sends nothing."""
     with make() as producer:
         assert producer.stream("p", "l").send_lines(b"") == []

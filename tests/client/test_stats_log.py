@@ -12,7 +12,7 @@ from tests.support.waiting import eventually
 
 
 @pytest.mark.parametrize("durable", [False, True], ids=["memory", "channel"])
-def test_statistics_are_json_as_they_are(*, durable: bool) -> None:
+def test_streams_a_paused_destination_and_a_channel_have_json_with_text_keys(*, durable: bool) -> None:
     """Streams, a paused destination and a channel have JSON with text keys."""
     sink = ScriptedSink([UnreachableError("RequestError", "no") for _ in range(2)])
     channel: Channel | None = MemoryChannel() if durable else None

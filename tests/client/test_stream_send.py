@@ -372,7 +372,7 @@ def test_close_while_threads_send_settles_whatever_was_accepted(switching: None)
 
 
 @pytest.mark.parametrize("way", ["send", "send of a list", "send_many", "producer.send"])
-def test_a_log_that_another_thread_changes_meanwhile_is_sent_as_it_was_at_one_moment(way: str, switching: None) -> None:
+def test_a_log_that_another_thread_changes_is_sent_as_it_was_at_one_moment(way: str, switching: None) -> None:
     """A log that another thread changes is sent as it was at one moment; futures, records and memory agree."""
     sink = RecordingSink()
     producer = Producer(sink=sink, config=config(batch_count_threshold=500, max_block_ms=-1))
@@ -441,7 +441,7 @@ def test_a_handle_waits_for_room_in_a_channel_as_long_as_for_memory() -> None:
         sink.gate.set()
 
 
-def test_a_wait_that_is_no_number_is_refused() -> None:
+def test_an_invalid_max_block_ms_is_refused_when_the_handle_is_made() -> None:
     """An invalid max_block_ms is refused when the handle is made."""
     with pytest.raises(InvalidArgumentError, match="max_block_ms: must be None or an integer, got '5'"):
         Producer(sink=RecordingSink()).stream("p", "l", max_block_ms="5")  # type: ignore[arg-type]

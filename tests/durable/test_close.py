@@ -434,7 +434,7 @@ def test_fifty_threads_that_send_while_one_closes_have_one_outcome_each() -> Non
     assert producer.stats().memory_used == 0
 
 
-def test_close_may_be_called_in_a_callback_and_twice() -> None:
+def test_a_close_in_a_callback_ends_everything_a_later_one_returns_at_once() -> None:
     """A close in a callback ends everything; a later one returns at once."""
     channel = KeptChannel()
     producer = durable(RecordingSink(), channel, name="inside", batch_count_threshold=1)

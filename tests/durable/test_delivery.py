@@ -203,7 +203,7 @@ def test_a_refused_batch_fails_the_batches_before_and_behind_it_are_delivered_in
     assert values(sink) == ["0", "2", "3", "4"]
 
 
-def test_refused_credentials_are_tried_until_they_are_accepted() -> None:
+def test_more_401_in_a_row_than_a_producer_without_a_channel_accepts_do_not_fail_the_record() -> None:
     """More 401 in a row than a producer without a channel accepts do not fail the record."""
     sink = ScriptedSink([UnauthorizedError("Unauthorized", "x", http_status=401)] * 20)
     with durable(sink, KeptChannel(), retries=0) as producer:
@@ -268,7 +268,7 @@ def test_a_callback_may_send_and_never_waits_for_room() -> None:
     producer.close()
 
 
-def test_a_slow_callback_does_not_delay_the_acknowledgement() -> None:
+def test_while_a_callback_blocks_its_thread_delivered_events_are_acknowledged() -> None:
     """While a callback blocks its thread, delivered events are acknowledged."""
     gate = threading.Event()
     with durable(RecordingSink(), KeptChannel(), batch_count_threshold=1) as producer:

@@ -39,7 +39,7 @@ def _put(channel: KeptChannel, *events: Event) -> None:
         transaction.put_many(events)
 
 
-def test_a_transaction_that_is_full_is_no_limit() -> None:
+def test_more_events_than_a_transaction_holds_are_in_flight_at_once() -> None:
     """More events than a transaction holds are in flight at once; every transaction ends when its events do."""
     channel = KeptChannel(transaction_capacity=3)
     sink = GatedSink()

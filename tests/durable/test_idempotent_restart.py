@@ -504,7 +504,7 @@ def test_an_event_passed_over_for_a_bug_is_not_taken_for_one_of_the_batch_around
     assert values(life.sink) == ["0", "2", "1"]
 
 
-def test_an_intent_reads_back_as_it_was_written() -> None:
+def test_the_example_of_the_format_is_correct_and_an_invalid_note_is_refused() -> None:
     """The example of the format is correct, and an invalid note is refused."""
     intent = Intent.from_bytes(bytes.fromhex("ab" * 16 + "00" * 7 + "07" + "00" * 7 + "08" + "00" * 7 + "09"))
     assert (intent.sequence.key, intent.sequence.number, intent.first, intent.last) == ("ab" * 16, 7, 8, 9)

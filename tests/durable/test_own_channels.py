@@ -129,7 +129,7 @@ def test_futures_do_not_wait_for_a_channel_that_was_closed_under_the_producer() 
     producer.close(PATIENCE)
 
 
-def test_one_batch_that_cannot_be_buried_keeps_no_other_from_the_dead_letters(
+def test_a_batch_with_a_bug_stays_in_the_channel_counted_the_next_one_is_a_dead_letter(
     monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A batch with a bug stays in the channel, counted; the next one is a dead letter; the memory of both is free."""

@@ -41,7 +41,7 @@ def _topics(channel: KeptChannel) -> list[Any]:
     return [event.headers["topic"] for event in channel.events()]
 
 
-def test_a_list_of_which_both_halves_are_refused_is_parked_once() -> None:
+def test_a_list_with_both_halves_refused_is_parked_once() -> None:
     """If both halves of a split list fail and the dead letters are full, resume returns one event to the channel.
 
     An event of another stream, taken in the same transaction, is not acknowledged undelivered.

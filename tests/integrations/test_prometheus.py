@@ -55,7 +55,7 @@ def test_a_collector_of_something_that_is_not_a_producer_is_refused() -> None:
         LogHubCollector("shop")  # type: ignore[arg-type]
 
 
-def test_the_collector_keeps_no_producer() -> None:
+def test_a_collector_keeps_no_producer_alive() -> None:
     """A collector keeps no producer alive."""
     registry = CollectorRegistry()
     producer = Producer(sink=RecordingSink())

@@ -188,7 +188,7 @@ def test_a_producers_own_records_are_not_sent_others_have_no_internal_fields_of_
     assert not {name for log in logs for name in log.fields if name.startswith("_")}
 
 
-def test_a_field_named_logger_may_be_anything(sender: LogHubProcessor, arrived: Arrived) -> None:
+def test_a_field_logger_of_any_type_is_sent_as_its_repr(sender: LogHubProcessor, arrived: Arrived) -> None:
     """A field ``logger`` of any type is sent as its ``repr``."""
 
     class Odd:

@@ -123,7 +123,7 @@ def test_a_value_outside_its_rule_is_refused_with_name_rule_and_value(name: str,
         {"user_agent": ""},
     ],
 )
-def test_http_options_are_checked_alike(options: dict[str, Any]) -> None:
+def test_a_wrong_http_option_is_named_with_its_prefix(options: dict[str, Any]) -> None:
     """A wrong HTTP option is named with its prefix."""
     with pytest.raises(ConfigError, match=f"^http.{next(iter(options))}: must be"):
         HttpConfig(**options)
@@ -320,7 +320,7 @@ def test_an_endpoint_that_begins_with_the_project_is_refused_with_the_right_one(
         ProjectConfig("my-project", endpoint=endpoint, access_key_id="a", access_key_secret="s")
 
 
-def test_a_host_of_one_s_own_may_be_called_like_the_project() -> None:
+def test_a_private_host_may_have_the_projects_name() -> None:
     """A private host may have the project's name."""
     project = ProjectConfig("log", endpoint="http://log.example.com", access_key_id="a", access_key_secret="s")
     assert project.endpoint == "http://log.example.com"

@@ -77,7 +77,7 @@ def test_all_waits_of_one_send_have_one_deadline(send: Callable[[Pipeline], obje
     assert (pipeline.budget.reserved, pipeline.budget.waiting) == (others.held, 0)
 
 
-# What is reserved.
+# Reserved memory.
 
 
 def test_while_a_slice_is_encoded_its_memory_is_in_the_stage_reserved_and_afterwards_in_its_batch() -> None:

@@ -204,7 +204,7 @@ def test_close_twice_and_from_many_threads_closes_once() -> None:
     assert all(future.done() for future in futures)
 
 
-def test_the_second_to_close_has_its_own_deadline() -> None:
+def test_while_one_thread_closes_without_a_limit_another_ones_short_close_times_out() -> None:
     """While one thread closes without a limit, another one's short close times out; the first continues."""
     sink = GatedSink()
     producer = _producer(sink, "two")
@@ -308,7 +308,7 @@ def test_a_negative_timeout_is_refused_and_closes_nothing(timeout: float) -> Non
 
 @pytest.mark.parametrize("timeout", [1e12, float("inf")])
 def test_any_large_timeout_works(timeout: float) -> None:
-    """A timeout longer than the system can wait for is no error."""
+    """A timeout longer than the system can wait for raises nothing."""
     producer = _producer(RecordingSink(), "large")
     future = producer.send("p", "l", LOG)
     producer.flush(timeout)

@@ -94,7 +94,7 @@ def test_in_the_pure_implementation_a_stage_thread_polls_until_the_lock_is_free_
 
 @pytest.mark.parametrize(("message", "fails"), [("release unlocked lock", False), ("can't start new thread", True)])
 def test_a_start_fails_only_if_no_thread_runs(message: str, fails: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An error that CPython raises after the thread has started is no failure; the pipeline keeps its threads."""
+    """If CPython raises an error after the thread has started, the pipeline still keeps its threads."""
     start, ran = threading.Thread.start, threading.Event()
 
     def start_and_raise(thread: threading.Thread) -> None:

@@ -67,7 +67,8 @@ def environment(version: str) -> str:
         if not stamp.exists() or stamp.read_text() != wanted:
             _run(found()[version], "-m", "venv", "--clear", "--without-pip", str(folder))
             pip = (sys.executable, "-m", "pip", "--python", str(python), "--disable-pip-version-check")
-            # What is compiled is tried here, not measured. The other variable holds whether pip compiles Python.
+            # The compiled modules are only tested, not measured, so they need no optimisation. With PIP_NO_COMPILE=no,
+            # pip compiles the Python files.
             _run(*pip, "install", "--quiet", "-e", str(ROOT), CFLAGS="-O0", PIP_NO_COMPILE="no")
             stamp.write_text(wanted)
     return str(python)

@@ -38,7 +38,7 @@ def test_producer_dropped_without_close_delivers_and_its_threads_end(server: Log
 
 
 def test_stream_alone_keeps_its_producer(server: LogHubServer) -> None:
-    """A stream keeps its producer alive: it is no orphan."""
+    """A stream keeps its producer alive, so the producer is not an orphan."""
     producer = Producer(_project(server), config=ProducerConfig(linger_ms=100, name="streamed"))
     stream = producer.stream(PROJECT, LOGSTORE)
     del producer

@@ -10,7 +10,7 @@ Run = Callable[..., Ended]
 MIB = 2**20
 
 
-def test_a_process_has_its_first_producer_soon(run: Run) -> None:
+def test_the_import_takes_at_most_30_ms_of_cpu(run: Run) -> None:
     """The import takes at most 30 ms of CPU, and the first producer 300 ms, in the best of five processes."""
     ended = [run("first.py") for _ in range(5)]
     assert min(each.said("import") for each in ended) <= 30, ended

@@ -99,7 +99,7 @@ def test_waiting_records_are_logged_in_order_by_one_thread_at_most_the_newest_on
 
 
 @pytest.mark.parametrize("wanted", [True, False])
-def test_nothing_is_shown_where_the_application_wants_nothing(
+def test_nothing_is_printed_if_logging_raiseexceptions_is_false(
     wanted: bool, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """Nothing is printed if ``logging.raiseExceptions`` is False."""

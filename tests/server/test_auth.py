@@ -61,7 +61,7 @@ def test_a_wrong_secret_is_401(signed: Client) -> None:
     assert "secret" not in answer.text.replace("access key's secret", "")
 
 
-def test_a_meta_header_added_on_the_way_is_no_part_of_the_signature(signed: Client) -> None:
+def test_a_proxy_may_add_x_log_meta_headers_which_are_never_signed(signed: Client) -> None:
     """A proxy may add x-log-meta- headers, which are never signed."""
     assert signed.put(log_group("x"), after_signing={"x-log-meta-user": "me"}).status_code == 200
 
@@ -134,14 +134,16 @@ def test_a_digest_changed_on_the_way_is_401(signed: Client) -> None:
     assert error_of(answer) == (401, "SignatureNotMatch")
 
 
-def test_version_4_wants_the_digest_of_every_body(client: Client) -> None:
+def test_a_version_4_request_without_x_log_content_sha256_is_postbodyinvalid_even_without_a_body(
+    client: Client,
+) -> None:
     """A version 4 request without x-log-content-sha256 is PostBodyInvalid, even without a body."""
     client.sign_version = 4
     answer = client.request("GET", "/logstores", after_signing={"x-log-content-sha256": None})
     assert error_of(answer) == (400, "PostBodyInvalid")
 
 
-def test_version_1_wants_the_digest_of_a_body(client: Client) -> None:
+def test_a_version_1_request_with_a_body_but_without_content_md5_is_missingcontentmd5(client: Client) -> None:
     """A version 1 request with a body but without Content-MD5 is MissingContentMD5."""
     assert error_of(client.put(log_group("x"), after_signing={"Content-MD5": None})) == (400, "MissingContentMD5")
 

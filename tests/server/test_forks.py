@@ -30,7 +30,7 @@ if child == 0:
     if how == "close":
         server.close()
     if how == "drop":
-        # What held the connection beside this attribute is the stack of a thread that the child does not have.
+        # Beside this attribute, only the stack of a thread held the connection, and the child lacks that thread.
         server._service.store._database._connection = None
         server = None
         gc.collect()

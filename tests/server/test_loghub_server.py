@@ -69,7 +69,9 @@ def test_an_option_out_of_range_is_refused_at_once(option: str, value: Any, word
         LogHubServer(**{option: value})
 
 
-def test_a_restart_takes_the_same_port_and_has_its_data(server: LogHubServer, client: Client) -> None:
+def test_after_stop_connections_are_refused_after_start_the_same_port_serves_the_same_data(
+    server: LogHubServer, client: Client
+) -> None:
     """After stop() connections are refused; after start() the same port serves the same data."""
     client.put(log_group("before"))
     port = server.port

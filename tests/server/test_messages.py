@@ -108,7 +108,7 @@ def test_an_absolute_form_request_is_carried_out(server: LogHubServer, client: C
     assert server.requests[0].path == "/logstores/app-log/shards/lb"
 
 
-def test_every_answer_has_its_own_request_id_and_a_date(client: Client) -> None:
+def test_x_log_requestid_is_in_successes_and_refusals_and_never_repeats(client: Client) -> None:
     """x-log-requestid is in successes and refusals, and never repeats."""
     answers = [
         client.put(log_group("x")),

@@ -181,10 +181,10 @@ def test_command_fails_when_a_record_was_not_acknowledged(
 
 
 @pytest.mark.usefixtures("on_test_session")
-def test_skipped_binary_files_of_a_directory_are_named_a_directory_without_logs_is_no_error(
+def test_skipped_binary_files_are_named_and_a_directory_without_logs_does_not_fail_the_command(
     tmp_path: Path, server: LogHubServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Skipped binary files of a directory are named; a directory without logs is no error."""
+    """Skipped binary files of a directory are named; a directory without logs does not fail the command."""
     (tmp_path / "wtmp").write_bytes(b"\0")
     assert cli.run(parse_ship(ship_arguments(server, tmp_path))) == 0
     shown = capsys.readouterr().out.replace("\n", "")
@@ -241,7 +241,7 @@ def test_empty_path_is_not_this_directory(server: LogHubServer, capsys: pytest.C
     assert "a PATH is empty" in capsys.readouterr().err
 
 
-def test_closed_standard_input_is_no_file_that_was_opened_since(
+def test_producer_ship_with_closed_standard_input_ends_at_once(
     server: LogHubServer, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """``producer ship - <&-`` ends at once, and does not read another file with its descriptor."""
@@ -376,7 +376,7 @@ def test_unreadable_files_set_the_exit_code_in_every_mode_unless_an_option_allow
     assert set(contents(server)) == (set() if mode == ["--dry-run"] else {"line"})
 
 
-def test_a_path_that_is_not_there_is_no_success_of_a_run_that_ends(
+def test_a_run_that_ends_by_itself_fails_if_a_followed_path_does_not_exist(
     tmp_path: Path, server: LogHubServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A run that ends by itself fails if a followed path does not exist."""

@@ -44,7 +44,7 @@ def portion_of(path: Path) -> Portion:
     ],
     ids=["an answer that is lost", "an answer that does not come", "a refusal"],
 )
-def test_lines_are_in_doubt_only_where_they_may_be_stored(
+def test_lines_are_in_doubt_only_if_they_may_be_stored(
     tmp_path: Path, server: LogHubServer, make_job: MakeJob, fault: Fault, fate: dict[str, int]
 ) -> None:
     """Lines are in doubt only if they may be stored: a refusal is not stored, a lost response is in doubt."""

@@ -63,7 +63,9 @@ def test_versions_of_every_form_are_understood(tmp_path: Path, monkeypatch: pyte
     assert find_java().version == int(version[:2])
 
 
-def test_stub_that_does_not_run_is_no_java(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_java_that_does_not_run_such_as_the_stub_of_macos_is_ignored(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A java that does not run, such as the stub of macOS, is ignored."""
     set_path(monkeypatch, make_java(tmp_path / "stub", "17", code=1))
     with pytest.raises(JavaNotFoundError, match=r"java \(PATH\) failed to start"):

@@ -212,7 +212,7 @@ def test_failure_tells_of_all_parts(
     assert done.unsearched == ("files not yet found at the failure were not sent" in told)
     assert told.startswith("all files together: 64 lines stored")
     assert "64 files stored completely" in told
-    # Of the files found by then.
+    # These are the bytes of the files found until the failure.
     assert f"{sum(file.unsent_bytes for file in done.files)} bytes not sent" in told
     assert sum(file.unsent_bytes > 0 for file in done.files) >= 64
 

@@ -55,7 +55,7 @@ def test_bytes_of_a_name_that_are_not_utf8_are_shown_by_number(text: str, shown:
     assert shown.encode()
 
 
-def test_every_error_of_the_job_is_text_that_can_travel() -> None:
+def test_every_error_with_such_a_path_is_text_that_can_be_sent() -> None:
     """Every error with such a path is text that can be sent."""
     assert str(SparkJobError("/logs/a\udcff.log: gone")) == "/logs/a\\xff.log: gone"
 

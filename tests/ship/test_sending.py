@@ -128,7 +128,7 @@ def test_on_request_a_record_has_the_time_of_its_line_a_line_without_one_has_the
 def test_header_of_a_file_names_its_columns_in_each_range(
     tmp_path: Path, server: LogHubServer, make_job: MakeJob, packed: bool
 ) -> None:
-    """The header of a file names the columns in each range, and is no record."""
+    """The header of a file names the columns in each range, and is not sent as a record."""
     rows = "".join(f'{number};"v;{number}"\r\n' for number in range(300))
     data = f"\ufeffnumber;content\r\n{rows}odd\r\n".encode()
     file = tmp_path / "a.csv"

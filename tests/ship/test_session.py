@@ -79,7 +79,7 @@ def test_a_daemon_without_a_package_leaves_it_to_the_task_to_say_so() -> None:
     python_daemon.import_for_workers(["there_is_no_such_package"])
 
 
-def test_a_daemon_takes_another_pyspark_than_sparks_own_only_if_they_are_the_same(tmp_path: Path) -> None:
+def test_the_daemon_uses_an_installed_pyspark_only_if_it_has_sparks_version(tmp_path: Path) -> None:
     """The daemon uses an installed pyspark only if it has Spark's version."""
     spark, site = tmp_path / "python" / "lib", tmp_path / "site"
     spark.mkdir(parents=True)

@@ -68,7 +68,7 @@ def test_lines_arrive_as_documented(
 
 @pytest.mark.parametrize("parser", ["json", "delimited", "syslog"])
 @pytest.mark.parametrize("pattern", [None, r"[{a<]"])
-def test_a_mark_keeps_no_parser_from_the_first_line(
+def test_after_a_byte_order_mark_also_of_a_compressed_file_the_first_line_is_parsed_or_is_the_header(
     tmp_path: Path, server: LogHubServer, make_job: MakeJob, parser: str, pattern: str | None
 ) -> None:
     """After a byte order mark, also of a compressed file, the first line is parsed, or is the header."""
@@ -149,7 +149,7 @@ def test_a_line_that_does_not_parse_is_shipped_as_text_and_counted(
     assert (figures.lines, figures.unparsed) == (3, 1)
 
 
-# By their magic bytes; several members follow each other.
+# Compressions, which ship recognizes by their magic bytes; the test writes several members one after the other.
 _COMPRESS: dict[str, Callable[[bytes], bytes]] = {
     "gzip": gzip.compress,
     "bz2": bz2.compress,

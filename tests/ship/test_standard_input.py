@@ -68,7 +68,9 @@ def ship(make_job: MakeJob) -> Iterator[Callable[..., Shipping]]:
         each.end()
 
 
-def test_a_byte_order_mark_is_no_part_of_the_first_line(server: LogHubServer, ship: Callable[..., Shipping]) -> None:
+def test_a_byte_order_mark_is_not_part_of_the_first_line_even_if_it_arrives_byte_by_byte(
+    server: LogHubServer, ship: Callable[..., Shipping]
+) -> None:
     """A byte order mark is not part of the first line, even if it arrives byte by byte."""
     shipping = ship(parser="text")
     for byte in "\ufeffone\n".encode():

@@ -23,7 +23,9 @@ def deliver(sink: StdoutSink, text: str = "x") -> None:
     sink.write(Delivery(KEY, None, sink.encode(KEY, None, [record(text)])))
 
 
-def test_records_are_printed_as_lines_as_soon_as_they_are_delivered(capsys: pytest.CaptureFixture[str]) -> None:
+def test_records_are_printed_in_utf_8_one_object_a_line_to_the_current_sys_stdout(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
     """Records are printed in UTF-8, one object a line, to the current ``sys.stdout``."""
     with Producer(sink=StdoutSink(), config=config(linger_ms=100)) as producer:
         assert producer.send("p", "l", {"m": "grüße"}).result(PATIENCE).successful
@@ -80,7 +82,7 @@ def test_a_closed_output_got_nothing() -> None:
     assert not raised.value.may_have_been_stored
 
 
-def test_it_works_in_a_forked_child_and_where_the_locale_knows_only_ascii() -> None:
+def test_parent_and_child_print_lines_in_utf_8_also_in_an_ascii_locale() -> None:
     """Parent and child print lines in UTF-8, also in an ASCII locale."""
     program = (
         "import os, sys\n"

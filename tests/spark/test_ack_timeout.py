@@ -87,7 +87,7 @@ def test_a_quota_that_refuses_more_often_than_there_are_retries_fails_no_task(se
     assert sorted(numbers(server)) == list(range(10))
 
 
-def test_a_task_fails_when_one_acknowledgement_takes_too_long_and_not_all_of_them(
+def test_a_task_fails_when_one_acknowledgement_takes_too_long_and_not_because_all_take_long_together(
     server: LogHubServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A task fails when one acknowledgement takes too long, and not because all take long together."""

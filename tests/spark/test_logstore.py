@@ -114,7 +114,7 @@ def test_a_refusal_is_not_tried_again(server: LogHubServer, put: Put) -> None:
     assert len(server.requests) == 1
 
 
-def test_a_server_that_is_not_there_is_an_error_that_says_where() -> None:
+def test_a_missing_server_is_an_error_with_the_endpoint_and_advice() -> None:
     """A missing server is an error with the endpoint and advice."""
     project = ProjectConfig(PROJECT, endpoint="http://127.0.0.1:9", access_key_id="id", access_key_secret="secret")
     with LogstoreClient(Target(project, LOGSTORE), FAST) as client, pytest.raises(LogHubReadError) as raised:

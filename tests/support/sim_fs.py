@@ -64,7 +64,7 @@ class _Medium:
 
 
 class _Calling:
-    """One call of the disk, under its lock. It is no generator, since there are millions of calls."""
+    """One call of the disk, under its lock; a class and not a generator, since there are millions of calls."""
 
     __slots__ = ("_dies", "_disk", "_fault", "_name", "_path", "_size")
 

@@ -229,7 +229,7 @@ def test_unsynced_sectors_are_kept_in_any_combination() -> None:
     assert {b"", a, a + b, a + b + c, a + none + c, none + b, none + b + c, none + none + c} <= found
 
 
-def test_a_size_may_be_saved_before_the_bytes() -> None:
+def test_a_lost_end_may_also_read_as_zeros() -> None:
     """A lost end may also read as zeros."""
     found = outcomes(written(b"a" * SECTOR + b"b" * 10), lambda disk: disk.content("/d/a"))
     assert b"a" * SECTOR + bytes(10) in found
@@ -307,7 +307,7 @@ def test_a_fault_may_last() -> None:
     assert fault.met == 4
 
 
-def test_a_write_may_be_short() -> None:
+def test_a_short_append_writes_some_bytes_and_says_how_many_one_that_fails_may_have_written_some_too() -> None:
     """A short append writes some bytes and says how many; one that fails may have written some too."""
     disk = disk_with("a")
     file = disk.open("/d/a")

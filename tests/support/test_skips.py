@@ -37,7 +37,7 @@ def run(folder: Path, *options: str) -> tuple[int, str]:
     return done.returncode, done.stdout
 
 
-def test_a_skipped_test_is_a_failure_where_nothing_may_be_skipped(tmp_path: Path) -> None:
+def test_a_test_mark_or_module_that_skips_fails_with_its_reason(tmp_path: Path) -> None:
     """A test, mark or module that skips fails with its reason; an expected failure does not."""
     code, printed = run(tmp_path, "--nothing-skipped", "--continue-on-collection-errors")
     assert code == 1

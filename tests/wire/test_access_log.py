@@ -105,7 +105,7 @@ def test_line_that_begins_as_another_format_is_left_alone(split: Split) -> None:
     assert [row is None for row in rows_of(columns_of(lines, split))] == [False, False]
 
 
-def test_no_lines_are_no_rows(split: Split) -> None:
+def test_an_empty_column_of_lines_yields_empty_columns(split: Split) -> None:
     """An empty column of lines yields empty columns."""
     found = columns_of([], split)
     assert found.known == b""

@@ -140,8 +140,8 @@ def test_without_picking_columns_there_is_one_stream() -> None:
     assert picked(batch.slice(2)) == []
 
 
-def test_columns_that_select_the_stream_or_hold_the_time_are_no_fields() -> None:
-    """Columns that select the stream or hold the time are no fields."""
+def test_columns_that_select_the_stream_or_hold_the_time_do_not_become_fields() -> None:
+    """Columns that select the stream or hold the time do not become fields."""
     batch = pa.record_batch({"t": ["a"], "at": [NOW], "n": [7]})
     encoded = ColumnarEncoder(batch.schema, topic_column="t", time_column="at").encode(batch, 0)
     assert bytes(encoded.body) == b"\n\x0e\x08\x80\xe2\xcf\xaa\x06\x12\x06\n\x01n\x12\x017"

@@ -90,7 +90,9 @@ def test_an_unknown_method_is_refused_with_the_known_ones() -> None:
 
 @pytest.mark.parametrize("method", COMPRESSIONS)
 @given(st.lists(st.lists(st.binary(max_size=300), max_size=6), max_size=5))
-def test_parts_are_compressed_as_if_they_were_joined(method: str, bodies: list[list[bytes]]) -> None:
+def test_parts_are_compressed_as_if_joined_in_a_reused_buffer_with_bodies_of_any_order_of_sizes(
+    method: str, bodies: list[list[bytes]]
+) -> None:
     """Parts are compressed as if joined, in a reused buffer, with bodies of any order of sizes."""
     for parts in bodies:
         joined = b"".join(parts)

@@ -61,7 +61,7 @@ _ROWS = some.lists(
 def test_a_record_is_that_of_send(
     encode: Encode, rows: list[tuple[bytes, tuple[str | None, ...], int, int]], one_time: bool, one_value: bool
 ) -> None:
-    """A record equals that of ``send`` for body and fields; absent values are no fields, empty ones are."""
+    """A record equals that of ``send`` for body and fields; empty values become fields, absent ones do not."""
     bodies, values, seconds, nanos = (list(each) for each in zip(*rows, strict=True))
     if one_time:
         seconds, nanos = seconds[:1] * len(rows), nanos[:1] * len(rows)
@@ -78,7 +78,7 @@ def test_a_record_is_that_of_send(
 
 
 @pytest.mark.parametrize("block", [b"a\n\r\nb\r\r\n\xff\n", b"\n", b"one\n"])
-def test_lines_are_the_events_where_there_are_no_ends(encode: Encode, block: bytes) -> None:
+def test_without_ends_lines_are_the_events_without_lf_or_cr_lf(encode: Encode, block: bytes) -> None:
     """Without ends, lines are the events, without LF or CR LF."""
     bodies = [line.removesuffix(b"\r") for line in block.split(b"\n")[:-1]]
     column = field("n", *map(str, range(len(bodies))))
@@ -87,7 +87,7 @@ def test_lines_are_the_events_where_there_are_no_ends(encode: Encode, block: byt
 
 
 @pytest.mark.parametrize("size", [0, 100, 127, 128, 16_383, 16_384, 2_097_151, 2_097_152])
-def test_lengths_of_any_width(encode: Encode, size: int) -> None:
+def test_lengths_of_any_width_are_encoded_as_send_does(encode: Encode, size: int) -> None:
     """Lengths of any width are encoded as ``send`` does."""
     text = "x" * size
     expected = encode_log(LogItem({"content": text, "f": text}, NOW, 0), 0)
@@ -109,7 +109,7 @@ def test_a_piece_ends_before_it_is_too_large(encode: Encode) -> None:
     assert [logs for _, logs in pieces(encode, bodies, [column], most=(MANY, 4))] == [4, 2]
 
 
-def test_no_events_are_no_pieces(encode: Encode) -> None:
+def test_no_events_yield_no_pieces(encode: Encode) -> None:
     """No events yield no pieces."""
     assert pieces(encode, [], [field("n", "1")]) == []
 

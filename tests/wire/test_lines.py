@@ -88,7 +88,7 @@ def test_each_byte_that_is_not_utf_8_is_shown_as_xnn(encode: Encode, line: bytes
 
 @pytest.mark.parametrize("size", [0, 1, 100, 116, 117, 127, 128, 16_300, 16_383, 16_384, 2_097_151, 2_097_152])
 @pytest.mark.parametrize("nanos", [0, 999_999_999])
-def test_lengths_of_any_width(encode: Encode, size: int, nanos: int) -> None:
+def test_lengths_of_any_width_are_encoded_as_send_does(encode: Encode, size: int, nanos: int) -> None:
     """Lengths of any width are encoded as ``send`` does."""
     block = b"x" * size + b"\n" + b"y" * size + b"\n"
     expected = records_of(["x" * size, "y" * size], nanos=nanos)

@@ -199,7 +199,9 @@ class _Loud(str):
         (("é",), b'["\xc3\xa9"]'),
     ],
 )
-def test_a_value_becomes_its_documented_text_by_both_ways(value: Any, text: bytes) -> None:
+def test_values_of_every_documented_type_subclasses_and_enums_have_their_documented_text(
+    value: Any, text: bytes
+) -> None:
     """Values of every documented type, subclasses and enums have their documented text, by both paths."""
     for record in _known_and_new({"first": "x", "field": value}):
         assert contents_of(record) == [[(b"first", b"x"), (b"field", text)]]
@@ -338,7 +340,7 @@ class Caseless(str):
         return hash(self.lower())
 
 
-def test_a_name_travels_as_it_is_written_whatever_it_equals() -> None:
+def test_a_name_of_a_users_class_is_sent_as_its_characters_even_if_it_equals_a_cached_name() -> None:
     """A name of a user's class is sent as its characters, even if it equals a cached name."""
     encode_log({"level": "v"}, NOW)
     assert contents_of(encode_log({Caseless("LEVEL"): "v"}, NOW)) == [[(b"LEVEL", b"v")]]

@@ -111,14 +111,14 @@ _NANOS = some.none() | some.sampled_from([0, 1, 255, 256, 999_999_999, 1_000_000
 @settings(max_examples=300, deadline=None)
 @given(some.dictionaries(_NAMES, _VALUES, max_size=3), _TIMES, _NANOS)
 def test_the_twins_agree_on_logs_with_times_of_their_own(log: dict[Any, Any], time: Any, nanos: Any) -> None:
-    """They agree on logs with their own valid or invalid times, also at the end of an open batch."""
+    """Native and pure implementations agree on logs with their own valid or invalid times, also in an open batch."""
     item = LogItem(log, time, nanos)
     assert outcome(lambda one, *_: (end := opened()).add(one, None) and end._records[0], item) == both(item, *LATE)
 
 
 @pytest.mark.parametrize("size", [0, 1, 126, 127, 128, 129, 16_383, 16_384, 2_097_151, 2_097_152])
-def test_lengths_of_any_width(size: int) -> None:
-    """They agree on lengths of any width, of names, values, and all kinds of text."""
+def test_native_and_pure_agree_on_lengths_of_any_width(size: int) -> None:
+    """Native and pure implementations agree on lengths of any width, of names, values, and all kinds of text."""
     for character in ("x", "é", "€", "😀"):
         both({"k": character * size})
         both({character * size: "v", "k": character * (size // 2)})
@@ -126,14 +126,14 @@ def test_lengths_of_any_width(size: int) -> None:
 
 @pytest.mark.parametrize("count", [0, 1, 63, 64, 65, 1000])
 def test_any_number_of_fields(count: int) -> None:
-    """They agree on any number of fields, of plain values, long numbers, and others."""
+    """Native and pure implementations agree on any number of fields, of plain values, long numbers, and others."""
     both({f"k{n}": f"{n}" for n in range(count)})
     both({f"k{n}": -2.2250738585072014e-308 for n in range(count)})
     both({f"k{n}": Decimal(n) for n in range(count)})
 
 
-def test_they_agree_on_other_mappings_items_with_times_and_objects_that_are_no_log() -> None:
-    """They agree on other mappings, items with times, and objects that are no log."""
+def test_native_and_pure_agree_on_other_mappings_and_objects_that_are_not_logs() -> None:
+    """Native and pure implementations agree on other mappings, items with times, and objects that are not logs."""
     for log in (
         OrderedDict(a="b"),
         LogItem({"a": 1}, time=5, time_ns=6),
@@ -297,8 +297,8 @@ def test_nothing_is_left_over_by_a_million_sends(interrupts: Interrupts) -> None
 
 
 @pytest.mark.parametrize("count", [63, 64, 65, 255, 256, 257, 1000])
-def test_a_log_of_many_fields_is_the_same_by_both(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A log of many fields is the same by both; up to 256 fields need no Python code."""
+def test_both_implementations_encode_a_log_of_many_fields_equally(count: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Both implementations encode a log of many fields equally; up to 256 fields need no Python code."""
     from producer.wire import _log_group
 
     log: dict[str, Any] = {f"name {number}": number if number % 3 else "é" * number for number in range(count)}

@@ -37,7 +37,7 @@ def test_a_shard_hash_chooses_the_route_and_none_balances() -> None:
     assert put_logs_params(routed, "clean") == {"key": "0" * 32, "processor": "clean"}
 
 
-def test_an_idempotent_batch_carries_its_own_key_and_number_as_they_are() -> None:
+def test_an_idempotent_batch_has_its_own_hash_key_and_number_unadjusted() -> None:
     """An idempotent batch has its own hash key and number, unadjusted, instead of those of the stream."""
     key = StreamKey("p", "l", shard_hash="f" * 32)
     sequence = SequenceId("0123456789abcdef" * 2, 7)

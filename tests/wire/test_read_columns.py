@@ -137,7 +137,7 @@ def test_a_page_of_a_proxy_or_half_a_response_is_an_error() -> None:
             read_groups(body)
 
 
-def test_logs_that_are_not_there_are_an_error() -> None:
+def test_logs_beyond_the_response_are_an_error() -> None:
     """Logs beyond the response are an error."""
     found = read_groups(field(1, _LOG))
     assert found.head(0) == Head(b"", b"", [])

@@ -68,7 +68,7 @@ def test_many_names_without_duplicates_need_no_table(monkeypatch: pytest.MonkeyP
     assert [len(each) for each in found.as_map(MAP).to_pylist()] == [3, 3]
 
 
-def test_bytes_that_are_no_text_are_shown() -> None:
+def test_invalid_bytes_are_shown_as_xnn_in_the_map_the_value_of_a_named_field_is_exact() -> None:
     r"""Invalid bytes are shown as ``\xNN`` in the map; the value of a named field is exact."""
     found = Fields([framed(b"k\xff", b"\xfe\xc3\xa9"), framed(b"plain", b"text")], [2])
     assert found.as_map(MAP).to_pylist() == [[("k\\xff", "\\xfe\u00e9"), ("plain", "text")]]
@@ -76,7 +76,7 @@ def test_bytes_that_are_no_text_are_shown() -> None:
 
 
 def test_no_logs_and_logs_without_fields() -> None:
-    """No logs, and logs without fields, are no error."""
+    """Reading no logs, or logs without fields, raises nothing."""
     assert Fields([], []).as_map(MAP).to_pylist() == []
     assert Fields([], [0, 0]).as_map(MAP).to_pylist() == [[], []]
     assert Fields([], [0, 0]).named("a").to_pylist() == [None, None]

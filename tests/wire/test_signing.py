@@ -61,7 +61,7 @@ def test_the_date_is_english_whatever_the_locale() -> None:
         locale.setlocale(locale.LC_TIME, before)
 
 
-def test_each_day_and_month_has_its_name() -> None:
+def test_each_weekday_and_month_has_its_right_name_as_the_server_rejects_a_wrong_date() -> None:
     """Each weekday and month has its right name, as the server rejects a wrong date."""
     days = [datetime(2026, 1, 1, 23, 59, 58, tzinfo=UTC) + timedelta(days=number) for number in range(366)]
     assert [http_date(day) for day in days] == [format_datetime(day, usegmt=True) for day in days]

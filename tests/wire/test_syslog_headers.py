@@ -36,7 +36,7 @@ _MESSAGES = st.lists(st.lists(_PARTS, max_size=9).map(b"".join), min_size=1, max
 @pytest.mark.skipif(split_headers is None, reason="nothing is compiled")
 @example([b"<34>2024-10-11T22:14:15Z b\xc3\xa9x text", b"", b"<34>"])
 @given(_MESSAGES)
-def test_all_messages_at_once_have_the_headers_of_each_by_itself(messages: list[bytes]) -> None:
+def test_all_messages_of_a_block_at_once_have_the_same_headers_as_each_message_by_itself(messages: list[bytes]) -> None:
     """All messages of a block at once have the same headers as each message by itself, for any bytes."""
     found = [list(map(list, read(messages))) for read in (syslog_headers._at_once, syslog_headers._one_by_one)]
     assert found[0] == found[1]

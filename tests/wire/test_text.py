@@ -81,7 +81,7 @@ def test_an_exception_of_a_signal_handler_is_raised_unchanged_as_plain_values_ru
         text_of(10**5000, "f")
 
 
-def test_a_time_may_be_missing_seconds_or_an_aware_datetime() -> None:
+def test_a_time_may_be_none_now_seconds_or_an_aware_datetime_which_is_split_at_the_second() -> None:
     """A time may be None (now), seconds, or an aware datetime, which is split at the second; before 1970 is refused."""
     assert time_of(LogItem({}), 7) == (7, 0)
     assert time_of(LogItem({}, 5, 6), 7) == (5, 6)

@@ -208,7 +208,7 @@ def test_a_set_is_the_same_text_whatever_order_it_has() -> None:
     assert text_of({"b", 1, None, "a", 2.5}, "k") == text_of({2.5, "a", None, 1, "b"}, "k")
 
 
-def test_an_exception_has_its_type_message_and_traceback() -> None:
+def test_an_exception_has_its_type_message_and_traceback_with_that_of_its_cause() -> None:
     """An exception has its type, message and traceback, with that of its cause."""
     try:
         try:
@@ -224,7 +224,7 @@ def test_an_exception_has_its_type_message_and_traceback() -> None:
     assert json.loads(str(text_of(ValueError("x"), "k")))["type"] == "ValueError"
 
 
-def test_names_in_json_may_be_of_any_kind_that_has_a_text() -> None:
+def test_a_key_in_json_may_be_a_date_an_enum_or_an_address_but_not_a_structure() -> None:
     """A key in JSON may be a date, an Enum or an address, but not a structure."""
     made = text_of({UTC_TIME.date(): 1, Colour.RED: math.nan, UUID(int=1): {2}, 5: None}, "k")
     assert json.loads(str(made)) == {"2026-01-02": 1, "red": "nan", str(UUID(int=1)): [2], "5": None}

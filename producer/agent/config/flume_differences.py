@@ -6,13 +6,13 @@ decision are in ``docs/migrate/flume.md`` instead, so that each difference is st
 
 from __future__ import annotations
 
-#: For syslog over TCP and over UDP.
+#: The differences of both syslog sources, over TCP and over UDP.
 _SYSLOG = (
     ("an invalid message gets Facility and Severity 0, a kernel emergency", "it gets neither"),
     ("a time of RFC 3164 gets about the current year", "the latest year that puts it in the past"),
     ("clientHostnameHeader looks up the sender's name", "refused; clientIPHeader has the address"),
 )
-#: By kind and type: the behaviour of Flume's component, and of this one.
+#: The differences of components by kind and type: the behaviour of Flume's component, and that of this one.
 DIFFERENCES: dict[str, tuple[tuple[str, str], ...]] = {
     "sources.taildir": (
         ("an unfinished last line is lost once the file is rotated", "it is delivered"),

@@ -23,7 +23,7 @@ _TEXT_BUILDER = "org.apache.flume.serialization.BodyTextEventSerializer$Builder"
 _CERTIFICATE = ": Java key stores are not read; for TLS set `certificate` and `key`, which are PEM files"
 _AUTHORITIES = ": Java key stores are not read; set `authorities`, a PEM file of trusted CAs"
 _NO_KERBEROS = ": Kerberos is not supported"
-#: By kind: a pattern of whole keys, and the hint to show.
+#: Hints by kind: a pattern that matches whole keys, and the hint to show.
 _HINTS = {
     "sources": (
         (r"(?i)(ssl|enablessl|keystore.*|sslcontextfactory\..*|(ex|in)clude.?(protocols|cipher.*))", _CERTIFICATE),

@@ -27,7 +27,7 @@ _WRITTEN: dict[Any, str] = {
     bool: r"^\s*(true|false|yes|no|on|off|1|0)\s*$",
     "bytes": r"^\s*[0-9]+\s*([kKmMgG]([iI][bB])?)?\s*$",
 }
-#: By table: the keys of a component that are not options, and those that it must have.
+#: The keys of a component that are not options, and the required ones of them, by table.
 _BESIDE: dict[str, tuple[dict[str, Any], list[str]]] = {
     "sources": (
         {

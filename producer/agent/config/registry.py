@@ -19,7 +19,7 @@ _GROUP = "loghub_producer.agent"
 _OF_JAVA = re.compile(r"[a-z]\w*(\.\w+)*\.[A-Z]\w*(\$\w+)?")
 _JAVA = ": Java classes do not run here; `producer agent explain` lists the types, and a package may add others"
 
-#: By kind and type: the module below ``producer.agent``, and the class.
+#: The module below ``producer.agent`` and the class of each component, by kind and type.
 BUILT_IN: dict[str, dict[str, tuple[str, str]]] = {
     "sources": {
         "avro": ("sources.avro", "AvroSource"),

@@ -29,7 +29,7 @@ from .times import milliseconds_parser
 
 _log = get_logger("loghub.agent.source")
 
-#: For each line a true value if it has the format, and the fields as columns.
+#: A value per line that is true if the line has the format, and the fields as columns.
 _Found = tuple[Sequence[object], dict[str, Column]]
 _Parser = Callable[[str], dict[str, str] | None]
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 _NOT = "A counter of Flume's; always 0 here."
 
-#: By Flume's names, and by names of our own in their style.
+#: The help of each metric, by Flume's name or a name of this package in Flume's style.
 HELPS: Mapping[str, str] = {
     "CertificateExpiryTimestampSeconds": "When the component's own certificate expires, seconds since 1970.",
     # sources

@@ -2,13 +2,10 @@
 
 ::
 
-    /                 a page that draws the agent with its rates
-    /metrics          Prometheus; Flume's JSON for clients that accept application/json
-    /metrics.json     Flume's JSON
-    /status.json      all figures, for programs
-    /health/live      200 as long as the process answers
-    /health/ready     200 if all components work; else 503, with the reasons. An invalid configuration file is only
-                      a note, or all agents that share it would be taken out of service at once
+    /                 a page that draws the agent with its rates /metrics          Prometheus; Flume's JSON for clients
+    that accept application/json /metrics.json     Flume's JSON /status.json      all figures, for programs /health/live
+    200 as long as the process answers /health/ready     200 if all components work; else 503, with the reasons. An
+    invalid configuration file does not cause 503, or all agents that share it would be taken out of service at once
 
 The server changes nothing. While it listens on loopback only, it refuses requests from pages of other sites. The bytes
 of a request, the seconds for a request and for its answer, and the connections are limited. A new connection replaces

@@ -197,7 +197,7 @@ def read_answer(message: bytes) -> Status:
 def check_protocol(given: str) -> None:
     """Check that a text is that of Flume's protocol, with any comments.
 
-    :raises BadCallError: it is not.
+    :raises BadCallError: the text is another protocol.
     """
     try:
         protocol = json.loads(given)

@@ -26,7 +26,7 @@ _POLL_SECONDS = 0.1
 _HEADER = re.compile(r"%\{([^}]+)\}")
 _TOPIC = re.compile(r"[A-Za-z0-9._-]{1,249}")
 _ALL_REPLICAS = ("all", "-1")
-#: Settings of Java's client without effect.
+#: Settings of Java's client that have no effect here, and are ignored.
 _NEEDLESS = tuple(f"kafka.producer.{each}" for each in ("buffer.memory", "key.serializer", "value.serializer"))
 #: Options of Flume 1.6, and their later names.
 _OLD = {
@@ -35,7 +35,7 @@ _OLD = {
     "batchSize": "flumeBatchSize",
     "requiredAcks": "kafka.producer.acks",
 }
-#: Partition numbers have fewer digits.
+#: A header with this many digits or more is not the number of a partition.
 _DIGITS = 10
 
 

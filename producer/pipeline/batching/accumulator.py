@@ -109,7 +109,7 @@ class LogAccumulator:
         self._forming: dict[StreamKey, ProducerBatch] = {}
         self._abandoned: set[str] = set()
         self._incomplete: OrderedDict[ProducerBatch, None] = OrderedDict()
-        #: For each thread in wait_settled: it waits for all batches with a lower serial.
+        #: A serial for each thread in wait_settled, which waits for all batches with lower serials.
         self._awaited: list[int] = []
         self._streams: dict[StreamKey, StreamState] = {}
         self._contexts: list[str] = []  # for new streams

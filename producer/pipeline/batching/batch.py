@@ -158,7 +158,7 @@ class ProducerBatch:
         #: The records of an open batch. Sealing moves them to the attributes below, and sets this to None.
         self.open: OpenRecords | None = None
         self.records: Sequence[Record] = ()
-        #: By position of the send; shorter than the sends if the last ones have no callback.
+        #: The callbacks by position of the send; shorter than the sends if the last ones have no callback.
         self.callbacks: Sequence[Callback | None] = ()
         self._sealed: Sealed | None = None
         self._held = 0
@@ -166,13 +166,13 @@ class ProducerBatch:
         self._lock = threading.Lock()  # guards state, result, parts and the watched futures
         self.state = BatchState.OPEN
         self.result: Result | None = None
-        #: Where each send of a split batch is now; None for other batches.
+        #: The parts that hold the sends of a split batch; None for other batches.
         self.parts: Parts | None = None
         self._watched: dict[int, SendFuture] | None = None
         self._settled: Latch | None = None  # made for the first thread that waits
         # Used by the owner only.
         self.history = history  # shared until the seal, to save memory: each of many streams has an open batch
-        #: For an idempotent batch: its hash key and sequence number; True if the channel has stored these; and the
+        #: For an idempotent batch: its hash key and sequence number; whether the channel has stored these; and the
         #: requests that may have been stored.
         self.sequence: SequenceId | None = None
         self.noted = False

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 #: Memory accounted for each ``send`` besides its bytes, for the objects that carry it. Measured on CPython 3.11.
 RECORD_OVERHEAD = 320
 
-#: For batches whose sends have one log each; shared, since most batches are like that.
+#: The counts of a batch whose sends have one log each; shared, since most batches are like that.
 ONE_LOG_EACH: Mapping[int, int] = MappingProxyType({})
 
 _new = object.__new__

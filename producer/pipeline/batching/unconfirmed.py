@@ -78,7 +78,7 @@ class Unconfirmed(Generic[_P]):
         self.refusals = 0
         self.answer: InvalidSequenceError | None = None
         self.shorter = shorter
-        #: For each request that may have been stored, its last part.
+        #: The last part of each request that may have been stored.
         self._ends = {0}
 
     @property

@@ -19,7 +19,8 @@ from .search import Wanted
 from .sql import Table, check_length, run_over
 from .sql_text import read_sql, tables_in, where_of
 
-# With a table's name before it, the condition does not restrict the same logstore under another name.
+# Only conditions without a table's name: with one, the condition does not restrict the same logstore under another
+# name.
 _TIME = re.compile(r"__time__\s*(>=|>|<=|<|=)\s*(\d{1,10})", re.IGNORECASE)
 _BETWEEN = re.compile(r"(__time__)\s+between\s+(\d+)\s+and\s+(\d+)", re.IGNORECASE)
 #: With one of these words, a condition may hold although a part of it does not.

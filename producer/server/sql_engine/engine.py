@@ -193,7 +193,7 @@ class Engine:
         tree = spl_tree(connection, statement) if statement.is_spl else sql_tree(connection, statement)
         for table, (names, kinds) in zip(self.tables, statement.tables, strict=True):
             self._make_views(table, names, kinds)
-        # As a pragma, which takes no parameters: the table function refuses columns of the same name.
+        # A pragma takes no parameters, but the table function refuses several columns of the same name.
         connection.execute(f"PRAGMA json_execute_serialized_sql({_literal(tree)})")
         description = connection.description or []
         rows = self._fetch([column[0] for column in description])

@@ -352,7 +352,7 @@ def _matches(path: str) -> list[str]:
 def _check_listed(directory: str) -> None:
     """Check that a named directory can be listed.
 
-    :raises InputError: it cannot.
+    :raises InputError: the directory cannot be listed.
     """
     try:
         os.scandir(directory).close()

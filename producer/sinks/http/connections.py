@@ -29,7 +29,8 @@ class Idle:
         self._most = most
         self._sockets: list[Any] = []
         self.is_closed = False
-        # For clients that are not closed. A finalizer of the object could run after those of its sockets, which warn.
+        # This closes the sockets of clients that the user does not close. A ``__del__`` could run after those of its
+        # sockets, which warn.
         weakref.finalize(self, _close_all, self._sockets).atexit = False
 
     def get(self) -> Any:

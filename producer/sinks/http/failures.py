@@ -22,7 +22,7 @@ _NO_TLS = {"WRONG_VERSION_NUMBER", "RECORD_LAYER_FAILURE"}
 PLAIN_HTTP = "; the server answers plain HTTP, not TLS: write http:// in the endpoint, or ask for its https port"
 _OR_THE_PROXY = "; or it is the proxy that answers in its place"
 
-#: How a message about a certificate begins, and the faults by OpenSSL's numbers.
+#: The beginning of a message about a certificate, and the faults by OpenSSL's numbers.
 CERTIFICATE = "; its certificate "
 _CERTIFICATES = {
     (9,): "is not valid yet, or this machine's clock is wrong",

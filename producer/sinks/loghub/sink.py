@@ -56,7 +56,7 @@ class _Project:
     proxies: Mapping[str, str]
     user_agent: str
     clock_offset: float = 0.0
-    #: By logstore and shard hash: prepared requests, and the credentials that sign them.
+    #: Prepared requests, and the credentials that sign them, by logstore and shard hash.
     prepared: dict[tuple[str, str | None], tuple[Credentials, Prepared]] = field(default_factory=dict)
 
 

@@ -34,7 +34,8 @@ _Test = Callable[[Any, Any], Any]
 
 _EQUAL = ("EqualTo", "EqualNullSafe")
 
-# By the names of Spark's filters. A comparison with null is null, as in SQL, unless the filter defines another result.
+# Tests by the name of Spark's filter. A comparison with null is null, as in SQL, unless the filter defines another
+# result.
 _OF_ANY_TYPE: dict[str, _Test] = {
     "IsNull": lambda column, _value: pc.is_null(column),
     "IsNotNull": lambda column, _value: pc.is_valid(column),

@@ -54,7 +54,7 @@ class ColumnarEncoder:
     def check(self, batch: pa.RecordBatch) -> None:
         """Check once that the data of a batch is within its buffers, before the batch or slices of it are encoded.
 
-        :raises InvalidArgumentError: it is not.
+        :raises InvalidArgumentError: some of the data is outside.
         """
         _validate(batch)
         checks = [(position, column.check) for position, column in self._columns.fields]

@@ -199,7 +199,7 @@ _GROUP += "a1.sinkgroups.g1.sinks = k1 k2\na1.sinkgroups.g1.processor.type = loa
         ),
     ],
 )
-def test_words_count_in_capitals_as_they_do_for_flume(lines, options):
+def test_names_of_policies_in_capitals_are_accepted_as_in_flume(lines, options):
     """Names of policies in capitals are accepted, as in Flume."""
     config = parse_flume(_file("sinks", "null", "") + lines)
     draw(config)
@@ -209,7 +209,7 @@ def test_words_count_in_capitals_as_they_do_for_flume(lines, options):
 
 
 @pytest.mark.parametrize(("sink", "key"), [("file_roll", "sink.serializer"), ("hdfs", "serializer")])
-def test_a_serializer_may_be_named_by_its_class(sink, key):
+def test_a_serializer_may_be_named_by_its_class_as_in_flume(sink, key):
     """A serializer may be named by its class, as in Flume."""
     name = "org.apache.flume.serialization.BodyTextEventSerializer$Builder"
     least = {"file_roll": "sink.directory = /x", "hdfs": _LEAST["sinks hdfs"]}[sink]

@@ -187,7 +187,7 @@ def test_an_invalid_limit_is_a_problem_with_its_line(wrong: str) -> None:
         draw(parse_toml(_text(wrong)))
 
 
-def test_limits_are_written_as_they_are_read() -> None:
+def test_convert_writes_limits_as_they_were_read() -> None:
     """``convert`` writes limits as they were read."""
     config = parse_toml(_text('max_memory_bytes = "88m"\nmax_cpu = 0.5'))
     assert parse_toml(write_toml(config)).limits == config.limits

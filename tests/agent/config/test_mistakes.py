@@ -351,7 +351,7 @@ def test_a_glob_that_matches_no_file_yet_and_dead_letters_without_a_sink_give_no
     assert len(draw(parse_toml(text + '[channels.d]\ntype = "file"\n')).notes) == 1
 
 
-def test_dead_letters_in_a_spillable_channel_are_lost_as_far_as_they_are_in_memory() -> None:
+def test_the_note_about_a_spillable_channel_says_that_only_the_dead_letters_in_its_memory_are_lost() -> None:
     """The note about a spillable channel says that only the dead letters in its memory are lost."""
     text = TOML.replace('channel = "q"', 'channel = "q"\ndead_letters = "d"')
     notes = draw(parse_toml(text + '[channels.d]\ntype = "spillable"\n')).notes

@@ -94,7 +94,7 @@ def test_flumes_commits_that_are_not_synced_each_are_synced_every_five_seconds()
     assert (channels["f"].options["fsync"], channels["g"].options.get("fsync")) == (5.0, None)
 
 
-def test_flumes_channels_have_all_of_their_keys() -> None:
+def test_all_keys_of_flumes_channels_are_accepted() -> None:
     """All keys of Flume's channels are accepted; syncs and the halves of a spillable channel are translated."""
     text = (
         "x.channels = f s\nx.channels.f.type = file\nx.channels.f.checkpointDir = /c\n"

@@ -24,7 +24,7 @@ def test_lines_are_events_without_their_ends() -> None:
 
 
 @given(_EVENTS)
-def test_events_come_back_as_they_were(events: list[tuple[dict[str, str], bytes]]) -> None:
+def test_a_batch_of_single_events_gives_the_same_events_back(events: list[tuple[dict[str, str], bytes]]) -> None:
     """A batch of single events gives the same events back."""
     assert list(EventBatch.of_events(events).events()) == events
 

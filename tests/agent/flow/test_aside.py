@@ -160,7 +160,7 @@ def test_without_dead_letters_only_the_refused_event_is_retried_until_the_destin
     assert sink.attempts[-3:] == [2, 2, 1]
 
 
-def test_several_parts_of_a_batch_may_be_refused(
+def test_each_refused_part_of_a_batch_becomes_a_dead_letter_once_there_is_room(
     channel: BatchChannel, letters: BatchChannel, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Each refused part of a batch becomes a dead letter once there is room, and the batch leaves with the last one."""

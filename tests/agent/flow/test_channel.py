@@ -123,7 +123,7 @@ def test_a_rolled_back_batch_returns_to_its_place(tmp_path: Path) -> None:
         assert (channel.held, taken(channel)) == (3, [b"0", b"1", b"2"])
 
 
-def test_part_of_a_take_may_be_committed(tmp_path: Path) -> None:
+def test_a_take_may_be_committed_in_part_the_other_batches_return(tmp_path: Path) -> None:
     """A take may be committed in part; the other batches return."""
     with opened(file_channel(tmp_path)) as channel:
         for number in range(3):
@@ -205,7 +205,7 @@ def test_a_put_that_failed_does_not_keep_its_file_from_being_safe_once_earlier_b
         assert ledger_in(channel).safe_end("s/f") == 2
 
 
-def test_a_take_holds_at_most_so_many_events_but_one_batch(tmp_path: Path) -> None:
+def test_a_take_has_whole_batches_within_its_limits_a_larger_batch_is_taken_alone(tmp_path: Path) -> None:
     """A take has whole batches within its limits; a larger batch is taken alone."""
     with opened(memory_channel(tmp_path)) as channel:
         for first, after in ((0, 5), (5, 7), (7, 9)):

@@ -33,7 +33,7 @@ def test_a_batch_that_has_ended_stays_so() -> None:
 
 
 @pytest.mark.parametrize("make", [file_channel, memory_channel])
-def test_each_batch_of_a_delivery_ends_by_itself(tmp_path: Path, make: Any) -> None:
+def test_one_batch_of_a_delivery_is_delivered_one_returns(tmp_path: Path, make: Any) -> None:
     """One batch of a delivery is delivered, one returns, and one is held without its bytes until it is delivered."""
     with opened(make(tmp_path)) as channel:
         for body in (b"a", b"b", b"c"):

@@ -170,7 +170,7 @@ def test_a_group_of_sinks_that_all_fail_for_one_event_delivers_the_others(
 
 
 @pytest.mark.parametrize("kind", ["avro", "thrift", "forward"])
-def test_an_event_larger_than_receivers_take_keeps_no_other_up(
+def test_an_event_for_which_the_receiver_closes_the_connection_does_not_block_others(
     kind: str, letters: BatchChannel, tmp_path: Path
 ) -> None:
     """An event for which the receiver closes the connection does not block others; large headers alone fit."""

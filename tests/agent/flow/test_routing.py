@@ -211,7 +211,7 @@ def test_a_channel_that_a_selector_names_twice_gets_a_batch_once(channels: dict[
 
 
 def test_a_full_required_channel_raises_so_that_a_source_can_tell_its_sender(channels: dict[str, BatchChannel]) -> None:
-    """A full required channel raises, so that a source can tell its sender."""
+    """A put into a full required channel raises, so that a source can answer its sender with an error."""
     channels["c2"].put(EventBatch.of_lines(b"1\n2\n3\n"))
     with pytest.raises(ChannelFullError, match="c2"):
         _outlet(channels).put(_LINES)

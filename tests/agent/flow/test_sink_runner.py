@@ -175,7 +175,7 @@ def test_a_delivery_that_is_ended_by_force_leaves_everything_in_the_channel(
     del raised  # it kept the take from garbage collection
 
 
-def test_a_channel_that_was_closed_during_a_delivery_is_no_failure_of_the_sink(
+def test_if_the_channel_is_closed_during_a_delivery_the_runner_ends_without_an_error(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """If the channel is closed during a delivery, the runner ends without an error."""

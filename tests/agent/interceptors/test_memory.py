@@ -13,7 +13,9 @@ from tests.agent.components import interceptor
 
 
 @pytest.mark.parametrize(("kind", "options"), [("dedupe", {}), ("rate_limit", {"events_per_second": 1})])
-def test_long_values_are_not_remembered_as_they_are(kind: str, options: dict[str, int]) -> None:
+def test_400_values_of_50_kb_that_differ_at_their_ends_take_little_memory_and_are_distinguished(
+    kind: str, options: dict[str, int]
+) -> None:
     """400 values of 50 KB that differ at their ends take little memory, and are distinguished."""
     made = interceptor(kind, ManualClock(), by="key", **options)
     tracemalloc.start()
@@ -31,7 +33,7 @@ def test_long_values_are_not_remembered_as_they_are(kind: str, options: dict[str
     assert made.intercept(EventBatch.of_events([({"key": "x" * 50_000 + "0"}, b"")])).count == 0
 
 
-def test_long_texts_that_are_no_times_are_not_remembered() -> None:
+def test_400_texts_of_50_kb_in_place_of_times_leave_nothing_in_memory() -> None:
     """400 texts of 50 KB in place of times leave nothing in memory."""
     read = milliseconds_parser("yyyy-MM-dd", None, ManualClock())
     assert read("2020-01-02") is not None

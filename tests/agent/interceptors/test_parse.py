@@ -48,7 +48,7 @@ _LINES = {
 
 @pytest.mark.parametrize("name", _LINES)
 @pytest.mark.parametrize("drop_others", [False, True])
-def test_a_block_and_single_lines_are_parsed_alike(name, drop_others):
+def test_parsing_a_block_gives_the_same_headers_as_parsing_single_lines(name, drop_others):
     """Parsing a block gives the same headers as parsing single lines, which a line beyond ASCII forces."""
     made = interceptor("parse", format=name, drop_others=drop_others)
     at_once = headers(made.intercept(lines(*_LINES[name])))

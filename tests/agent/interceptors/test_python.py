@@ -47,7 +47,7 @@ def test_a_function_gets_events():
     assert list(after.events()) == [({"size": "1"}, b"A"), ({"size": "2"}, b"BC")]
 
 
-def test_headers_without_end_are_no_square():
+def test_if_each_event_has_a_header_of_its_own_all_are_kept_in_linear_memory():
     """If each event has a header of its own, all are kept in linear memory."""
     count = 5_000
     after = interceptor("python", function=f"{__name__}:named_by_its_data", each="event").intercept(

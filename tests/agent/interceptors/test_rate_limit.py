@@ -7,7 +7,7 @@ from producer.testing import ManualClock
 from tests.agent.components import interceptor, lines
 
 
-def test_so_many_pass_in_a_second():
+def test_after_a_burst_events_pass_at_the_rate_and_never_more_than_a_burst_at_once():
     """After a burst, events pass at the rate, and never more than a burst at once."""
     clock = ManualClock()
     made = interceptor("rate_limit", clock, events_per_second=10, burst=3)

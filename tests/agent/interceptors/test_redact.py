@@ -71,7 +71,7 @@ def test_of_a_pattern_with_groups_only_the_groups_go():
     assert made.intercept(lines("user=joe x secret", "user=ann ")).bodies() == [b"user=# # #", b"user=# "]
 
 
-def test_headers_are_blacked_out_where_they_are_named():
+def test_only_named_headers_are_searched():
     """Only named headers are searched, shared ones and others."""
     batch = EventBatch.of_events(
         [({"a": "x@y.zz", "b": "x@y.zz"}, b"1"), ({"a": "x@y.zz", "b": "no"}, b"2"), ({}, b"3")]

@@ -38,19 +38,19 @@ def test_a_pattern_never_spans_two_lines():
         assert interceptor("regex_filter", regex=regex).intercept(batch).count == 0
 
 
-def test_the_end_of_a_windows_line_is_no_part_of_it():
+def test_a_line_that_ends_with_cr_lf_is_matched_without_its_end():
     r"""A line that ends with \r\n is matched without its end."""
     assert interceptor("regex_filter", regex="a$").intercept(lines("a\r", "b\r")).bodies() == [b"a"]
 
 
-def test_lines_stay_lines_and_a_batch_of_which_all_stays_is_not_copied():
+def test_filtered_lines_stay_lines_and_the_block_is_the_same_object_if_no_event_is_dropped():
     """Filtered lines stay lines, and the block is the same object if no event is dropped."""
     batch = lines("a1", "a2", "b")
     assert interceptor("regex_filter", regex="a").intercept(batch).block == b"a1\na2\n"
     assert interceptor("regex_filter", regex=".").intercept(batch) is batch
 
 
-def test_bytes_that_are_no_text_are_filtered_too():
+def test_a_body_that_is_not_utf_8_is_matched_by_its_text_parts_and_passes_unchanged():
     """A body that is not UTF-8 is matched by its text parts, and passes unchanged."""
     batch = lines("a").with_bodies([b"\xff\xfe a"])
     assert interceptor("regex_filter", regex=r"\sa").intercept(batch).bodies() == [b"\xff\xfe a"]

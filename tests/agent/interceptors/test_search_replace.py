@@ -44,7 +44,7 @@ def test_lines_stay_lines_unless_a_replacement_breaks_them():
         assert after.bodies() == [f"a {broken}".encode(), b"c"]
 
 
-def test_bytes_that_are_no_text_stay():
+def test_bytes_that_are_not_utf_8_pass_a_replacement_unchanged():
     """Bytes that are not UTF-8 pass a replacement unchanged."""
     batch = lines("x").with_bodies([b"\xffa\xc3"])
     assert interceptor("search_replace", search_pattern="a", replace_string="b").intercept(batch).bodies() == [

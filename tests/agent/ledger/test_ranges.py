@@ -40,7 +40,7 @@ def test_an_intersection_has_the_numbers_of_all_sets(all_pairs: list[list[tuple[
     assert {number for start, end in common for number in range(start + 1, end + 1)} == set.intersection(*sets)
 
 
-def test_a_note_has_so_many_stretches_at_most() -> None:
+def test_a_note_has_only_the_first_ranges_a_note_of_an_earlier_version_can_be_read() -> None:
     """A note has only the first ranges; a note of an earlier version can be read."""
     ranges = Ranges()
     for start in range(0, 100, 2):

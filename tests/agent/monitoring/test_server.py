@@ -85,7 +85,9 @@ def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched
         watched.agent.stop(60)
 
 
-def test_flumes_json_has_all_of_flumes_counters_as_texts(watched: Watched) -> None:
+def test_metrics_json_and_metrics_for_clients_that_accept_json_have_a_table_of_flumes_counters(
+    watched: Watched,
+) -> None:
     """``/metrics.json``, and ``/metrics`` for clients that accept JSON, have a table of Flume's counters for each
     component.
     """

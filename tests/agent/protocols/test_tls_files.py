@@ -130,7 +130,7 @@ def test_an_expired_certificate_for_clients_only_is_reported_too(
     assert bool(list(validity_errors(path, None))) is (end is not _END)
 
 
-def test_a_machine_without_tls_1_3_knows_as_much(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_expiry_is_found_without_tls_1_3(files: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Expiry is found without TLS 1.3, whose handshake is shorter."""
 
     def older(protocol: int) -> ssl.SSLContext:
@@ -221,7 +221,9 @@ _EXPIRES = "CertificateExpiryTimestampSeconds"
 
 @pytest.mark.usefixtures("_looks_at_once")
 @pytest.mark.parametrize("kind", ["sources.netcat", "sources.http", "sinks.forward", "sinks.http", "sinks.otlp"])
-def test_the_monitoring_knows_when_a_certificate_expires(kind: str, files: Path, authority: trustme.CA) -> None:
+def test_the_counter_has_the_certificates_time_of_expiry_also_after_a_renewal(
+    kind: str, files: Path, authority: trustme.CA
+) -> None:
     """The counter has the certificate's time of expiry, also after a renewal."""
     authority.issue_cert("localhost", not_after=_END).private_key_and_cert_chain_pem.write_to_path(files / "first.pem")
     later = _END + datetime.timedelta(days=1)

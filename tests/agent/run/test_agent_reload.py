@@ -186,7 +186,9 @@ def test_a_sink_that_may_still_put_dead_letters_ends_before_their_channel_is_rep
         eventually(lambda: b.delivered == [b"late"])
 
 
-def test_a_changed_file_channel_has_its_events_again(tmp_path: Path, hubs: tuple[Hub, ...]) -> None:
+def test_events_in_a_file_channel_are_delivered_after_it_was_reopened_with_other_options(
+    tmp_path: Path, hubs: tuple[Hub, ...]
+) -> None:
     """Events in a file channel are delivered after it was reopened with other options."""
     a, _, _ = hubs
     a.failing = True
@@ -262,7 +264,9 @@ def test_a_wrong_configuration_changes_nothing(tmp_path: Path, hubs: tuple[Hub, 
         assert (a.made, b.made, set(agent.channels)) == (2, 2, {"c1", "c2"})
 
 
-def test_a_changed_channel_that_cannot_be_opened_is_opened_as_it_was(tmp_path: Path, hubs: tuple[Hub, ...]) -> None:
+def test_if_a_changed_channel_cannot_be_opened_the_former_one_continues_without_loss(
+    tmp_path: Path, hubs: tuple[Hub, ...]
+) -> None:
     """If a changed channel cannot be opened, the former one continues without loss."""
     a, _, _ = hubs
     with running(config_of(tmp_path, kind="file")) as agent:

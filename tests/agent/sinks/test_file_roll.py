@@ -29,7 +29,7 @@ def _hidden(directory):
     return [path.name for path in directory.iterdir() if path.name.startswith(".")]
 
 
-def test_files_are_whole_when_they_are_seen(tmp_path):
+def test_a_file_is_hidden_while_it_is_written_and_gets_its_name_with_all_its_lines_when_it_ends(tmp_path):
     """A file is hidden while it is written, and gets its name, with all its lines, when it ends."""
     sink = _sink(tmp_path, prefix="p-", extension="log")
     sink.write([lines("a", "b"), bodies("c")])
@@ -65,7 +65,7 @@ def test_files_end_by_size(tmp_path):
     sink.close()
 
 
-def test_there_are_no_empty_files(tmp_path):
+def test_without_events_no_file_is_made(tmp_path):
     """Without events no file is made."""
     clock = ManualClock()
     sink = _sink(tmp_path, clock, roll_interval=1)
@@ -219,7 +219,7 @@ def test_bytes_written_before_a_crash_without_a_note_are_truncated_and_delivered
     assert sorted(_visible(tmp_path).values()) == [b"1\n2\n", b"3\n"]
 
 
-def test_the_first_lines_of_all_are_cut_off_too_if_they_were_not_noted_before_a_death(tmp_path, monkeypatch):
+def test_the_note_before_the_first_write_lets_even_the_first_lines_be_truncated_after_a_crash(tmp_path, monkeypatch):
     """The note before the first write lets even the first lines be truncated after a crash."""
     sink = _sink(tmp_path)
     note = sink._written.note

@@ -245,7 +245,7 @@ def test_after_a_failure_behind_refused_events_only_the_rest_is_sent_so_the_batc
 
 
 @pytest.mark.parametrize("form", ["lines", "json"])
-def test_requests_have_so_many_events_and_bytes_at_most(server, sink_for, form):
+def test_batches_are_divided_and_merged_within_the_limits_in_order_a_single_event_may_be_larger(server, sink_for, form):
     """Batches are divided and merged within the limits, in order; a single event may be larger."""
     texts = [f"{number:04}" for number in range(95)] + ["x" * 2000, "y"]
     sink = sink_for(format=form, batch_size=10, most_bytes=400)
@@ -298,7 +298,7 @@ def test_after_a_failure_within_a_divided_batch_only_the_rest_is_sent(server, si
     assert [body for _, _, body in server.requests] == [b"a\nb\n", b"c\nd\n", b"c\nd\n", b"e\n"]
 
 
-def test_a_server_that_is_not_there_or_silent_is_an_error_of_the_sink():
+def test_a_refused_connection_or_a_missing_answer_is_an_error_with_the_servers_address():
     """A refused connection, or a missing answer, is an error with the server's address."""
     with socket.create_server(("127.0.0.1", 0)) as silent:
         port = silent.getsockname()[1]
@@ -348,7 +348,7 @@ def test_a_server_that_requires_client_certificates_accepts_the_sinks_and_refuse
 
 
 @pytest.mark.parametrize("compress", [False, True])
-def test_batches_travel_whole_between_agents(request, compress):
+def test_lines_columns_and_bytes_arrive_unchanged_for_events_of_any_size_without_the_position(request, compress):
     """Lines, columns and bytes arrive unchanged, for events of any size, without the position."""
     given = [
         EventBatch.of_lines(b"a\nb\n", {"h": "1"}, Position("p", 2)),
@@ -368,7 +368,7 @@ def test_batches_travel_whole_between_agents(request, compress):
         ]
 
 
-def test_batches_are_cut_where_they_have_too_many_bytes(request):
+def test_batches_are_divided_if_they_have_too_many_bytes_or_if_some_of_their_events_are_refused(request):
     """Batches are divided if they have too many bytes, or if some of their events are refused."""
     with serving("http", format="batches") as served:
         url = f"http://127.0.0.1:{served.address[1]}/"

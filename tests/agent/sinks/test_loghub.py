@@ -322,7 +322,7 @@ def test_a_batch_of_more_requests_than_it_has_numbers_is_refused(
 
 
 @pytest.mark.parametrize("headers", ["tags", "fields"])
-def test_a_header_with_bytes_that_are_no_text_is_stored_with_backslashes(
+def test_bytes_that_are_not_utf_8_in_a_headers_name_or_value_are_stored_as_backslash_escapes(
     server: LogHubServer, sinks: _Sinks, tmp_path: Path, headers: str
 ) -> None:
     """Bytes that are not UTF-8 in a header's name or value are stored as backslash escapes."""

@@ -105,7 +105,9 @@ def test_large_headers_that_all_events_share_take_a_bounded_memory() -> None:
 
 
 @pytest.mark.parametrize("columns", [{"n": ["1", "a\ud800"]}, {"\ud800": ["1", "2"]}, {"n": ["ß", "\ud800"]}])
-def test_a_header_that_is_no_text_is_named(columns: dict[str, list[str]]) -> None:
+def test_a_header_that_is_not_valid_text_raises_an_error_with_its_name_and_no_request_is_made(
+    columns: dict[str, list[str]],
+) -> None:
     """A header that is not valid text raises an error with its name, and no request is made."""
     batch = EventBatch.of_bodies([b"a", b"b"], {}, columns)
     name = repr(next(iter(columns))).strip("'").replace("\\", "\\\\")

@@ -123,7 +123,7 @@ def test_no_header_of_a_path_keeps_others_from_being_written(path: str, form: st
     assert b"good-2" in stored
 
 
-def test_a_place_that_cannot_be_written_keeps_no_other_up(tmp_path: Path) -> None:
+def test_events_of_an_unwritable_path_go_to_the_dead_letters_the_others_are_stored(tmp_path: Path) -> None:
     """Events of an unwritable path go to the dead letters, the others are stored; a failing disk refuses no event."""
     folder, deep = tmp_path / "objects", "/".join(["%{x}"] * 20)
     folder.mkdir()
@@ -236,7 +236,9 @@ def test_all_plans_of_a_delivery_are_recognized_after_a_restart(tmp_path: Path) 
 
 
 @pytest.mark.parametrize("kept", ["{", '{"plans": [[1]]}', "[]"])
-def test_plans_that_cannot_be_read_are_no_failure(kept: str, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_unreadable_plans_are_logged_and_the_delivery_continues_its_objects_may_be_repeated(
+    kept: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """Unreadable plans are logged, and the delivery continues; its objects may be repeated."""
     (tmp_path / "state/k").mkdir(parents=True)
     (tmp_path / "state/k/plans.json").write_text(kept)

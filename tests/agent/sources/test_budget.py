@@ -3,7 +3,7 @@
 from producer.agent.sources.budget import Budget, Holding
 
 
-def test_an_address_has_half_of_it_and_the_others_have_the_rest() -> None:
+def test_one_address_gets_at_most_half_of_the_budget_for_any_number_of_messages() -> None:
     """One address gets at most half of the budget, for any number of messages, and can reserve released bytes again."""
     budget = Budget(100, 10)
     greedy, again, other = Holding(budget, "a"), Holding(budget, "a"), Holding(budget, "b")

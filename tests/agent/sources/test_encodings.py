@@ -13,7 +13,7 @@ from .following import Tail, Writer
 from .test_spooldir import Spool
 
 
-def test_a_byte_order_mark_is_no_part_of_the_first_line(tail: Tail, tmp_path: Path) -> None:
+def test_a_utf_8_byte_order_mark_is_in_no_event(tail: Tail, tmp_path: Path) -> None:
     """A UTF-8 byte order mark is in no event, and a file with only the mark has no event."""
     a = Writer(tail.logs / "a.log")
     a.append(codecs.BOM_UTF8)
@@ -73,7 +73,7 @@ def _hole(path: Path, size: int) -> None:
 
 
 def test_a_hole_that_copytruncate_leaves_is_skipped(tail: Tail, caplog: pytest.LogCaptureFixture) -> None:
-    """200 MiB of NUL bytes take no memory and are no event; they are counted, with one warning."""
+    """200 MiB of NUL bytes take no memory and give no event; they are counted, with one warning."""
     a = Writer(tail.logs / "a.log")
     lines = a.lines(3)
     assert tail.seen() == lines

@@ -82,7 +82,7 @@ def _is_alive(pid: int) -> bool:
     return False
 
 
-def test_a_line_that_is_too_long_comes_in_parts(tmp_path: Path) -> None:
+def test_a_line_that_is_too_long_is_split_while_the_command_still_writes_it(tmp_path: Path) -> None:
     """A line that is too long is split while the command still writes it."""
     with Running(tmp_path, "printf %5000d 7; sleep 60", shell="/bin/sh -c", max_line_bytes=1024) as run:
         eventually(lambda: sum(map(len, run.outlet.lines)) == 5000)

@@ -51,7 +51,7 @@ def test_flumes_json_is_a_batch():
 
 
 @pytest.mark.parametrize("charset", ["utf-8", "utf-16", "utf-32"])
-def test_json_may_be_of_any_unicode_encoding(charset):
+def test_json_in_utf_8_utf_16_and_utf_32_is_detected_by_its_bytes(charset):
     """JSON in UTF-8, UTF-16 and UTF-32 is detected by its bytes."""
     with serving("http") as served:
         assert _post(served, _events("é").encode(charset)).status_code == 200

@@ -79,7 +79,9 @@ def test_a_second_run_continues_at_the_channels_position_no_entry_is_lost_or_rep
     assert second.endswith("--follow --no-tail --after-cursor s=1;i=2 PRIORITY=3")
 
 
-def test_a_journal_may_be_read_from_its_end(tmp_path: Path, journal: Journal) -> None:
+def test_with_start_end_existing_entries_are_skipped_and_entries_written_between_runs_are_read(
+    tmp_path: Path, journal: Journal
+) -> None:
     """With start = end existing entries are skipped, and entries written between runs are read."""
     options = {"command": str(journal.program), "start": "end"}
     journal.say("old", "older")
@@ -128,7 +130,9 @@ def test_without_its_notes_the_source_begins_again_and_says_so(
     assert "some entries come twice" in caplog.text
 
 
-def test_bytes_and_repeated_fields_come_as_they_are(tmp_path: Path, journal: Journal) -> None:
+def test_binary_and_repeated_fields_are_read_an_invalid_entry_is_counted_and_logged(
+    tmp_path: Path, journal: Journal
+) -> None:
     """Binary and repeated fields are read; an invalid entry is counted and logged."""
     journal.say([255, 0, 65], ["a", "b"], None, TAG=["x", "y"])
     with opened(file_channel(tmp_path)) as channel:

@@ -201,7 +201,7 @@ def test_floods_without_line_ends_slow_bytes_and_resets_leave_others_served_and_
     assert grown < 64 << 10, f"{grown} KiB"
 
 
-def test_a_connection_for_which_there_is_no_thread_is_closed_and_others_are_served(monkeypatch, caplog):
+def test_if_no_thread_can_be_started_the_connection_is_closed_and_the_source_continues(monkeypatch, caplog):
     """If no thread can be started the connection is closed, and the source and its connections continue."""
     monkeypatch.setattr(listening, "_PAUSE_SECONDS", 0.01)
     with serving("netcat") as served, served.connect() as first:

@@ -113,7 +113,9 @@ def _fill(server: LogHubServer, count: int) -> None:
     send(server, *({"content": "x"} for _ in range(count)))
 
 
-def test_a_logstore_may_be_read_from_its_end(tmp_path: Path, server: LogHubServer) -> None:
+def test_with_start_end_existing_logs_are_skipped_and_logs_sent_between_runs_are_read(
+    tmp_path: Path, server: LogHubServer
+) -> None:
     """With start = end existing logs are skipped, and logs sent between runs are read."""
     _fill(server, 3)
     target = target_in(server, start="end")

@@ -255,7 +255,9 @@ def test_a_blob_is_one_event(tmp_path: Path) -> None:
     ("policy", "wanted"),
     [("KEEP", b"a\xffb"), ("REPLACE", "a\ufffdb".encode()), ("IGNORE", b"ab")],
 )
-def test_bytes_that_are_no_text(tmp_path: Path, policy: str, wanted: bytes) -> None:
+def test_decodeerrorpolicy_decides_about_undecodable_bytes_by_default_they_are_kept(
+    tmp_path: Path, policy: str, wanted: bytes
+) -> None:
     """decodeErrorPolicy decides about undecodable bytes; by default they are kept."""
     spool = Spool(tmp_path, decode_error_policy=policy)
     spool.write("a", b"a\xffb\n")
@@ -263,7 +265,9 @@ def test_bytes_that_are_no_text(tmp_path: Path, policy: str, wanted: bytes) -> N
     assert spool.seen() == [wanted]
 
 
-def test_a_file_that_is_no_text_is_put_aside_if_wanted(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_with_fail_an_undecodable_file_is_renamed_and_logged_and_the_other_files_are_read(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """With FAIL an undecodable file is renamed and logged, and the other files are read; Flume's source stops."""
     spool = Spool(tmp_path, decode_error_policy="FAIL")
     spool.write("a", b"a\xffb\n", 10)

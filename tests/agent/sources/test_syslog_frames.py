@@ -30,14 +30,14 @@ _ENDS = st.sampled_from([b"\n", b"\0"])
     _ENDS,
     _SIZES,
 )
-def test_lines_are_messages_however_they_come(messages, end, sizes):
+def test_messages_that_end_with_lf_or_nul_are_found_in_pieces_of_any_size(messages, end, sizes):
     r"""Messages that end with \n or NUL are found in pieces of any size; longer ones are truncated."""
     found = _cut(Frames(16), b"".join(message + end for message in messages), sizes)
     assert found == [(message[:16], len(message) <= 16) for message in messages]
 
 
 @given(st.lists(st.binary(min_size=1, max_size=30), min_size=1), st.sampled_from([b"", b"\n", b"\r\n", b"\0"]), _SIZES)
-def test_messages_with_their_sizes_are_found_however_they_come(messages, end, sizes):
+def test_counted_messages_are_found_in_pieces_of_any_size(messages, end, sizes):
     """Counted messages are found in pieces of any size, with line ends inside and after; longer ones are truncated."""
     found = _cut(Frames(16), b"".join(b"%d %s%s" % (len(message), message, end) for message in messages), sizes)
     assert found == [(message[:16], len(message) <= 16) for message in messages]
@@ -138,7 +138,7 @@ def test_messages_before_a_missing_size_are_returned_the_error_follows_with_the_
         frames.feed(b"d")
 
 
-def test_a_zero_is_no_beginning_of_a_size():
+def test_a_zero_is_refused_as_a_size_at_once():
     """A zero is refused as a size at once."""
     frames = Frames(16)
     assert frames.feed(b"3 abc") == [b"abc"]

@@ -100,7 +100,7 @@ def test_lines_of_several_mebibytes_are_whole(tail: Tail) -> None:
     assert tail.seen() == [line, b"short"]
 
 
-def test_a_line_beyond_the_limit_comes_in_parts(tmp_path: Path) -> None:
+def test_a_line_beyond_the_limit_is_split_no_line_is_lost_and_the_rest_of_the_file_is_read(tmp_path: Path) -> None:
     """A line beyond the limit is split; no line is lost, and the rest of the file is read."""
     tail = Tail(tmp_path, max_line_bytes=2048)
     Writer(tail.logs / "a.log").append(b"y" * (3 << 20) + b"\nnext\n")
@@ -326,7 +326,7 @@ def test_positions_of_files_that_are_gone_are_forgotten_after_a_day(tail: Tail) 
     assert tail.seen(10) == written
 
 
-def test_idle_files_are_closed_and_read_again_when_they_are_written(tail: Tail) -> None:
+def test_an_idle_file_is_closed_and_opened_again_when_it_is_written(tail: Tail) -> None:
     """An idle file is closed, and opened again when it is written."""
     writers = [Writer(tail.logs / f"{n}.log") for n in range(50)]
     for writer in writers:
@@ -518,7 +518,7 @@ def _open_below(folder: Path) -> int:
     return count
 
 
-def test_names_are_read_again_as_they_were_written() -> None:
+def test_names_are_parsed_as_they_were_written_other_texts_give_none() -> None:
     """Names are parsed as they were written; other texts give None."""
     name = FileName(12, 34, 5, 1024, 0xDEADBEEF)
     assert parse_name(str(name)) == name

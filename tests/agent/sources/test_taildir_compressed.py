@@ -67,7 +67,7 @@ def test_unread_lines_are_read_from_a_file_that_was_copied_truncated_and_compres
     assert strict.seen(200) == []
 
 
-def test_a_packed_file_of_which_nothing_is_missing_is_not_unpacked(
+def test_a_compressed_file_without_unread_lines_is_not_unpacked_its_trailer_has_its_size(
     strict: Tail, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A compressed file without unread lines is not unpacked: its trailer has its size."""

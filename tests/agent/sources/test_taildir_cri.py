@@ -96,7 +96,9 @@ def test_a_part_does_not_hold_up_the_other_stream_for_long(tmp_path: Path) -> No
     assert sorted(seen) == [b"0", b"1", b"2", b"3", b"4", b"5", b"half"]
 
 
-def test_a_line_that_is_too_long_comes_in_parts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_line_whose_parts_exceed_max_line_bytes_is_split_without_a_loss(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A line whose parts exceed max_line_bytes is split without a loss."""
     monkeypatch.setattr(reader, "BLOCK_BYTES", 1024)
     followed = Tail(tmp_path, line_format="cri", max_line_bytes=1024)
@@ -106,7 +108,9 @@ def test_a_line_that_is_too_long_comes_in_parts(tmp_path: Path, monkeypatch: pyt
     assert b"".join(seen) == b"x" * 2500 + b"y"
 
 
-def test_other_lines_are_taken_as_they_are(tmp_path: Path) -> None:
+def test_a_line_in_another_format_is_an_event_without_headers_an_invalid_time_gives_no_timestamp(
+    tmp_path: Path,
+) -> None:
     """A line in another format is an event without headers; an invalid time gives no timestamp."""
     followed, pod = tail(tmp_path)
     pod.append(b'{"log":"docker"}\nnoon stdout F a\r\n')

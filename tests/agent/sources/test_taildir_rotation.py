@@ -30,7 +30,7 @@ def test_rename_with_a_pattern_of_one_name_loses_nothing(strict: Tail) -> None:
     assert strict.seen(0.5) == later
 
 
-def test_file_that_is_renamed_while_it_is_empty_has_its_new_name(tmp_path: Path) -> None:
+def test_a_file_that_was_renamed_while_empty_has_its_new_name_and_group_in_its_events_headers(tmp_path: Path) -> None:
     """A file that was renamed while empty has its new name and group in its events' headers."""
     logs = str(tmp_path / "logs")
     groups = {"old": rf"{logs}/a\.log", "new": rf"{logs}/b\.log"}
@@ -226,7 +226,7 @@ def test_a_plain_copy_of_a_live_file_is_read_as_a_file_of_its_own(tail: Tail) ->
     assert tail.seen(2) == first
 
 
-def test_files_that_begin_alike_are_all_read(tail: Tail) -> None:
+def test_files_that_begin_with_the_same_banner_longer_than_the_compared_bytes_are_all_read(tail: Tail) -> None:
     """Files that begin with the same banner, longer than the compared bytes, are all read."""
     banner = b"# a banner that every file has\n" * 100
     written: list[bytes] = []
@@ -434,7 +434,7 @@ def test_opening_many_new_files_does_not_delay_the_next_scan_since_rotated_files
     assert tail.seen(0.1) == late
 
 
-def test_a_directory_that_is_slow_to_read_is_read_every_five_seconds(
+def test_a_directory_that_is_slow_to_scan_is_scanned_every_five_seconds(
     tail: Tail, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A directory that is slow to scan is scanned every five seconds, not after fifty times its duration."""

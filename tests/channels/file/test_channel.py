@@ -100,7 +100,9 @@ def test_a_put_without_a_transaction_stores_all_or_nothing_with_the_same_errors_
         ({"a": "1", "b": "2", "c": None, "d": "x" * 5000}, b"\xa7LH\x1e" * 20),
     ],
 )
-def test_headers_and_bodies_come_back_as_they_were(headers: dict[str, str | None], body: bytes) -> None:
+def test_headers_and_bodies_are_unchanged_also_after_a_restart_none_stays_none(
+    headers: dict[str, str | None], body: bytes
+) -> None:
     """Headers and bodies are unchanged, also after a restart; None stays None."""
     disk = SimFS()
     for reopened in (False, True):
@@ -372,7 +374,7 @@ def test_relative_paths_are_resolved_at_the_opening(tmp_path: Path, monkeypatch:
     assert list((tmp_path / "elsewhere").iterdir()) == []
 
 
-def test_close_may_be_repeated_and_ends_every_use() -> None:
+def test_a_closed_channel_refuses_every_use_and_can_be_closed_again() -> None:
     """A closed channel refuses every use, and can be closed again."""
     disk = SimFS()
     channel = open_channel(disk, name="orders")
@@ -583,7 +585,7 @@ def test_a_damaged_segment_is_not_deleted_for_want_of_room_for_its_copy(restart:
 
 @pytest.mark.usefixtures("read_back")
 @pytest.mark.parametrize("restarts", [0, 2])
-def test_a_damaged_segment_of_which_nothing_can_be_kept_is_not_deleted(restarts: int) -> None:
+def test_a_damaged_segment_without_any_copy_stays_until_one_is_possible(restarts: int) -> None:
     """A damaged segment without any copy stays until one is possible."""
     disk = SimFS()
     channel = open_channel(disk)
@@ -686,7 +688,7 @@ def test_a_sync_begins_before_a_commit_would_have_to_wait_for_it(
         eventually(lambda: channel.synced_sequence >= 6, "the next sync ahead")
 
 
-def test_checkpoints_come_by_themselves_and_only_if_something_changed() -> None:
+def test_checkpoints_are_written_at_each_interval_with_changes() -> None:
     """Checkpoints are written at each interval with changes."""
     disk, clock = SimFS(), ManualClock()
     with opened_channel(disk, checkpoint_interval=30.0, clock=clock) as channel:

@@ -202,7 +202,7 @@ def test_a_segment_of_rubbish_is_set_aside_and_the_channel_opens(caplog: pytest.
 # Directories
 
 
-def test_a_file_is_no_directory(tmp_path: Path) -> None:
+def test_a_file_in_place_of_a_directory_is_refused(tmp_path: Path) -> None:
     """A file in place of a directory is refused."""
     (tmp_path / "file").write_text("precious")
     for directory, options in (
@@ -386,7 +386,7 @@ def test_reading_that_fails_for_a_moment_costs_nothing() -> None:
         assert (channel.stats().take_errors, file_stats(channel).lost_events) == (2, 0)
 
 
-def test_all_of_them_are_errors_of_the_package_and_of_the_system() -> None:
+def test_all_errors_are_channelerrors_and_disk_errors_are_oserrors_with_a_number() -> None:
     """All errors are ChannelErrors, and disk errors are OSErrors with a number."""
     for kind in (ChannelFormatError, ChannelIOError, ChannelLockedError, DiskFullError):
         assert issubclass(kind, ChannelError)

@@ -211,7 +211,7 @@ def test_the_end_of_an_abandoned_segment_is_not_damage() -> None:
 @pytest.mark.parametrize("kind", [ChannelMachine, OsMachine, IntervalMachine])
 @pytest.mark.parametrize("written", [1, 40, 700])
 @pytest.mark.parametrize("number", [None, errno.EIO], ids=["short", "failed"])
-def test_a_write_of_which_a_part_was_written_is_no_damage(
+def test_sectors_of_a_partial_write_are_not_damage(
     kind: type[ChannelMachine], written: int, number: int | None
 ) -> None:
     """Sectors of a partial write are not damage."""
@@ -231,7 +231,7 @@ def test_a_write_of_which_a_part_was_written_is_no_damage(
         machine.teardown()
 
 
-def test_a_short_write_at_the_beginning_of_a_segment_is_no_damage() -> None:
+def test_a_partial_write_after_a_segment_header_is_not_damage_with_fsync_os() -> None:
     """A partial write after a segment header is not damage, with fsync "os"."""
     machine = OsMachine()
     machine.put_and_commit(count=4, times=1)
@@ -241,7 +241,7 @@ def test_a_short_write_at_the_beginning_of_a_segment_is_no_damage() -> None:
     machine.teardown()
 
 
-def test_a_short_write_in_a_commit_in_which_the_power_fails_is_no_damage(machine: ChannelMachine) -> None:
+def test_a_partial_write_before_a_crash_is_not_damage_with_fsync_commit(machine: ChannelMachine) -> None:
     """A partial write before a crash is not damage, with fsync "commit"."""
     machine.put_and_commit(count=1, times=1)
     machine.end_in_the_middle(opening=True, operations=21, seeds=[0, 0])

@@ -143,7 +143,7 @@ def test_living_process_is_not_robbed(make: Make) -> None:
     assert (take_all(first), take_all(second)) == ([b"first"], [b"second"])
 
 
-def test_full_channel_adopts_as_much_as_it_holds(make: Make, tmp_path: Path) -> None:
+def test_a_full_channel_adopts_what_fits_and_the_rest_later(make: Make, tmp_path: Path) -> None:
     """A full channel adopts what fits, and the rest later."""
     channel = make(capacity=4, transaction_capacity=4)
     put(channel, b"1", b"2")
@@ -229,9 +229,7 @@ def test_foreign_files_stay_when_a_directory_is_removed(make: Make) -> None:
 
 
 @pytest.mark.usefixtures("read_back")
-def test_a_directory_with_damage_of_which_no_copy_could_be_kept_is_not_removed(
-    make: Make, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_directory_with_uncopied_damage_is_not_removed(make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     """A directory with uncopied damage is not removed."""
     channel = make()
     put(channel, b"abc" * 50, b"y")

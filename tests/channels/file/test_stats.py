@@ -44,7 +44,7 @@ def test_a_new_channel_has_done_nothing() -> None:
         )
 
 
-def test_puts_and_takes_count_when_they_are_tried_and_when_they_are_committed() -> None:
+def test_attempts_count_at_once_successes_at_commit() -> None:
     """Attempts count at once, successes at commit."""
     with opened_channel() as channel:
         assert take(channel) == []
@@ -165,7 +165,7 @@ def test_waiting_threads_are_counted_until_they_end() -> None:
         assert (channel.stats().waiting, channel.stats().put_errors) == (0, 3)
 
 
-def test_files_are_counted_as_they_are() -> None:
+def test_segments_bytes_free_space_syncs_rolls_and_checkpoints_are_counted() -> None:
     """Segments, bytes, free space, syncs, rolls and checkpoints are counted."""
     disk = SimFS(capacity=500_000)
     with opened_channel(disk) as channel:

@@ -255,7 +255,7 @@ def test_of_two_drafts_of_a_stream_one_is_opened() -> None:
     assert len(contexts) == 1
 
 
-def test_without_pack_ids_there_is_no_tag() -> None:
+def test_with_generate_pack_id_false_there_is_no_tag() -> None:
     """With generate_pack_id=False there is no tag."""
     sink = RecordingSink()
     pipeline = threadless(sink, generate_pack_id=False)

@@ -374,7 +374,7 @@ def test_a_batch_never_holds_more_logs_than_the_server_takes() -> None:
 # Memory.
 
 
-def test_each_log_takes_its_memory_and_the_batch_owes_as_much_before_and_behind_the_seal() -> None:
+def test_after_each_log_the_memory_in_use_is_that_of_the_records_of_open_batches() -> None:
     """After each log the memory in use is that of the records of open batches."""
     producer, pipeline = by_hand(linger_ms=100_000)
     stream = _stream(producer)
@@ -468,7 +468,9 @@ def test_a_piece_is_kept_as_it_is_beside_the_logs() -> None:
     assert b"".join(batch.records) == log * 12 + piece + log
 
 
-def test_logs_of_both_ways_are_one_piece_unless_they_are_to_stay_apart(open_records_twin: type[OpenRecords]) -> None:
+def test_in_the_native_implementation_records_of_both_ways_are_one_piece_of_memory(
+    open_records_twin: type[OpenRecords],
+) -> None:
     """In the native implementation, records of both ways are one piece of memory; with ``apart`` none is."""
     for apart in (False, True):
         records = open_records_twin(Holder(), enough_memory(), SystemClock(), (2**16, 10**6), 100, None, apart)  # type: ignore[arg-type]

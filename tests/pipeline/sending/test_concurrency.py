@@ -115,7 +115,7 @@ def test_latency_alone_takes_all_but_two() -> None:
 
 @pytest.mark.parametrize("latencies", [(0.002, 0.09), (0.1, 0.19)])
 def test_a_longer_latency_within_the_tolerance_changes_nothing(latencies: tuple[float, float]) -> None:
-    """Less than twice the base, or less than a tenth of a second more, is no sign of a queue."""
+    """A delay below twice the base, or less than a tenth of a second above it, does not count as a queue."""
     usual, longer = latencies
     one = Driven(16)
     one.answers(64, usual)

@@ -97,7 +97,7 @@ def test_a_streams_batches_go_oldest_first_and_so_does_a_retry() -> None:
     assert [line.serve() for _ in range(7)] == [first, second, *rest]
 
 
-def test_destinations_share_the_threads_however_slow_one_of_them_is() -> None:
+def test_a_free_thread_goes_to_the_destination_with_fewer_attempts() -> None:
     """A free thread goes to the destination with fewer attempts: four slow destinations leave threads to the others."""
     line = Line(threads=4)
     for _ in range(100):
@@ -114,7 +114,7 @@ def test_destinations_share_the_threads_however_slow_one_of_them_is() -> None:
     assert sorted(line.take().batch.key.project for _ in range(2)) == ["fast", "fast"]
 
 
-def test_a_slow_destination_gets_half_of_the_threads_while_a_brisk_one_is_in_use() -> None:
+def test_with_responses_after_two_seconds_two_of_four_threads_stay_free_for_a_brisk_destination() -> None:
     """With responses after two seconds, two of four threads stay free for a brisk destination, also between its
     batches.
     """
@@ -136,7 +136,7 @@ def test_a_slow_destination_gets_half_of_the_threads_while_a_brisk_one_is_in_use
     assert len(turns) == 2
 
 
-def test_a_slow_destination_alone_gets_all_threads() -> None:
+def test_a_slow_destination_may_use_all_threads_if_no_other_is_in_use() -> None:
     """A slow destination may use all threads if no other is in use."""
     line = Line(threads=4)
     for _ in range(50):

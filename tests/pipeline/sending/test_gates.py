@@ -146,7 +146,7 @@ def test_a_missing_logstore_closes_its_gate_only_if_its_batches_wait_for_it_othe
     assert verdict_of(error, waits=False) is verdict_of(missing, waits=False) is Verdict.ANSWERED
 
 
-def test_a_quota_closes_the_logstore_alone_and_an_outage_all_of_the_destination() -> None:
+def test_each_verdict_closes_the_gate_that_it_concerns_and_no_two_verdicts_are_equal() -> None:
     """Each verdict closes the gate that it concerns, and no two verdicts are equal."""
     assert Verdict.OVER_QUOTA.to_destination.hold is None
     assert Verdict.OVER_QUOTA.to_logstore.hold is Reason.QUOTA

@@ -163,7 +163,7 @@ def test_a_strategy_that_raises_fails_the_record_and_nothing_else(part: str, cap
 
 
 @pytest.mark.parametrize("wait", [-5.0, float("nan"), float("-inf"), 0])
-def test_a_senseless_wait_is_no_wait(wait: float) -> None:
+def test_a_strategy_that_returns_a_negative_or_invalid_wait_means_no_wait(wait: float) -> None:
     """A strategy that returns a negative or invalid wait means no wait."""
     _, at = _attempts([NetworkError("R", "x")] * 2, retry_policy=RetryPolicy(wait=lambda _state: wait))
     assert at[0] == at[1]
@@ -183,7 +183,7 @@ def test_rules_count_the_same_error_in_a_row_only() -> None:
 
 
 @pytest.mark.parametrize("limit", [1, 450, 5000])
-def test_delivery_timeout_ends_the_retries_at_its_time(limit: int) -> None:
+def test_the_last_attempt_is_made_exactly_when_delivery_timeout_ms_has_passed_since_the_first(limit: int) -> None:
     """The last attempt is made exactly when delivery_timeout_ms has passed since the first."""
     sink, at = _attempts([NetworkError("R", "x")] * 99, delivery_timeout_ms=limit, retries=99)
     assert at[-1] - at[0] == pytest.approx(limit / 1000)

@@ -144,7 +144,9 @@ def test_a_list_is_cut_inside_and_settles_as_one(caplog: pytest.LogCaptureFixtur
 
 
 @pytest.mark.parametrize("script", [[TOO_LARGE, None, RejectedError("C", "x")], [TOO_LARGE, RejectedError("C", "x")]])
-def test_a_list_of_which_one_half_was_stored_has_failed_and_says_so(script: list[AttemptError | None]) -> None:
+def test_if_one_half_fails_the_list_fails_with_that_halfs_attempts_and_may_have_been_stored(
+    script: list[AttemptError | None],
+) -> None:
     """If one half fails, the list fails with that half's attempts, and may have been stored."""
     told: list[Result] = []
     pipeline = threadless(ScriptedSink(script))
@@ -294,7 +296,7 @@ def test_halves_that_are_not_registered_yet_complete_in_the_child_as_well(
     assert [error.result.error_code for error in errors] == 2 * ["ForkedAway"]  # type: ignore[union-attr]
 
 
-def test_an_error_that_a_script_repeats_keeps_no_attempt_alive() -> None:
+def test_a_repeated_error_starts_with_a_new_traceback() -> None:
     """A repeated error starts with a new traceback: an old one would keep every attempt's frames alive."""
     sink = ScriptedSink([TOO_LARGE] * 3)
     frames = set()

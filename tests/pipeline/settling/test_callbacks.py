@@ -65,7 +65,7 @@ def test_a_callback_that_raises_is_logged_and_stops_nothing(
     assert caplog.text.count("a callback raised") == 2
 
 
-def test_a_slow_failure_callback_does_not_delay_successes() -> None:
+def test_while_a_failures_callback_hangs_successes_are_notified_and_the_other_way_round() -> None:
     """While a failure's callback hangs, successes are notified, and the other way round."""
     for script, slow in (([RejectedError("C", "x")], "failure"), ([None, RejectedError("C", "x")], "success")):
         entered, gate, told = threading.Event(), threading.Event(), threading.Event()
@@ -90,7 +90,7 @@ def test_a_slow_failure_callback_does_not_delay_successes() -> None:
         assert names == [f"test-{slow}"]
 
 
-def test_callbacks_run_on_handler_threads_and_nowhere_else() -> None:
+def test_callbacks_and_done_callbacks_of_pending_futures_run_on_the_success_or_failure_thread() -> None:
     """Callbacks and done-callbacks of pending futures run on the success or failure thread."""
     names: dict[str, set[str]] = {"callback": set(), "done": set()}
     sink = ScriptedSink([RejectedError("C", "x") if i % 3 == 0 else None for i in range(30)])
@@ -138,7 +138,7 @@ def test_memory_of_the_bytes_is_back_before_a_handler_has_the_batch(monkeypatch:
     assert used == [BATCH_OVERHEAD + RECORD_OVERHEAD]
 
 
-def test_memory_of_the_bytes_is_back_before_and_all_of_it_once_callbacks_run() -> None:
+def test_in_a_callback_the_bytes_of_its_own_batch_are_free() -> None:
     """In a callback, the bytes of its own batch are free: it may send what needs all of the memory."""
     pipeline = threadless(total_size_in_bytes=7000, max_block_ms=0, batch_count_threshold=1)
     again: list[object] = []

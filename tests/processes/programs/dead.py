@@ -40,6 +40,6 @@ if mode == "interrupted":
     # Handlers run last in, first out: this one reports that the drain, registered earlier, is next.
     atexit.register(print, "exiting", flush=True)
 elif mode == "at once":
-    # By ctypes, since os.kill raises the interrupt itself: so the next Python function, the drain, raises it.
+    # os.kill would raise the interrupt itself; after a kill by ctypes, the next Python function raises it: the drain.
     atexit.register(ctypes.CDLL(None).kill, os.getpid(), signal.SIGINT)
 print(f"exits_at={int(time.monotonic() * 1000)}", flush=True)

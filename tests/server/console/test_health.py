@@ -50,7 +50,7 @@ def test_each_request_is_a_line_of_the_access_log(caplog: pytest.LogCaptureFixtu
     assert all("\n" not in record.message for record in caplog.records)
 
 
-def test_without_it_there_is_no_access_log(caplog: pytest.LogCaptureFixture) -> None:
+def test_by_default_an_embedded_server_logs_no_requests(caplog: pytest.LogCaptureFixture) -> None:
     """By default an embedded server logs no requests."""
     caplog.set_level(logging.INFO, "loghub.server.access")
     with LogHubServer() as server, Client(server) as client:

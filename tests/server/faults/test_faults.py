@@ -37,7 +37,9 @@ def test_the_first_n_requests_get_the_faults_status_code_message_and_headers_and
     assert [record.error_code for record in server.requests] == ["ServerBusy", "ServerBusy", None]
 
 
-def test_a_fault_answers_with_a_body_that_is_no_json(server: LogHubServer, client: Client) -> None:
+def test_a_fault_can_answer_a_gateways_html_instead_of_json_with_any_status(
+    server: LogHubServer, client: Client
+) -> None:
     """A fault can answer a gateway's HTML instead of JSON, with any status."""
     server.faults.add(faults.answer(502, "BadGateway", body=b"<html>bad gateway</html>"))
     answer = client.put(log_group("x"))

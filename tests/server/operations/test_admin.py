@@ -59,7 +59,7 @@ def test_with_auto_create_a_write_creates_its_project_and_logstore_with_the_serv
     assert client.get(f"/logstores/{LOGSTORE}").json()["shardCount"] == 2
 
 
-def test_a_strict_server_wants_the_project_first() -> None:
+def test_without_auto_create_a_logstore_is_not_created_in_a_missing_project() -> None:
     """Without auto_create a logstore is not created in a missing project."""
     with LogHubServer(auto_create=False) as server, Client(server) as client:
         assert error_of(create(client)) == (404, "ProjectNotExist")
@@ -150,7 +150,7 @@ def test_a_project_of_a_name_that_send_refuses_is_not_created(server: LogHubServ
 
 
 @pytest.mark.parametrize("path", ["/logstores/none", "/logstores/none/shards"])
-def test_a_logstore_that_is_not_there_is_404(path: str) -> None:
+def test_reading_a_missing_logstore_is_refused_with_404(path: str) -> None:
     """Reading a missing logstore is refused with 404."""
     with LogHubServer(auto_create=False) as server, Client(server) as client:
         assert client.post_json("/", b'{"projectName": "my-project", "description": ""}').status_code == 200

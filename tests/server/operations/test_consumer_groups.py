@@ -116,7 +116,7 @@ def test_checkpoints_outlive_the_server(tmp_path_factory: pytest.TempPathFactory
         assert beat(client, "a", 1) == [0, 1]
 
 
-def test_a_group_has_so_many_consumers_and_no_more(
+def test_a_consumer_beyond_the_limit_is_refused_in_words(
     client: Client, server: LogHubServer, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A consumer beyond the limit is refused in words; the others go on, and one that leaves makes room."""

@@ -112,12 +112,12 @@ def test_a_search_that_makes_no_sense_is_refused(client: Client, params: dict[st
         (b'{"from": 0, "to": 1, "query": 5}', "ParameterInvalid"),
     ],
 )
-def test_a_body_that_is_no_json_object_is_refused(client: Client, body: bytes, code: str) -> None:
+def test_the_body_of_post_logs_must_be_a_json_object_and_its_query_text(client: Client, body: bytes, code: str) -> None:
     """The body of POST /logs must be a JSON object, and its query text."""
     assert error_of(client.post_json(f"/logstores/{LOGSTORE}/logs", body)) == (400, code)
 
 
-def test_searching_a_logstore_that_is_not_there_is_404(client: Client) -> None:
+def test_searching_a_missing_logstore_is_404(client: Client) -> None:
     """Searching a missing logstore is 404."""
     answer = client.get("/logstores/none", type="log", **{"from": "0", "to": "1"})
     assert error_of(answer) == (404, "ProjectNotExist")

@@ -141,7 +141,7 @@ def test_a_logstore_or_project_that_is_deleted_and_created_again_is_empty(server
     assert error_of(client.request("DELETE", "/")) == (404, "ProjectNotExist")
 
 
-def test_an_index_is_kept_as_it_was_given(client: Client) -> None:
+def test_an_index_is_created_once_replaced_and_returned_with_the_facts_that_clients_expect(client: Client) -> None:
     """An index is created once, replaced, and returned with the facts that clients expect."""
     client.put(log_group("x"))
     path, first = f"/logstores/{LOGSTORE}/index", {"line": {"token": [" "]}, "keys": {"a": {"type": "long"}}}

@@ -122,7 +122,7 @@ def test_a_wrong_parameter_is_refused(
     assert expected == error_of(client.get(f"/logstores/{LOGSTORE}/shards/{shard}", **params))
 
 
-def test_reading_a_logstore_that_is_not_there_does_not_create_it(client: Client) -> None:
+def test_a_read_of_a_missing_logstore_is_refused_and_creates_nothing(client: Client) -> None:
     """A read of a missing logstore is refused and creates nothing."""
     answer = client.get("/logstores/none/shards/0", type="cursor", **{"from": "begin"})
     assert error_of(answer) == (404, "ProjectNotExist")

@@ -169,7 +169,7 @@ def test_a_batch_is_too_large_when_its_packages_together_are(kind: int | None) -
         assert server.count(PROJECT, LOGSTORE) == 2
 
 
-def test_a_batch_that_is_too_large_is_refused_before_any_of_it_is_decompressed() -> None:
+def test_a_batch_is_checked_by_its_declared_sizes_first_a_damaged_first_package_is_not_decompressed() -> None:
     """A batch is checked by its declared sizes first: a damaged first package is not decompressed."""
     batch = LogPackageList()
     for _ in range(2):
@@ -206,7 +206,9 @@ TRUNCATED = log_group("hello")[:-1]
         (log_group("x") + b"\x1a\x01\xff", "InvalidEncoding"),
     ],
 )
-def test_a_body_that_is_no_log_group_is_refused(server: LogHubServer, client: Client, raw: bytes, code: str) -> None:
+def test_invalid_protobuf_missing_required_fields_and_keys_or_topics_that_are_not_utf_8_are_refused(
+    server: LogHubServer, client: Client, raw: bytes, code: str
+) -> None:
     """Invalid protobuf, missing required fields, and keys or topics that are not UTF-8 are refused."""
     assert (400, code) == error_of(client.put(raw, compression="none"))
     assert server.count(PROJECT, LOGSTORE) == 0
@@ -257,7 +259,9 @@ def test_a_log_group_of_the_limit_is_stored_and_one_byte_more_is_413(server: Log
 
 
 @pytest.mark.parametrize("size", [30_000_000, 70_000_000])
-def test_a_body_far_beyond_the_limit_gets_its_413(server: LogHubServer, client: Client, size: int) -> None:
+def test_a_client_that_sends_far_too_much_still_reads_the_refusal(
+    server: LogHubServer, client: Client, size: int
+) -> None:
     """A client that sends far too much still reads the refusal, and the server answers the next request."""
     answer = client.put(b"\x00" * size, compression="none", headers={"x-log-bodyrawsize": "5"})
     assert error_of(answer) == (413, "PostBodyTooLarge")
@@ -288,7 +292,7 @@ def test_too_many_logs_in_one_group_are_refused() -> None:
         assert "4" in answer.text
 
 
-def test_a_strict_server_wants_project_and_logstore_to_exist() -> None:
+def test_without_auto_create_a_write_to_a_missing_project_or_logstore_is_refused_with_its_code() -> None:
     """Without auto_create a write to a missing project or logstore is refused with its code."""
     with LogHubServer(auto_create=False) as server, Client(server) as client:
         assert error_of(client.put(log_group("x"))) == (404, "ProjectNotExist")

@@ -35,7 +35,7 @@ def test_a_query_of_10_mib_is_413_at_once_in_bounded_memory_and_delays_no_other_
 
 
 def test_a_page_behind_60_000_matching_logs_takes_no_memory_for_these() -> None:
-    """A page behind 60,000 matching logs takes no memory for these."""
+    """A page after 60,000 matching logs takes no memory for these logs."""
     with ServerProcess() as server, Client(server) as client:
         for number in range(60):
             client.put(log_group(*["some text that matches, " * 15] * 1000, time=T + number * 1000))
@@ -95,7 +95,7 @@ def test_no_query_takes_long_to_read() -> None:
             assert time.monotonic() - started < allowed(2), name
 
 
-def test_a_class_of_characters_in_a_pattern_is_no_group(client: Client) -> None:
+def test_escaped_parentheses_and_those_in_a_class_open_no_group_an_unclosed_class_is_refused(client: Client) -> None:
     """Escaped parentheses and those in a class open no group; an unclosed class is refused."""
     client.put(log_group("(a]b"))
     wanted = {"from": T, "to": T + 9, "session": "mode=scan"}

@@ -68,7 +68,9 @@ def test_a_page_of_the_newest_logs_reads_from_the_end_only_as_far_as_needed(
 
 
 @pytest.mark.usefixtures("decoded")
-def test_the_newest_are_found_in_whatever_order_they_arrived(server: LogHubServer, client: Client) -> None:
+def test_the_newest_logs_are_found_in_any_order_of_arrival_and_in_loggroups_with_old_and_new_logs(
+    server: LogHubServer, client: Client
+) -> None:
     """The newest logs are found in any order of arrival, and in LogGroups with old and new logs."""
     client.put(log_group("late", time=T + 5000), path="/shards/route", params={"key": "00"})
     client.put(log_group(*["x"] * 3, time=T - 10), path="/shards/route", params={"key": "00"})

@@ -95,7 +95,7 @@ def test_conditions_are_sql_over_texts(logs: Client, query: str, expected: list[
     ],
 )
 def test_operators_change_fields(logs: Client, query: str, expected: dict[str, bytes]) -> None:
-    """project, project-away, project-rename and extend combine; a null is no field; other bytes stay."""
+    """project, project-away, project-rename and extend combine; a null makes no field; other bytes stay."""
     assert fields(logs, query)[0] == expected
 
 
@@ -344,7 +344,7 @@ _ROW_OF_ITS_OWN = """* | where $$'$$ <> a))) select {} as "spl row" from "spl ta
     ],
 )
 def test_a_query_cannot_make_logs(logs: Client, query: str) -> None:
-    """A query that uses internal columns, or makes rows that are no logs, is refused."""
+    """A query that uses internal columns, or makes rows that are not logs, is refused."""
     where = {"type": "log", "cursor": logs.cursor(0, "begin"), "query": query}
     answer = logs.get(f"/logstores/{LOGSTORE}/shards/0", **where)
     assert error_of(answer) == (400, "ParameterInvalid")

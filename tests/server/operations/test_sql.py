@@ -524,7 +524,9 @@ def test_no_process_outlives_a_server_that_was_killed() -> None:
         assert call.error is not None
 
 
-def test_a_stop_amid_a_statement_is_no_error(caplog: pytest.LogCaptureFixture) -> None:
+def test_stopping_during_a_statement_cuts_its_client_logs_no_failure_and_ends_all_processes(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """Stopping during a statement cuts its client, logs no failure, and ends all processes."""
     with LogHubServer() as server, Client(server) as client:
         client.put(log_group("x"))

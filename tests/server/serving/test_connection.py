@@ -90,7 +90,7 @@ def assert_healthy(server: LogHubServer, client: Client) -> None:
         b"POST / HTTP/1.1\r\nHost: a.b\r\nTransfer-Encoding: chunked\r\n\r\nnot a chunk\r\n",
     ],
 )
-def test_bytes_that_are_no_http_are_refused_in_json(
+def test_bytes_that_are_not_http_such_as_a_tls_hello_get_400_in_json_and_the_connection_is_closed(
     server: LogHubServer, client: Client, wire: Connect, garbage: bytes
 ) -> None:
     """Bytes that are not HTTP, such as a TLS hello, get 400 in JSON, and the connection is closed."""
@@ -106,7 +106,7 @@ def test_a_client_that_says_nothing_is_let_go(server: LogHubServer, client: Clie
 
 
 @pytest.mark.parametrize("part", ["head", "body"])
-def test_a_slow_client_is_refused_when_its_time_is_over(
+def test_a_request_that_arrives_byte_by_byte_is_requesttimeout_after_the_total_limit(
     server: LogHubServer, client: Client, wire: Connect, part: str
 ) -> None:
     """A request that arrives byte by byte is RequestTimeout after the total limit."""
@@ -128,7 +128,9 @@ def test_a_slow_client_is_refused_when_its_time_is_over(
     assert server.count(PROJECT, LOGSTORE) == 0
 
 
-def test_a_hundred_slow_clients_do_not_slow_a_healthy_one(server: LogHubServer, client: Client, wire: Connect) -> None:
+def test_a_hundred_unfinished_requests_do_not_slow_another_client_and_all_are_ended(
+    server: LogHubServer, client: Client, wire: Connect
+) -> None:
     """A hundred unfinished requests do not slow another client, and all are ended."""
     whole = whole_put(client, log_group("slow"))
     slow = [wire(whole[:-1]) for _ in range(100)]
@@ -137,7 +139,9 @@ def test_a_hundred_slow_clients_do_not_slow_a_healthy_one(server: LogHubServer, 
     assert_healthy(server, client)
 
 
-def test_a_slow_second_request_is_refused_like_a_first(server: LogHubServer, client: Client, wire: Connect) -> None:
+def test_a_slow_second_request_on_a_connection_is_refused_like_a_first_one(
+    server: LogHubServer, client: Client, wire: Connect
+) -> None:
     """A slow second request on a connection is refused like a first one."""
     whole = whole_put(client, log_group("x"))
     connection = wire(whole)
@@ -183,7 +187,9 @@ def test_a_body_longer_than_its_content_length_is_refused(server: LogHubServer, 
     assert_healthy(server, client)
 
 
-def test_a_half_closed_client_gets_its_answer(server: LogHubServer, client: Client, wire: Connect) -> None:
+def test_a_client_that_half_closes_after_a_whole_request_reads_the_answer_then_the_end(
+    server: LogHubServer, client: Client, wire: Connect
+) -> None:
     """A client that half-closes after a whole request reads the answer, then the end."""
     half = wire(whole_put(client, log_group("half closed")))
     half.shutdown(socket.SHUT_WR)

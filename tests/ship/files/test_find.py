@@ -369,7 +369,7 @@ def test_overlapping_directories_are_walked_once(tmp_path: Path) -> None:
     assert (str(tmp_path / "a" / "to-hidden"), f"link to {hidden / 'x.log'}") in search.skipped
 
 
-def test_a_log_with_a_hole_at_its_beginning_is_not_binary(tmp_path: Path) -> None:
+def test_a_file_that_begins_with_nuls_as_after_copytruncate_is_not_binary(tmp_path: Path) -> None:
     """A file that begins with NULs, as after copytruncate, is not binary; one with only NULs is."""
     (tmp_path / "a.log").write_bytes(b"\0" * 50_000 + b"line\n")
     (tmp_path / "b.bin").write_bytes(b"\0" * 50_000)

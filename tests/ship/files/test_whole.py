@@ -12,7 +12,7 @@ from producer.ship.files.whole import read_checked, write_checked, write_whole
 from ...support.syncs import noted_syncs
 
 
-def test_a_file_is_on_the_disk_before_it_has_its_name_and_then_its_name_is(tmp_path: Path) -> None:
+def test_all_bytes_are_synced_then_the_file_is_renamed_then_the_directory_is_synced(tmp_path: Path) -> None:
     """All bytes are synced, then the file is renamed, then the directory is synced; no temporary file is left."""
     file = tmp_path / "progress.json"
     file.write_text("old")

@@ -78,7 +78,7 @@ def test_checkpoint_of_another_target_is_refused_naming_both(
     claim()
 
 
-def test_pattern_to_exclude_may_be_added_and_then_belongs_to_the_target(claim: Claim) -> None:
+def test_a_pattern_to_exclude_may_be_added_and_cannot_be_removed_afterwards(claim: Claim) -> None:
     """A pattern to exclude may be added, and cannot be removed afterwards."""
     claim()
     claim(exclude=["bad.gz", "*.bak"])
@@ -138,7 +138,9 @@ def test_followed_path_in_the_checkpoint_directory_is_refused(tmp_path: Path, pa
         checkpoint_directory(str(tmp_path), [f"{tmp_path}{path}"])
 
 
-def test_checkpoint_and_followed_paths_may_be_file_uris(tmp_path: Path, server: LogHubServer) -> None:
+def test_a_checkpoint_and_followed_paths_may_be_file_uris_other_schemes_are_refused(
+    tmp_path: Path, server: LogHubServer
+) -> None:
     """A checkpoint and followed paths may be ``file:`` URIs; other schemes are refused."""
     arguments = ship_arguments(server, f"file://{tmp_path}/logs", "--follow")
     options = cli._follow_options(parse_ship([*arguments, f"--checkpoint=file://{tmp_path}/ck"]))

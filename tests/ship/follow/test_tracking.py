@@ -332,7 +332,7 @@ def test_an_offset_of_an_earlier_version_with_inodes_as_names_and_without_checks
     assert follower.texts() == ["two\n"]
 
 
-def test_file_that_was_renamed_while_it_was_empty_has_its_new_name(tmp_path: Path) -> None:
+def test_a_file_renamed_while_it_was_empty_is_shipped_under_its_new_name(tmp_path: Path) -> None:
     """A file renamed while it was empty is shipped under its new name."""
     follower = Follower(tmp_path)
     write(tmp_path / "a.log", "")
@@ -342,7 +342,9 @@ def test_file_that_was_renamed_while_it_was_empty_has_its_new_name(tmp_path: Pat
     assert [found.file.path for found in follower.take()] == [str(tmp_path / "b.log")]
 
 
-def test_batch_takes_about_as_much_as_it_may(tmp_path: Path) -> None:
+def test_a_batch_has_about_the_requested_size_each_has_at_least_one_file_and_together_they_have_all(
+    tmp_path: Path,
+) -> None:
     """A batch has about the requested size; each has at least one file, and together they have all."""
     follower = Follower(tmp_path)
     for name in "abcde":
@@ -423,7 +425,7 @@ def test_bytes_that_cannot_be_read_for_a_while_are_not_called_lost(
         ranges({}, end)
 
 
-def test_path_that_is_not_there_yet_is_followed_from_when_it_comes(tmp_path: Path) -> None:
+def test_a_path_that_does_not_exist_yet_is_followed_when_it_appears(tmp_path: Path) -> None:
     """A path that does not exist yet is followed when it appears."""
     follower = Follower(tmp_path / "later")
     assert follower.texts() == []

@@ -344,7 +344,9 @@ def test_access_log_needs_no_map() -> None:
         ("delimited", "1,2,3", "a é content_"),
     ],
 )
-def test_format_that_compiled_code_knows_needs_no_map(parser: str, line: str, names: str) -> None:
+def test_the_fields_of_a_format_with_native_code_are_columns_and_no_python_code_runs_per_line(
+    parser: str, line: str, names: str
+) -> None:
     """The fields of a format with native code are columns, and no Python code runs per line."""
     block = Block(0, f"{line}\n".encode() * 3)
     batch = BlockColumns(parser, None, offset=False, values=_VALUES).batch(block, Figures())

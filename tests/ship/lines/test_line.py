@@ -135,14 +135,16 @@ def test_a_range_that_begins_a_line_yields_all_bytes_from_there_on_however_it_is
     assert found == [line._replace(offset=line.offset + start) for line in simple_lines(content[start:])]
 
 
-def test_bytes_after_the_limit_are_not_there() -> None:
+def test_bytes_appended_after_the_plan_are_left_to_the_next_job_even_within_a_line() -> None:
     """Bytes appended after the plan are left to the next job, even within a line."""
     assert [line.data for line in read(b"one\ntwo\nthree\n", limit=6)] == [b"one", b"tw"]
     assert read(b"one\ntwo\n", 4, 8, limit=4) == []
 
 
 @given(content=_CONTENT, size=st.integers(0, 12))
-def test_block_knows_whether_a_line_is_longer(content: bytes, size: int) -> None:
+def test_a_search_from_line_end_to_line_end_finds_the_same_longer_lines_as_a_check_of_each_line(
+    content: bytes, size: int
+) -> None:
     """A search from line end to line end finds the same longer lines as a check of each line."""
     assert Block(0, content).has_longer(size) == any(len(each) > size for each in content.split(b"\n"))
 
@@ -173,8 +175,8 @@ def test_a_hole_before_a_line_is_skipped_wherever_the_file_is_cut(
     assert [(each.offset, each.data) for each in found] == expected
 
 
-def test_a_byte_order_mark_is_no_part_of_the_first_line() -> None:
-    """A byte order mark is removed from a block, and from a line in pieces; alone it is no line."""
+def test_a_byte_order_mark_is_removed_from_a_block_and_from_a_line_in_pieces() -> None:
+    """A byte order mark is removed from a block, and from a line in pieces; a file with only the mark has no line."""
     mark = codecs.BOM_UTF8
     assert list(without_mark([Block(0, mark + b"a\n"), Block(5, mark)])) == [
         Block(3, b"a\n"),

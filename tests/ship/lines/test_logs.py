@@ -62,7 +62,7 @@ def simple_logs(content: bytes) -> list[Line]:
     if last.endswith(b"\n"):
         last = last[:-1].removesuffix(b"\r")
     elif b"\n" not in last and not last and content:
-        return simple  # The empty rest after the last line end is no line.
+        return simple  # The empty rest after the last line end is not a line.
     return [*simple, Line(last_offset, 0, last)] if content else simple
 
 

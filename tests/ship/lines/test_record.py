@@ -62,7 +62,7 @@ def test_line_that_contains_an_escape_is_not_mistaken_for_one() -> None:
 
 
 @given(data=st.binary(max_size=100))
-def test_bytes_of_any_line_can_be_had_back(data: bytes) -> None:
+def test_for_any_bytes_the_record_restores_them_and_every_field_can_be_encoded_as_utf_8(data: bytes) -> None:
     """For any bytes, the record restores them, and every field can be encoded as UTF-8."""
     fields = fields_of(Line(0, 0, data), make_parser("auto"))
     assert content_bytes(fields) == data

@@ -124,7 +124,7 @@ def test_an_answer_means_the_same_however_it_arrives(head: str) -> None:
 
 
 @pytest.mark.parametrize("head", [head for head in ODD if head.startswith("cut")])
-def test_a_head_that_is_cut_is_no_answer(head: str) -> None:
+def test_a_cut_head_is_not_accepted_as_a_response(head: str) -> None:
     """``http.client`` accepts a cut head as complete: a 200 that a proxy cut off would lose a log."""
     assert _receive([ODD[head]]) is http.client.HTTPException
 

@@ -64,7 +64,7 @@ def is_open(theirs: socket.socket) -> bool:
         theirs.settimeout(PATIENCE)
 
 
-def test_an_attempt_has_its_limit_and_no_thread(attempts: Attempts, clock: ManualClock) -> None:
+def test_the_time_of_an_attempt_runs_from_its_begin_a_later_call_raises(attempts: Attempts, clock: ManualClock) -> None:
     """The time of an attempt runs from its begin; a later call raises."""
     with Attempt(attempts) as first:
         clock.advance(4)
@@ -77,7 +77,7 @@ def test_an_attempt_has_its_limit_and_no_thread(attempts: Attempts, clock: Manua
         assert not threads()
 
 
-def test_running_attempts_are_shut_down_at_an_end_that_comes_nearer_and_not_before(
+def test_a_thread_that_reads_or_writes_is_interrupted_at_the_nearer_end_and_so_is_a_later_attempt(
     attempts: Attempts, clock: ManualClock, pair: tuple[socket.socket, socket.socket]
 ) -> None:
     """A thread that reads or writes is interrupted at the nearer end, and so is a later attempt."""
@@ -96,7 +96,7 @@ def test_running_attempts_are_shut_down_at_an_end_that_comes_nearer_and_not_befo
         late.left()
 
 
-def test_an_end_that_comes_nearer_never_gives_an_attempt_more_time(attempts: Attempts, clock: ManualClock) -> None:
+def test_an_end_further_away_than_the_limit_changes_nothing(attempts: Attempts, clock: ManualClock) -> None:
     """An end further away than the limit changes nothing."""
     with Attempt(attempts) as attempt:
         attempts.hurry(Deadline.after(clock, 100))
@@ -133,7 +133,7 @@ def test_a_connection_that_comes_too_late_is_not_used(
         assert pair[1].recv(1) == b""
 
 
-def test_a_connection_that_was_closed_is_nobodys(
+def test_a_closed_descriptor_may_belong_to_another_socket_the_attempts_next_connection_is_shut_down(
     attempts: Attempts, clock: ManualClock, pair: tuple[socket.socket, socket.socket]
 ) -> None:
     """A closed descriptor may belong to another socket; the attempt's next connection is shut down."""
@@ -162,7 +162,7 @@ def test_a_guarded_attempt_is_cut_at_its_limit(
         assert pair[1].recv(1) == b""
 
 
-def test_nothing_is_left_open(
+def test_a_cut_opens_and_closes_no_descriptor(
     attempts: Attempts, clock: ManualClock, pair: tuple[socket.socket, socket.socket]
 ) -> None:
     """A cut opens and closes no descriptor."""
@@ -227,10 +227,10 @@ def test_after_two_seconds_one_line_has_the_state_and_the_limit_however_many_att
     assert caplog.messages == [*told, "http://p.x: answers now"]
 
 
-def test_a_quick_failure_or_response_is_no_silence_the_next_attempt_is_watched(
+def test_a_quick_failure_or_response_logs_no_warning_of_silence_and_the_next_attempt_is_watched_again(
     clock: ManualClock, attempts: Attempts, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """A quick failure or response is no silence; the next attempt is watched."""
+    """A quick failure or response logs no warning of silence, and the next attempt is watched again."""
     silence = Silence("http://p.x", 70)
     with Attempt(attempts) as attempt:
         silence.listen(attempts, attempt, clock)
@@ -244,7 +244,7 @@ def test_a_quick_failure_or_response_is_no_silence_the_next_attempt_is_watched(
         eventually(lambda: len(caplog.messages) == 1)
 
 
-def test_a_handler_that_takes_its_time_keeps_no_attempt_from_its_end(
+def test_a_slow_log_handler_does_not_delay_the_end_of_an_attempt(
     clock: ManualClock, attempts: Attempts, pair: tuple[socket.socket, socket.socket]
 ) -> None:
     """The warning's thread works for a producer, so its log record is not sent by a sink."""

@@ -109,7 +109,7 @@ def check_failed(future: SendFuture, code: str = "ProducerClosed") -> None:
 
 
 @pytest.mark.parametrize("way", WAYS.values(), ids=WAYS)
-def test_the_end_of_the_block_comes_in_time(
+def test_the_attempt_is_cut_its_thread_ends_its_batch_fails_and_may_have_been_stored(
     way: Callable[[pytest.MonkeyPatch], AbstractContextManager[Way]],
     monkeypatch: pytest.MonkeyPatch,
     caplog: pytest.LogCaptureFixture,
@@ -137,7 +137,9 @@ def test_a_timeout_and_aclose_cut_off_too() -> None:
     check_failed(future)
 
 
-def test_where_no_thread_can_be_started_the_end_comes_in_time(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_at_the_exit_of_the_interpreter_the_closing_thread_makes_the_attempt_itself(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """At the exit of the interpreter, the closing thread makes the attempt itself, and no thread cuts it."""
 
     start = threading.Thread.start
@@ -160,7 +162,7 @@ def test_where_no_thread_can_be_started_the_end_comes_in_time(monkeypatch: pytes
     assert error.result.may_have_been_stored
 
 
-def test_behind_a_channel_the_record_stays_and_the_end_comes_in_time(tmp_path: Path) -> None:
+def test_with_a_channel_the_next_producer_delivers_the_record(tmp_path: Path) -> None:
     """With a channel, the next producer delivers the record."""
     with serve(hostile.hang) as port:
         endpoint, channel = f"http://127.0.0.1:{port}", FileChannel(tmp_path)
@@ -173,7 +175,7 @@ def test_behind_a_channel_the_record_stays_and_the_end_comes_in_time(tmp_path: P
         assert producer.stats().delivered == 1
 
 
-def test_a_server_that_is_slow_and_answers_gets_the_time_that_it_needs() -> None:
+def test_close_without_a_timeout_continues_while_acknowledgements_come_within_drain_timeout_ms() -> None:
     """``close`` without a timeout continues while acknowledgements come within ``drain_timeout_ms``."""
 
     def slow(connection: socket.socket, stop: threading.Event) -> None:

@@ -94,7 +94,7 @@ def _answer_each(connection: socket.socket) -> None:
 @pytest.mark.parametrize(
     "answer", [b"", b"HTTP/1.1 200 OK\r\nContent-Le", b"HTTP/1.1 200 OK\r\nContent-Length: 5\r\n\r\nabc"]
 )
-def test_the_other_end_may_be_silent_as_long_as_the_timeout_and_no_longer(answer: bytes) -> None:
+def test_the_silence_is_limited_before_the_response_within_its_head_and_its_body(answer: bytes) -> None:
     """The silence is limited before the response, within its head and its body, also on a used connection."""
     here, there = socket.socketpair()
     with here, there, Attempt(Attempts(600, SystemClock(), "silent")) as attempt:

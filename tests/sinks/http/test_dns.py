@@ -143,7 +143,7 @@ def test_a_forked_child_does_not_wait_for_a_thread_of_its_parent(resolver: Hangi
     assert parent.result() == ["127.0.0.1"]
 
 
-def test_a_resolver_that_hangs_for_one_project_keeps_no_other_waiting_nor_close(resolver: Hanging) -> None:
+def test_a_resolver_that_hangs_for_one_project_delays_neither_other_projects_nor_close(resolver: Hanging) -> None:
     """With a single IO thread, other projects are delivered; the record of the hanging name fails within the time of
     ``close``.
     """

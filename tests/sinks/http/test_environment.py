@@ -129,7 +129,9 @@ def test_a_password_that_cannot_be_sent_is_refused_when_the_producer_is_made_not
         assert "hidden" not in f"{given.value!r} {given.value}"
 
 
-def test_a_proxy_of_the_environment_that_no_request_would_use_is_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_proxy_for_another_scheme_or_for_exempted_hosts_may_stay_in_the_environment(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """A proxy for another scheme or for exempted hosts may stay in the environment."""
     monkeypatch.setenv("HTTP_PROXY", "ftp://proxy:1")
     producer("https://far.test").close()

@@ -48,7 +48,7 @@ def test_a_small_body_leaves_with_its_head(twin: ModuleType, size: int) -> None:
         assert there.recv(2**20) == b"head" + b"x" * size
 
 
-def test_all_of_a_request_leaves_however_slowly_it_is_read(
+def test_all_bytes_are_sent_once_in_order_even_if_the_socket_takes_only_parts(
     twin: ModuleType, ends: tuple[socket.socket, socket.socket]
 ) -> None:
     """All bytes are sent once, in order, even if the socket takes only parts; the response is read up to the limit."""

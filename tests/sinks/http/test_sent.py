@@ -141,7 +141,7 @@ def test_tls_that_breaks_after_the_request_leaves_it_in_doubt(way: str, tls: Tls
     assert "SSL" in error.message
 
 
-def test_a_handshake_that_is_refused_late_is_no_server_out_of_reach(tls: Tls) -> None:
+def test_with_tls_1_3_a_server_may_refuse_the_clients_certificate_while_the_request_is_in_flight(tls: Tls) -> None:
     """With TLS 1.3, a server may refuse the client's certificate while the request is in flight."""
     authority = trustme.CA()
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)

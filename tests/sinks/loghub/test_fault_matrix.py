@@ -193,7 +193,7 @@ def test_a_name_that_does_not_resolve_is_retried_and_named(server: LogHubServer)
     assert not told[0].may_have_been_stored
 
 
-def test_a_slow_server_is_waited_for(server: LogHubServer) -> None:
+def test_a_late_response_within_the_timeout_is_a_success_at_the_first_attempt(server: LogHubServer) -> None:
     """A late response within the timeout is a success at the first attempt."""
     server.faults.add(faults.delay(0.3), times=1)
     with producer_for(server) as producer:

@@ -210,7 +210,7 @@ def test_a_401_fetches_other_credentials_and_the_record_arrives(server: LogHubSe
     assert set(provider.threads) == {"rotating-credentials-p"}
 
 
-def test_an_sts_token_travels_signed() -> None:
+def test_temporary_credentials_are_sent_with_their_token_the_server_checks_token_and_signature() -> None:
     """Temporary credentials are sent with their token; the server checks token and signature."""
     from producer.server import AccessKey
 
@@ -288,7 +288,7 @@ def test_3_13_tls_certificates_are_verified(tls_server: tuple[str, str]) -> None
         assert send_one(producer).successful
 
 
-def test_verification_can_be_turned_off_in_so_many_words(
+def test_with_http_verify_false_the_certificate_is_not_verified(
     tls_server: tuple[str, str], recwarn: pytest.WarningsRecorder
 ) -> None:
     """With ``http.verify=False`` the certificate is not verified."""

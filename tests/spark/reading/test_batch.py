@@ -141,7 +141,7 @@ def test_nothing_to_read_is_an_empty_read(server: LogHubServer, put: Put) -> Non
     assert list(reader.read(InputPartition(None))) == []
 
 
-def test_the_reader_travels(server: LogHubServer, put: Put) -> None:
+def test_a_pickled_reader_reads_the_same_partitions(server: LogHubServer, put: Put) -> None:
     """A pickled reader reads the same partitions."""
     put("a message")
     pickler = CloudPickleSerializer()

@@ -170,7 +170,7 @@ def test_a_query_needs_its_first_time_and_is_for_batches(server: LogHubServer) -
         stream_reader(asked(server), schema)
 
 
-def test_a_quoted_bar_is_no_sql(filled: LogHubServer) -> None:
+def test_a_quoted_bar_is_part_of_the_search_and_all_pages_are_read(filled: LogHubServer) -> None:
     """A quoted bar is part of the search, and all pages are read."""
     assert numbers(filled, query='level: "a|b"') == []
     with Producer(project_of(filled)) as producer:

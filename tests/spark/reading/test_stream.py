@@ -206,7 +206,7 @@ def test_the_progress_says_how_far_there_is_to_go(server: LogHubServer, put: Put
     assert reader.reportLatestOffset() == {"0": encode_cursor(3), "1": encode_cursor(0)}
 
 
-def test_the_reader_travels_without_its_connections(server: LogHubServer, put: Put) -> None:
+def test_a_used_reader_is_pickled_without_its_connections(server: LogHubServer, put: Put) -> None:
     """A used reader is pickled without its connections."""
     fill(put, 0)
     reader = reader_of(server)

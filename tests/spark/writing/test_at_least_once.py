@@ -29,7 +29,7 @@ def test_every_row_is_acknowledged_when_the_task_ends(server: LogHubServer) -> N
     assert done.bytes > 40_000
 
 
-def test_empty_partition_is_no_error(server: LogHubServer) -> None:
+def test_a_task_without_rows_sends_nothing_and_succeeds(server: LogHubServer) -> None:
     """A task without rows sends nothing and succeeds."""
     assert write(server, []) == WriteMetrics(tasks=1)
     assert server.requests == []
@@ -182,7 +182,7 @@ def test_table_larger_than_memory_goes_through(server: LogHubServer) -> None:
     assert done.memory_wait_ms > 0
 
 
-def test_page_of_a_proxy_is_no_refusal_of_rows(server: LogHubServer) -> None:
+def test_a_proxys_page_fails_the_task_and_drops_no_rows(server: LogHubServer) -> None:
     """A proxy's page fails the task, and drops no rows."""
     page = b"HTTP/1.1 404 Not Found\r\nServer: nginx\r\nContent-Length: 9\r\nConnection: close\r\n\r\nnot found"
     server.faults.add(raw_answer(page))

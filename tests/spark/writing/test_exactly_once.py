@@ -254,7 +254,7 @@ def test_wrong_target_fails_the_task(server: LogHubServer) -> None:
     assert numbers(server) == list(range(100))
 
 
-def test_empty_partition_is_no_error(server: LogHubServer) -> None:
+def test_a_task_without_rows_sends_nothing(server: LogHubServer) -> None:
     """A task without rows sends nothing."""
     assert write(server, [rows(0)], **ONCE) == WriteMetrics(tasks=1)
 

@@ -42,7 +42,9 @@ def test_rows_of_every_kind_may_stand_in_one_partition(server: LogHubServer) -> 
 
 
 @pytest.mark.parametrize("guarantee", ["atLeastOnce", "exactlyOnce"])
-def test_column_that_is_empty_at_first_is_no_error(server: LogHubServer, guarantee: str) -> None:
+def test_a_topic_that_is_missing_at_first_and_a_value_whose_type_changes_lose_no_row(
+    server: LogHubServer, guarantee: str
+) -> None:
     """A topic that is missing at first, and a value whose type changes, lose no row."""
     rows = [{"n": n, "t": None if n < 5000 else "late", "v": None if n < 4500 else n / 2} for n in range(6000)]
     more = {"deliveryGuarantee": guarantee, "runId": "r"} if guarantee == "exactlyOnce" else {}
@@ -63,7 +65,7 @@ def test_misspelt_column_fails_the_task_whatever_is_done_with_rows(server: LogHu
         send(server, [{"n": 1}], topicColumn="topik", onFailure="drop")
 
 
-def test_value_that_is_no_text_names_its_field(server: LogHubServer) -> None:
+def test_a_value_that_is_not_valid_text_is_refused_with_its_field(server: LogHubServer) -> None:
     """A value that is not valid text is refused with its field."""
     with pytest.raises(InvalidArgumentError, match=r"field 'n'.*not valid Unicode"):
         send(server, [{"n": "\ud800"}])

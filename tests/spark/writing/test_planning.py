@@ -154,7 +154,7 @@ def test_key_that_may_not_list_shards_may_write(target: tuple[LogHubServer, Targ
     check_target(there, QUICK, patient=False)
 
 
-def test_busy_server_is_no_error(target: tuple[LogHubServer, Target]) -> None:
+def test_a_busy_server_does_not_fail_the_job(target: tuple[LogHubServer, Target]) -> None:
     """A busy server does not fail the job."""
     server, there = target
     server.faults.add(answer(503, "ServerBusy"))

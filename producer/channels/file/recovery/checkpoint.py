@@ -171,7 +171,7 @@ def check_fits(checkpoint: Checkpoint, salts: Mapping[int, bytes], sizes: Mappin
 
     :param salts: the salt of each existing segment.
     :param sizes: the size of each in bytes.
-    :raises BadCheckpointError: it does not.
+    :raises BadCheckpointError: it belongs to other segments.
     """
     for number, salt in checkpoint.segments.items():
         if number in salts and salts[number] != salt:

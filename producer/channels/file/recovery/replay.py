@@ -264,7 +264,7 @@ class Replay:
     :ivar known_committed: the newest transaction that the log confirms: it and all earlier ones are not torn.
     :ivar cut: where to cut off the torn end of the log; None if there is none.
     :ivar dropped: number of torn transactions before valid ones, which the log has to void by a Live.
-    :ivar unconfirmed_from: a pointer: records from there on may not be on the disk; None if all are.
+    :ivar unconfirmed_from: the pointer from which on records are perhaps missing on the disk; None if all are there.
     :ivar whole: offset where the records end, by number, for segments with nothing but preallocated zeros after it.
     """
 
@@ -366,7 +366,7 @@ class Replay:
 
     @property
     def unconfirmed_from(self) -> int | None:
-        """Return the first pointer that may not be on the disk; None if all records are."""
+        """Return the first pointer whose record is perhaps not on the disk; None if all are there."""
         return self._unconfirmed[0][1] if self._unconfirmed else None
 
     def void(self, transaction: int, payload: bytes | None) -> None:
@@ -445,7 +445,7 @@ class Replay:
         return segment.header.version == 1 and self._newest_transaction(segment.number) >= transaction
 
     def is_torn(self, flaw: Flaw) -> bool:
-        """True if a crash left a stretch half written: nothing in it was acknowledged, or a Live voids it."""
+        """True if a crash interrupted the write of this stretch: nothing in it was acknowledged, or a Live voids it."""
         if not flaw.looks_torn:
             return False
         lost = range(flaw.first_lost, min(flaw.last_lost, flaw.first_lost + _MOST_LOST) + 1)

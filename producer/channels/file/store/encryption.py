@@ -197,7 +197,7 @@ class SegmentCipher:
 def check_available() -> None:
     """Check that ``cryptography`` is installed.
 
-    :raises ConfigError: it is not.
+    :raises ConfigError: it is not installed.
     """
     try:
         import cryptography  # noqa: F401  # only to see whether it is installed

@@ -88,8 +88,8 @@ class SegmentWriter:
     :ivar synced: the bytes known to be on the disk.
     :ivar named: True if it may have its final name, also after a crash.
     :ivar failed: True after a failed sync: nothing may be appended.
-    :ivar spoiled: True if void bytes were written at its end. They may not be overwritten: a crash could leave a mix of
-        old and new sectors, which would pass for damage.
+    :ivar spoiled: True if void bytes were written at its end. They must not be overwritten: a crash could leave a mix
+        of old and new sectors, which would pass for damage.
     :ivar broken: True if these bytes could not be cut off, and are still there.
     """
 

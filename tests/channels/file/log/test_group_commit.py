@@ -282,7 +282,7 @@ def test_a_take_whose_commit_failed_can_be_committed_again_or_rolled_back() -> N
             assert drained(channel) == expected
 
 
-def test_events_in_open_takes_are_found_where_they_were_written_again() -> None:
+def test_events_in_an_open_take_are_found_in_the_new_segment_after_a_failed_sync() -> None:
     """Events in an open take are found in the new segment after a failed sync."""
     disk = SimFS()
     with opened_channel(disk, fsync=1000.0) as channel:
@@ -447,7 +447,7 @@ def test_with_a_sync_interval_unsynced_records_in_memory_are_bounded(monkeypatch
         assert channel._log._unsynced_bytes <= 1000
 
 
-def test_two_commits_on_either_side_of_a_roll_are_both_on_the_disk_when_they_return() -> None:
+def test_one_sync_serves_commits_in_two_segments() -> None:
     """One sync serves commits in two segments."""
     disk = SimFS()
     with opened_channel(disk) as channel:

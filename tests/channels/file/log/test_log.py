@@ -364,7 +364,7 @@ def test_a_channel_opens_on_a_full_disk_to_be_read(caplog: pytest.LogCaptureFixt
     assert contents(disk) == []
 
 
-def test_a_disk_that_fills_during_a_put_leaves_nothing_of_it() -> None:
+def test_a_put_on_a_disk_that_fills_up_is_undone_and_can_be_committed_later() -> None:
     """A put on a disk that fills up is undone, and can be committed later."""
     disk = SimFS()
     channel = open_channel(disk, fsync="os")  # nothing is preallocated

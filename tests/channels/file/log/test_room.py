@@ -170,7 +170,7 @@ def test_a_channel_opens_even_if_preallocated_space_cannot_be_released() -> None
         assert file_stats(again).torn_tails == 0
 
 
-def test_room_that_a_killed_process_left_is_no_torn_end_and_no_damage() -> None:
+def test_preallocated_space_of_a_killed_process_is_neither_torn_nor_damage_for_inspection_and_opening() -> None:
     """Preallocated space of a killed process is neither torn nor damage, for inspection and opening."""
     disk = SimFS()
     channel = open_channel(disk)
@@ -235,7 +235,7 @@ def test_the_last_record_damaged_before_room_is_damage_and_not_torn(place: str) 
         assert drained(again) == (["a"] if place == "first" else ["a", "b"])
 
 
-def test_half_a_commit_in_room_that_was_cut_off_again_is_torn_however_much_there_is_of_it() -> None:
+def test_a_partial_write_that_reached_the_disk_in_spite_of_its_truncation_is_torn() -> None:
     """A partial write that reached the disk in spite of its truncation is torn."""
     disk = SimFS()
     channel = open_channel(disk)

@@ -233,7 +233,9 @@ def test_columns_are_cut_at_both_ends() -> None:
         max_size=60,
     )
 )
-def test_any_history_agrees_with_a_sorted_list(steps: list[tuple[str, int, int]]) -> None:
+def test_any_history_of_puts_takes_returns_and_removals_agrees_with_a_sorted_list(
+    steps: list[tuple[str, int, int]],
+) -> None:
     """Any history of puts, takes, returns and removals agrees with a sorted list."""
     queue, queued, taken, number = EventQueue(), [], [], 0
     for step, count, which in steps:

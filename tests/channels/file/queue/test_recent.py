@@ -38,7 +38,7 @@ def test_a_returned_event_is_read_from_the_disk() -> None:
         assert reads(disk) > before
 
 
-def test_a_new_channel_knows_only_the_disk() -> None:
+def test_after_a_restart_all_events_are_read_from_the_disk() -> None:
     """After a restart all events are read from the disk."""
     disk = SimFS()
     channel = open_channel(disk)

@@ -50,7 +50,7 @@ def a_disk(**files: bytes) -> tuple[SimFS, Disk]:
 
 
 @pytest.mark.parametrize("events", [0, 1, 1000])
-def test_it_is_read_as_it_was_written(events: int) -> None:
+def test_a_checkpoint_is_decoded_as_it_was_encoded_numbers_salts_and_events(events: int) -> None:
     """A checkpoint is decoded as it was encoded: numbers, salts and events."""
     checkpoint = made(events=events)
     again = decode(encode(checkpoint))

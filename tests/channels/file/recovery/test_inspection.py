@@ -164,7 +164,7 @@ def test_a_commit_in_progress_during_an_inspection_is_not_reported_as_damage(mon
         assert drained(channel) == ["a", "b"]
 
 
-def test_half_a_record_that_a_running_channel_is_writing_is_no_damage() -> None:
+def test_a_half_written_record_is_reported_as_torn() -> None:
     """A half-written record is reported as torn."""
     disk = SimFS()
     channel = open_channel(disk)

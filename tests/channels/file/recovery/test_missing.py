@@ -74,7 +74,7 @@ class Mounted:
         self.away.rename(self.other)
 
 
-def test_a_segment_of_which_only_a_copy_is_left_is_missing(tmp_path: Path) -> None:
+def test_a_segment_with_only_a_copy_in_quarantine_counts_as_missing(tmp_path: Path) -> None:
     """A segment with only a copy in quarantine counts as missing."""
     disks = Mounted(tmp_path)
     with disks.open() as channel:  # the first segment is in the other directory, the second in the main one

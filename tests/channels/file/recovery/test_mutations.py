@@ -127,7 +127,9 @@ MUTATIONS = (
 
 
 @pytest.mark.parametrize("mutation", MUTATIONS, ids=lambda mutation: mutation.what)
-def test_a_machine_notices(mutation: Mutation, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_state_machine_finds_a_history_that_contradicts_the_model(
+    mutation: Mutation, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A state machine finds a history that contradicts the model."""
     mutation.apply(monkeypatch)
     errors = (random_history(mutation.machine, seed, 40)[1] for seed in range(_HISTORIES))

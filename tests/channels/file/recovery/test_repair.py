@@ -130,7 +130,7 @@ def test_a_repair_splits_a_gap_at_a_checkpoints_position_where_replay_starts() -
             assert (file_stats(again).damaged_records, file_stats(again).quarantined) == (0, 0)
 
 
-def test_a_commit_at_the_end_of_a_segment_of_which_less_than_a_frame_is_left_stays_committed() -> None:
+def test_a_confirmed_transaction_with_a_destroyed_commit_keeps_its_events_after_the_repair() -> None:
     """A confirmed transaction with a destroyed Commit keeps its events after the repair."""
     disk = SimFS()
     with opened_channel(disk, segment_size=1280) as channel:

@@ -230,7 +230,7 @@ def test_a_checkpoint_that_comes_while_one_is_written_waits_for_it() -> None:
         assert file_stats(channel).checkpoints == 3
 
 
-def test_files_that_are_no_segments_of_the_channel_are_left_alone() -> None:
+def test_files_with_similar_names_are_ignored_and_an_empty_segment_is_removed() -> None:
     """Files with similar names are ignored, and an empty segment is removed."""
     disk = SimFS()
     channel = open_channel(disk)

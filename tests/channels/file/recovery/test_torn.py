@@ -19,7 +19,7 @@ from tests.support.sim_fs import SimFS
 
 
 @pytest.mark.parametrize("checkpoint", ["with", "without"])
-def test_no_half_of_a_torn_transaction_appears_though_one_of_its_records_is_damaged_as_well(checkpoint: str) -> None:
+def test_a_torn_transaction_is_dropped_whole_even_if_one_of_its_records_is_damaged_too(checkpoint: str) -> None:
     """A torn transaction is dropped whole, even if one of its records is damaged, too."""
     disk = SimFS()
     channel = open_channel(disk)

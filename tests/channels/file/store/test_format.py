@@ -184,7 +184,7 @@ def test_an_event_without_headers_has_none_afterwards(headers: Any) -> None:
     "payload",
     [b"", b"\0\0\0", b"\5\0\0\0abc", b"\xff\xff\xff\xff", b"\6\0\0\0\1\0\5\0\0\0", b"\7\0\0\0\1\0\5\0\0\0a"],
 )
-def test_bytes_that_are_no_event_are_refused(payload: bytes) -> None:
+def test_invalid_bytes_of_an_event_raise_valueerror(payload: bytes) -> None:
     """Invalid bytes of an event raise ValueError."""
     with pytest.raises(ValueError, match=r".+"):
         decode_event(payload, 1)

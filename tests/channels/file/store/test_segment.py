@@ -64,7 +64,7 @@ def test_a_file_that_exists_is_never_overwritten() -> None:
     assert disk.content("/s/log-3") == b"precious"
 
 
-def test_a_directory_is_no_place_for_a_segment(tmp_path: Path) -> None:
+def test_a_writer_refuses_the_name_of_a_directory(tmp_path: Path) -> None:
     """A writer refuses the name of a directory."""
     (tmp_path / "log-3").mkdir()
     with pytest.raises(OSError, match="File exists"):

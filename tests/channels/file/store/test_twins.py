@@ -29,9 +29,7 @@ def _joined(payloads: list[Any]) -> list[bytes]:
 
 
 @given(events=_EVENTS, again=st.booleans())
-def test_events_become_the_payloads_that_they_become_one_by_one(
-    twin: ModuleType, events: list[Event], again: bool
-) -> None:
+def test_many_events_are_encoded_as_each_one_alone(twin: ModuleType, events: list[Event], again: bool) -> None:
     """Many events are encoded as each one alone."""
     given_events = [Event(events[0].headers, event.body) for event in events] if again else events
     payloads = twin.encode_events(given_events)
@@ -50,7 +48,7 @@ def test_events_become_the_payloads_that_they_become_one_by_one(
     others=st.lists(st.tuples(st.sampled_from([2, 3, 6]), st.binary(max_size=40)), max_size=3),
     large=st.booleans(),
 )
-def test_records_have_the_bytes_that_they_are_documented_with(
+def test_joined_records_equal_single_frames(
     twin: ModuleType,
     events: list[Event],
     seed: int,
@@ -95,7 +93,7 @@ def test_invalid_events_raise_the_same_error_as_alone(twin: ModuleType, wrong: A
 
 
 @pytest.mark.parametrize("payload", [b"", b"\0\0\0", b"\5\0\0\0abc", b"\xff\xff\xff\xff", b"\6\0\0\0\1\0\5\0\0\0"])
-def test_bytes_that_are_no_event_are_refused(twin: ModuleType, payload: bytes) -> None:
+def test_invalid_bytes_raise_valueerror_also_after_a_valid_event(twin: ModuleType, payload: bytes) -> None:
     """Invalid bytes raise ValueError, also after a valid event."""
     with pytest.raises(ValueError, match=r".+"):
         twin.decode_events([b"\0\0\0\0x", payload], [1, 2])

@@ -46,7 +46,7 @@ FILES = {
 BELOW_APP = [*LINES, "c", *["packed"] * len(PACKERS)]
 
 AZURITE = "azurite@3.35.0"
-#: What everybody's emulator is asked with.
+#: The public access key of all emulators.
 AZURE_KEY = "Eby8vdM02xNOcqFlqUwJPLlmEtlCDXJ1OUzFT50uSRZ6IFsuFq2UVErCz4I6tq/K1SZFPTOtr/KBHBeksoGMGw=="
 
 #: ``producer`` with packages of a folder behind those that are installed.

@@ -195,7 +195,7 @@ def test_webhdfs_uses_the_host_of_the_address_below_a_directory_by_a_glob_in_ran
         find_files(["webhdfs:///app"])
 
 
-def test_question_mark_in_a_path_of_hadoop_is_no_query(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_question_mark_in_a_path_of_hadoop_is_part_of_the_name(monkeypatch: pytest.MonkeyPatch) -> None:
     """A ``?`` in a path of Hadoop is part of the name; fsspec would drop the text after it."""
     files = {"/app/a": b"another\n", "/app/a1.log": b"1\n", "/app/a?b.log": b"odd\n", "/app/a#c.log": b"odd\n"}
     choose._files.cache_clear()
@@ -303,7 +303,9 @@ class Oss(fsspec.get_filesystem_class("memory")):  # type: ignore[misc]  # its c
         return bytes(super().cat_file(path, start, None if end is None else end + 1, **options))
 
 
-def test_change_of_an_oss_file_is_seen_and_its_ranges_end_where_they_should(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_changes_of_an_oss_file_are_detected_despite_the_cache_and_its_ranges_end_correctly(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
     """Changes of an OSS file are detected despite the cache, and its ranges end correctly."""
     fsspec.register_implementation("oss", Oss, clobber=True)
     monkeypatch.setitem(store.STORES, "oss", ("fsspec", ""))
