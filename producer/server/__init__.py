@@ -35,7 +35,7 @@ _HOME_OF = {
     "StoredLog": "store.log_groups",
     "StoredLogGroup": "store.log_groups",
 }
-_EXTRA = ("google", "h11", "starlette", "uvicorn")
+_EXTRA = ("cramjam", "google", "h11", "starlette", "uvicorn")
 
 __all__ = [
     "AccessKey",

@@ -10,11 +10,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
+from cramjam import DecompressionError, snappy
 from google.protobuf.message import DecodeError
 
-from ...model.errors import CompressionError
 from ...text.plural import counted
-from ...wire import snappy
 from ...wire.schema import LogGroup, WriteRequest
 from ..errors import ApiError
 from ..limits import Limits
@@ -54,14 +53,7 @@ def read_samples(request: ApiRequest, body: bytes, limits: Limits) -> bytes:
 
 
 def _parse(body: bytes, limits: Limits) -> Any:
-    try:
-        size = snappy.uncompressed_size(body)
-        if size > limits.raw_bytes:
-            raise too_large(size, limits.raw_bytes)
-        raw = snappy.decompress(body, limits.raw_bytes)
-    except CompressionError as error:
-        raise ApiError("PostBodyUncompressError", str(error)) from error
-    message = WriteRequest()
+    raw, message = _decompressed(body, limits), WriteRequest()
     try:
         message.ParseFromString(raw)
     except DecodeError as error:
@@ -69,6 +61,17 @@ def _parse(body: bytes, limits: Limits) -> Any:
             "PostBodyInvalid", f"the body of {counted(len(raw), 'byte')} is no WriteRequest: {error}"
         ) from error
     return message
+
+
+def _decompressed(body: bytes, limits: Limits) -> bytes:
+    """Decompress a snappy block. The size that it declares is checked first: the memory is taken by it."""
+    try:
+        size = snappy.decompress_raw_len(body)
+        if size > limits.raw_bytes:
+            raise too_large(size, limits.raw_bytes)
+        return bytes(snappy.decompress_raw(body))
+    except DecompressionError as error:
+        raise ApiError("PostBodyUncompressError", f"the body is not a valid snappy block: {error}") from error
 
 
 def _labels(series: Any) -> tuple[bytes, bytes]:

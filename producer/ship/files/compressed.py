@@ -154,13 +154,13 @@ class _Snappy:
 
     def __init__(self, file: io.BufferedIOBase) -> None:
         try:
-            from cramjam import snappy
+            from cramjam import DecompressionError, snappy
         except ImportError as error:
             raise InputError(
                 f"reading snappy needs the package cramjam, which is not installed: {how_to_install('snappy')}"
             ) from error
         self._file = file
-        self._decompress = snappy.decompress
+        self._decompress, self._invalid = snappy.decompress, DecompressionError
 
     def part(self) -> bytes | None:
         """Return the next bytes; None at the end."""
@@ -174,8 +174,7 @@ class _Snappy:
             return b""
         try:
             return bytes(self._decompress(_SNAPPY_HEAD + chunk))
-        # cramjam does not export its exception class.
-        except Exception as error:
+        except self._invalid as error:
             raise DamagedError(str(error)) from error
 
     def _exactly(self, size: int, *, start: bool = False) -> bytes:

@@ -103,12 +103,31 @@ def test_a_request_that_cannot_be_stored_is_refused_whole_and_in_words(
         assert server.count(PROJECT, LOGSTORE) == 0
 
 
-def test_bodies_that_are_none_are_refused(server: LogHubServer) -> None:
-    """Invalid snappy, invalid protobuf and remote write 2.0 are refused in words."""
+@pytest.mark.parametrize(
+    ("block", "status", "code", "words"),
+    [
+        (b"", 400, "PostBodyUncompressError", "not a valid snappy block"),
+        (b"\xff\xff\xff\xff\xff\x01", 400, "PostBodyUncompressError", "not a valid snappy block"),
+        (b"\x05\x10abc", 400, "PostBodyUncompressError", "not a valid snappy block"),
+        (b"\x05\x00a\x01\x05", 400, "PostBodyUncompressError", "not a valid snappy block"),
+        (b"\x02\x08abc", 400, "PostBodyUncompressError", "not a valid snappy block"),
+        # Refused by its declared size: without the check, memory would be taken, and the block found invalid.
+        (b"\xff\xff\xff\xff\x0f\x00a", 413, "PostBodyTooLarge", "4294967295"),
+        (bytes(cramjam.snappy.compress_raw(b"\x0a\x05x")), 400, "PostBodyInvalid", "3 bytes is no WriteRequest"),
+    ],
+)
+def test_bodies_that_are_none_are_refused(
+    server: LogHubServer, block: bytes, status: int, code: str, words: str
+) -> None:
+    """Invalid snappy, snappy of too much, and invalid protobuf are refused in words."""
     key = (server.access_key_id, server.access_key_secret)
-    plain = requests.post(server.endpoint + PATH, data=b"", headers=HEADERS, auth=key, timeout=60)
-    assert error_of(plain) == (400, "PostBodyUncompressError")
-    assert error_of(write(server, body=b"\x0a\x05x")) == (400, "PostBodyInvalid")
+    answer = requests.post(server.endpoint + PATH, data=block, headers=HEADERS, auth=key, timeout=60)
+    assert error_of(answer) == (status, code)
+    assert words in answer.json()["errorMessage"]
+
+
+def test_remote_write_2_is_refused(server: LogHubServer) -> None:
+    """Remote write 2.0 is refused, and the answer names the version to use."""
     newer = {"Content-Type": "application/x-protobuf;proto=io.prometheus.write.v2.Request"}
     answer = write(server, series("up", (1, 1.0)), **newer)
     assert error_of(answer) == (400, "InvalidContentType")
