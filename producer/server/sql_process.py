@@ -254,8 +254,9 @@ def _open(pipe: IO[bytes] | None) -> IO[bytes]:
 
 
 def _check_installed() -> None:
-    if importlib.util.find_spec("duckdb") is None:
+    missing = [name for name in ("duckdb", "sqlglot") if importlib.util.find_spec(name) is None]
+    if missing:
         from ..text.extras import how_to_install  # noqa: PLC0415  # only for this error
 
-        message = f"SQL after '|' needs duckdb where the server runs: {how_to_install('sql')}"
+        message = f"SQL after '|' needs {' and '.join(missing)} where the server runs: {how_to_install('sql')}"
         raise ApiError("ParameterInvalid", message)

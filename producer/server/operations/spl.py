@@ -81,7 +81,6 @@ async def _calculated(
     statement = {
         "text": part.statement,
         "most_rows": count,
-        "cuts": False,
         "names": sorted(part.sql.words - {"__time__"} | {ROW}),
         "tables": [([PAGE], {})],
         "result_bytes": most,

@@ -135,7 +135,7 @@ class _Builder:
         if not self.tables:
             return []
         statement = self._statement()
-        sql = SqlText(f"{text} {statement}", has_limit=True, words=words, wants_all=False)
+        sql = SqlText(f"{text} {statement}", words=words, wants_all=False)
         return [Calculation(sql, statement, self.expressions, self.steps)]
 
     def _statement(self) -> str:

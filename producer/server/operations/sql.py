@@ -17,10 +17,12 @@ from ..service import Call, Service
 from ..sql_process import NotTakenError, SqlProcess, SqlResult
 from .search import Wanted, in_time, see_logs, time_to_search
 from .sql_rows import SqlRows
-from .sql_text import DEFAULT_ROWS, SqlText, folded, read_sql
+from .sql_text import SqlText, folded, read_sql
 
 T = TypeVar("T")
 
+#: Rows of a statement without LIMIT, as in the service.
+DEFAULT_ROWS = 100
 #: Seconds between checks that the client of a running statement is still connected.
 _LOOK_SECONDS = 0.1
 #: Maximum seconds for a process to start on a busy machine; an idle one needs a tenth of a second.
@@ -166,8 +168,8 @@ def _statement(sql: SqlText, limits: Limits, tables: list[tuple[list[str], dict[
     """Return the statement in the form of ``Statement`` of ``sql_engine``."""
     return {
         "text": sql.text,
-        "most_rows": limits.sql_result_rows if sql.has_limit else DEFAULT_ROWS,
-        "cuts": not sql.has_limit,
+        "most_rows": limits.sql_result_rows,
+        "default_rows": min(DEFAULT_ROWS, limits.sql_result_rows),
         "names": sorted(sql.words - {"log", "__time__", ""}),
         "tables": tables,
         "result_bytes": limits.page_bytes,

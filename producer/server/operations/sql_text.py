@@ -1,7 +1,7 @@
-"""Reader of a query's SQL: it rewrites the service's dialect, and finds the needed fields.
+"""Reader of a query's SQL: it finds the fields, and for GetProjectLogs the logstores and times, that are needed.
 
-``FROM log`` is inserted where it is missing. ``LIMIT 20, 10`` becomes ``LIMIT 10 OFFSET 20``. Without a limit there are
-100 rows, as in the service. Text in quotation marks or parentheses is not changed.
+It reads tokens, in linear time, since the text is a client's. The statement's process parses and translates it
+(``sql_engine/dialect``).
 """
 
 from __future__ import annotations
@@ -9,12 +9,11 @@ from __future__ import annotations
 import itertools
 import re
 import string
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from ..errors import ApiError
 
-DEFAULT_ROWS = 100
 _MAX_DEPTH = 16
 
 # An unclosed token ends with the text, so that no part of it is scanned again and again.
@@ -41,7 +40,6 @@ _AFTER_FROM = {
 }
 #: First words of SPL's operators.
 _SPL_OPERATORS = {"where", "extend", "project", "parse", "limit", "sort", "expand", "stats"}
-_MYSQL_LIMIT = re.compile(r"(?<!\d)(\d++)(\s*+),(\s*+)(\d++)")
 _ALL_FIELDS = re.compile(r"(?:\bselect|\bdistinct|\ball|,|\.)\s*\*|\bcolumns\s*\(|\blog\s*\)", re.IGNORECASE)
 
 _FOLDING = str.maketrans(string.ascii_uppercase, string.ascii_lowercase)
@@ -57,13 +55,11 @@ class SqlText:
     """A statement to run.
 
     :ivar text: the statement.
-    :ivar has_limit: True if it limits its rows itself.
     :ivar words: its words as :func:`folded`, names among them.
     :ivar wants_all: True if it may need every field.
     """
 
     text: str
-    has_limit: bool
     words: frozenset[str]
     wants_all: bool
 
@@ -85,14 +81,7 @@ def read_sql(text: str) -> SqlText:
         message = f"{first[:64]!r} after '|' is not known: use SELECT, WITH or with_pack_meta{spl}"
         raise ApiError("ParameterInvalid", message)
     check_nesting(tokens)
-    outer = dict(_outer_words(tokens))
-    if "from" not in outer:
-        behind = [place for word, place in outer.items() if word in _AFTER_FROM]
-        tokens.insert(min(behind, default=len(tokens)), " FROM log ")
-    statement = "".join(tokens)
-    if "limit" in outer:
-        statement = _with_offset(statement)
-    return SqlText(statement, "limit" in outer, words, _ALL_FIELDS.search(text) is not None)
+    return SqlText("".join(tokens), words, _ALL_FIELDS.search(text) is not None)
 
 
 def tables_in(text: str, known: Iterable[str]) -> tuple[str, list[str]]:
@@ -172,17 +161,3 @@ def check_nesting(tokens: list[str]) -> None:
             raise ApiError("ParameterInvalid", f"the SQL's parentheses do not match, or nest deeper than {_MAX_DEPTH}")
     if depth:
         raise ApiError("ParameterInvalid", "a parenthesis of the SQL is not closed")
-
-
-def _outer_words(tokens: list[str]) -> Iterator[tuple[str, int]]:
-    """Yield the words outside all parentheses, in lower case, with their places."""
-    depth = 0
-    for place, part in enumerate(tokens):
-        depth += (part == "(") - (part == ")")
-        if depth == 0 and _WORD.fullmatch(part):
-            yield part.lower(), place
-
-
-def _with_offset(statement: str) -> str:
-    place = statement.lower().rindex("limit") + len("limit")
-    return statement[:place] + _MYSQL_LIMIT.sub(r"\4 OFFSET \1", statement[place:])

@@ -127,16 +127,10 @@ _OTHERS = """
     uuid_extract_timestamp uuid_extract_version uuidv4 uuidv7
 """
 
-#: Functions of the service's dialect that DuckDB names otherwise, as macros.
+#: Functions of times that also take seconds since 1970, as ``__time__`` is, and whose times have no zone.
 MACROS = (
     "as_timestamp(t) AS COALESCE(make_timestamp(TRY_CAST(t AS BIGINT) * 1000000), TRY_CAST(t AS TIMESTAMP))",
-    "approx_distinct(x) AS approx_count_distinct(x)",
-    "approx_percentile(x, p) AS approx_quantile(x, p)",
     "from_unixtime(t) AS make_timestamp(CAST(CAST(t AS DOUBLE) * 1000000 AS BIGINT))",
-    "to_unixtime(t) AS epoch(t)",
-    "date_format(t, f) AS strftime(t, replace(replace(f, '%i', '%M'), '%s', '%S'))",
-    "regexp_like(s, p) AS regexp_matches(s, p)",
-    "json_extract_scalar(j, p) AS json_extract_string(j, p)",
     "date_trunc(p, t) AS system.main.date_trunc(p, as_timestamp(CAST(t AS VARCHAR)))",
 )
 

@@ -42,6 +42,7 @@ from typing import Any
 import duckdb
 
 from .allowed import MACROS
+from .dialect import expression_in_duckdb, statement_in_duckdb
 from .tree import RefusalError, check_spl, check_sql
 
 try:
@@ -77,7 +78,7 @@ class Statement:
 
     :ivar text: the SQL.
     :ivar most_rows: largest number of rows in the result.
-    :ivar cuts: True to drop further rows, False to refuse them.
+    :ivar default_rows: rows of an SQL statement without LIMIT.
     :ivar names: possible columns, for the case that no log matches.
     :ivar tables: for each table its names, and ``BIGINT`` or ``DOUBLE`` by column, where an index declares it.
     :ivar result_bytes: largest size of the result, bytes.
@@ -89,11 +90,11 @@ class Statement:
 
     text: str
     most_rows: int
-    cuts: bool
     names: list[str]
     tables: list[tuple[list[str], dict[str, str]]]
     result_bytes: int
     seconds: float
+    default_rows: int = 0
     expressions: dict[str, str] | None = None
     own: str = ""
 
@@ -116,7 +117,6 @@ _VALUES = (
 _WARMING = Statement(
     text="SELECT x FROM log",
     most_rows=1,
-    cuts=False,
     names=[],
     tables=[(["log"], {})],
     result_bytes=_MIB,
@@ -205,8 +205,6 @@ class Engine:
         while rows := self.connection.fetchmany(_ROWS_AT_ONCE):
             for row in rows:
                 if len(found) == statement.most_rows:
-                    if statement.cuts:
-                        return found
                     raise RefusalError(
                         f"the result has more than {statement.most_rows} rows: use a smaller LIMIT, and OFFSET"
                     )
@@ -248,7 +246,7 @@ def sql_tree(connection: Any, statement: Statement) -> str:
 
     :raises RefusalError: it is not a single SELECT, or contains a name that is not allowed.
     """
-    text, tree = _parsed(connection, statement.text)
+    text, tree = _parsed(connection, statement_in_duckdb(statement.text, statement.default_rows))
     check_sql(tree, [name for names, _ in statement.tables for name in names])
     return text
 
@@ -270,7 +268,7 @@ def spl_tree(connection: Any, statement: Statement) -> str:
 
 def _expression(connection: Any, text: str, own: str) -> dict[str, Any]:
     """Return the tree of one expression."""
-    (_, select), (_, empty) = _parsed(connection, f"SELECT {text}"), _parsed(connection, "SELECT NULL")
+    (_, select), (_, empty) = _parsed(connection, expression_in_duckdb(text)), _parsed(connection, "SELECT NULL")
     found = select["statements"][0]["node"].pop("select_list", ())
     empty["statements"][0]["node"].pop("select_list")
     for _, _, node in [*_nodes(select), *_nodes(empty)]:
