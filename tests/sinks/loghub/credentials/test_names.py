@@ -20,9 +20,9 @@ from producer import (
 )
 from producer.model import credentials as model
 from producer.server import LogHubServer
-from producer.sinks.loghub.credentials import names
 from producer.sinks.loghub.credentials.cache import CredentialsCache
 from producer.sinks.loghub.credentials.names import provider_of
+from producer.sinks.loghub.credentials.sources import SOURCES
 from producer.testing import ManualClock
 from tests.support.aliyun import ARN, KEY, POD_TOKEN, SECRET, Aliyun
 
@@ -31,7 +31,7 @@ from .test_profiles import cli_profiles, ini_profiles
 
 def test_each_name_has_a_source() -> None:
     """The names that a configuration accepts are those that have a source."""
-    assert set(names._SOURCES) == set(model._NAMES)
+    assert set(SOURCES) == set(model._NAMES)
     for name, has_argument in model._NAMES.items():
         assert provider_of(f"{name}:x" if has_argument else name) is not None
 
