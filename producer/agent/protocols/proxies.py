@@ -9,7 +9,7 @@ PROXY = "proxy URL, http://user:password@host:port; none to use no proxy; empty 
 
 
 def proxies_of(proxy: str | None) -> dict[str, str] | None:
-    """Return proxies by scheme, as :class:`~producer.config.HttpConfig` expects them; None for the environment's.
+    """Return proxies by scheme, as :class:`~producer.HttpConfig` expects them; None for the environment's.
 
     :raises ConfigError: the text is not the URL of a proxy.
     """

@@ -3,7 +3,7 @@
 The class of the error decides whether a retry makes sense, ``retries`` how many, ``delivery_timeout_ms`` for how long,
 and exponential backoff when. With ``quota_timeout_ms``, quota errors have a time limit of their own. Such an error
 shows that the other side works, so earlier failures are excused. With a channel the number does not count: a batch is
-retried until it is delivered or its time is over. A :class:`~producer.config.RetryPolicy` replaces any of these rules
+retried until it is delivered or its time is over. A :class:`~producer.RetryPolicy` replaces any of these rules
 by a strategy of tenacity. Its ``stop`` replaces the number and the time.
 """
 

@@ -21,8 +21,8 @@ _SHORT, _EMPTY_TAG = 96, len(encode_tag(PACK_ID_TAG, ""))
 class Codec:
     """The format of bodies, and their compression.
 
-    :param log_format: as :attr:`~producer.config.ProducerConfig.log_format`.
-    :param compression: as :attr:`~producer.config.ProducerConfig.compression`.
+    :param log_format: as :attr:`~producer.ProducerConfig.log_format`.
+    :param compression: as :attr:`~producer.ProducerConfig.compression`.
     :param digest: True if requests are signed with the MD5 of their bodies.
     """
 
