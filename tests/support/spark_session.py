@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from tests.support.spark_classes import MAKING_SECONDS, lean_home, sharing_options
+from tests.support.spark_classes import MAKING_SECONDS, QUICK, lean_home, sharing_options
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -35,7 +35,7 @@ def quick_java(pytestconfig: pytest.Config) -> Iterator[str]:
     folder = pytestconfig.cache.mkdir("spark-classes")
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("SPARK_HOME", str(lean_home(folder)))
-        options = sharing_options(folder)
+        options = f"{sharing_options(folder)} {QUICK}".strip()
         patch.setenv("SPARK_SUBMIT_OPTS", options)
         yield options
 
