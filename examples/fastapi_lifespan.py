@@ -1,15 +1,12 @@
 """Run a web application that owns one producer: ``uvicorn fastapi_lifespan:app``.
 
-Written for Starlette. With FastAPI the function is the same: ``app = FastAPI(lifespan=lifespan)``, and
+Written for Starlette. With FastAPI it is the same: ``app = FastAPI(lifespan=loghub_lifespan(make))``, and
 ``request.app.state.producer`` in the handlers.
 """
 
 from __future__ import annotations
 
-import asyncio
 import os
-from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager
 
 from starlette.applications import Starlette
 from starlette.requests import Request
@@ -17,18 +14,13 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from loghub import EnvironmentCredentials, Producer, ProducerConfig, ProjectConfig, SendTimeoutError
+from loghub.integrations.asgi import loghub_lifespan
 
 
-@asynccontextmanager
-async def lifespan(app: Starlette) -> AsyncIterator[None]:
-    """Make the producer before the first request; close it after the last, off the event loop."""
+def make() -> Producer:
+    """Make the producer of a worker. Its send never blocks the event loop: when the buffer is full, it raises."""
     project = ProjectConfig("my-project", endpoint=os.environ["LOGHUB_ENDPOINT"], credentials=EnvironmentCredentials())
-    # send never blocks the event loop: when the buffer is full, it raises at once.
-    app.state.producer = Producer(project, config=ProducerConfig(max_block_ms=0))
-    try:
-        yield
-    finally:
-        await asyncio.to_thread(app.state.producer.close, 10)
+    return Producer(project, config=ProducerConfig(max_block_ms=0))
 
 
 async def log(request: Request) -> JSONResponse:
@@ -41,4 +33,4 @@ async def log(request: Request) -> JSONResponse:
     return JSONResponse({"accepted": True}, status_code=202)
 
 
-app = Starlette(routes=[Route("/log", log, methods=["POST"])], lifespan=lifespan)
+app = Starlette(routes=[Route("/log", log, methods=["POST"])], lifespan=loghub_lifespan(make))

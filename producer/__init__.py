@@ -20,7 +20,7 @@ from importlib import import_module
 TYPE_CHECKING = False  # as in typing, whose import takes longer than a command may need until it handles Ctrl-C
 if TYPE_CHECKING:
     from .channels import FileChannel, MemoryChannel, ProcessFileChannel, SpillableChannel
-    from .client.at_exit import install_signal_handlers
+    from .client.at_exit import flush_all, install_signal_handlers
     from .client.producer import Producer
     from .client.stream import Stream
     from .model.config import HttpConfig, ProducerConfig, ProjectConfig, RetryPolicy
@@ -172,6 +172,7 @@ __all__ = [
     "UnauthorizedError",
     "UnreachableError",
     "__version__",
+    "flush_all",
     "install_signal_handlers",
 ]
 
@@ -217,6 +218,7 @@ _PLACES = {
     "StreamKey": "model.records",
     "StreamStats": "model.metrics",
     "Transaction": "model.interfaces",
+    "flush_all": "client.at_exit",
     "install_signal_handlers": "client.at_exit",
 }
 

@@ -15,16 +15,18 @@ import sys
 import threading
 import time
 from collections.abc import Iterable
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
-from ..model.errors import CloseTimeoutError, InvalidArgumentError
+from ..model.errors import CloseTimeoutError, FlushTimeoutError, InvalidArgumentError
 from ..runtime.forks import Stage, call_in_child
 from ..runtime.loggers import get_logger
 from ..runtime.signals import STOP_SIGNALS, StopSignals, runs_handlers
 from ..text.plural import counted
 from ..text.printable import described
+from .timeouts import check_timeout
 
 if TYPE_CHECKING:
+    from ..pipeline.sender import Sender
     from ..pipeline.shutdown import Shutdown
 
 _log = get_logger("loghub.lifecycle")
@@ -32,24 +34,34 @@ _log = get_logger("loghub.lifecycle")
 #: After the drain's time, callbacks of the records that failed get at most this many seconds more.
 CALLBACK_SECONDS = 1.0
 
+
+class _Open(NamedTuple):
+    """An open producer: its name, the seconds that its drain may take, and its pipeline."""
+
+    name: str
+    timeout: float
+    sender: Sender
+
+
 _lock = threading.Lock()  # guards the variables below
-_draining: dict[Shutdown, tuple[str, float]] = {}
+_draining: dict[Shutdown, _Open] = {}
 _hooked = False
 _exited = False
 #: While a signal drains: the time until which a refused send of the main thread waits, monotonic seconds.
 _drained_by = math.inf
 
 
-def drain_at_exit(shutdown: Shutdown, name: str, timeout: float) -> bool:
+def drain_at_exit(shutdown: Shutdown, sender: Sender, name: str, timeout: float) -> bool:
     """Close ``shutdown`` when the interpreter exits, unless it is closed before.
 
+    :param sender: the pipeline that it closes, for :func:`flush_all`.
     :param timeout: seconds.
     :returns: False if the producers were drained at exit already, so that this one would never be closed.
     """
     with _lock:
         if _exited:
             return False
-        _draining[shutdown] = name, timeout
+        _draining[shutdown] = _Open(name, timeout, sender)
     _hook_multiprocessing()
     _hook_celery()
     return True
@@ -115,7 +127,7 @@ def drain_open() -> None:
             shutdown.closer.begin()
     except KeyboardInterrupt:
         hurried = True
-    for shutdown, (name, timeout) in producers:
+    for shutdown, (name, timeout, _) in producers:
         left = 0.0 if hurried else max(0.0, started + timeout - time.monotonic())
         hurried |= _close_or_abandon(shutdown, name, left)
         drained(shutdown)
@@ -141,6 +153,44 @@ def _close(shutdown: Shutdown, name: str, timeout: float) -> None:
     except CloseTimeoutError as error:
         if not shutdown.wait_for_callbacks(CALLBACK_SECONDS):
             _log.error("%s: callbacks have not run, or not ended; threads: %s", name, ", ".join(error.stuck))
+
+
+def flush_all(timeout: float | None = None) -> None:
+    """Flush every open producer of the process, also those that integrations made for themselves.
+
+    Open batches of all producers are sent at once. The call then waits as :meth:`Producer.flush` does.
+
+    Example:
+
+        >>> from loghub import flush_all
+        >>> flush_all(timeout=10)
+
+    :param timeout: seconds, for all producers together; None to wait as long as the retries take.
+    :raises InvalidArgumentError: an invalid timeout.
+    :raises FlushTimeoutError: the timeout has passed; the deliveries continue. The error counts the batches of all
+        producers.
+    :raises ProducerError: the call would wait for itself, as :meth:`Producer.flush` describes.
+    """
+    check_timeout(timeout)
+    end = None if timeout is None else time.monotonic() + timeout
+    with _lock:
+        senders = [each.sender for each in _draining.values()]
+    late = []
+    for sender in [each for each in senders if _late(each, 0.0) is not None]:  # first sends all open batches
+        error = _late(sender, None if end is None else max(0.0, end - time.monotonic()))
+        late += [] if error is None else [error]
+    if late:
+        remaining, stored = sum(error.remaining for error in late), sum(error.stored for error in late)
+        raise FlushTimeoutError(remaining, timeout or 0.0, stored)
+
+
+def _late(sender: Sender, timeout: float | None) -> FlushTimeoutError | None:
+    """Flush one producer; return the error of a timeout, None if there was none."""
+    try:
+        sender.flush(timeout)
+    except FlushTimeoutError as error:
+        return error
+    return None
 
 
 def drain(shutdown: Shutdown, name: str, timeout: float) -> None:
@@ -218,7 +268,7 @@ def _drain_at_signal(_number: int) -> None:
     """Drain on a thread of its own, while the main thread continues."""
     global _drained_by  # noqa: PLW0603  # signals belong to the process
     with _lock:
-        longest = max((timeout for _, timeout in _draining.values()), default=0.0)
+        longest = max((each.timeout for each in _draining.values()), default=0.0)
     _drained_by = time.monotonic() + longest + CALLBACK_SECONDS
     try:
         drain_open()
@@ -230,7 +280,7 @@ def _log_pending(_number: int) -> None:
     """Log the number of undelivered records of each open producer, before the process may end without a drain."""
     with _lock:
         producers = list(_draining.items())
-    for shutdown, (name, _) in producers:
+    for shutdown, (name, *_) in producers:
         records = shutdown.closer.pending_records
         if records:
             words = counted(records, "record was not delivered", "records were not delivered")

@@ -43,7 +43,7 @@ class PipelineOwner(Owner):
         return sender, shutdown
 
     def begins(self) -> bool:
-        return at_exit.drain_at_exit(self._shutdown, self._name, self._drain_timeout)
+        return at_exit.drain_at_exit(self._shutdown, self._sender, self._name, self._drain_timeout)
 
     def is_gone(self) -> bool:
         return self._producer() is None

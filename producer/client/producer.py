@@ -35,6 +35,7 @@ from .async_api import WaitingThreads, on_a_thread
 from .loss_report import LossReport
 from .stream import Log, Stream, arrow_sending, use_compiled_send
 from .stream_keys import StreamKeys, pairs_of
+from .timeouts import check_timeout, is_duration
 
 if TYPE_CHECKING:
     from ..model.interfaces import Channel, Sink
@@ -248,6 +249,45 @@ class Producer:
             raise InvalidArgumentError(f"max_block_ms: must be None or an integer, got {described(max_block_ms)}")
         return Stream(self, key, max_block_ms)
 
+    async def asend(
+        self,
+        project: str,
+        logstore: str,
+        log: Log | Sequence[Log],
+        *more: Never,
+        topic: str | None = "",
+        source: str | None = None,
+        shard_hash: str | None = None,
+        tags: Mapping[str, str] | None = None,
+        callback: Callback | None = None,
+        urgent: bool = False,
+    ) -> SendFuture:
+        """Do what :meth:`send` does without blocking the event loop, as :meth:`Stream.asend` does for one stream.
+
+        Example:
+
+            >>> import asyncio
+            >>> future = asyncio.run(producer.asend("my-project", "app-log", {"level": "INFO"}, urgent=True))
+            >>> future.result(timeout=10).successful
+            True
+
+        :param project: as :meth:`send`, as are the others.
+        :param logstore: the name of the logstore in that project.
+        :param log: a mapping of field names to values, a :class:`~producer.LogItem`, or a list of these.
+        :param topic: the topic of the LogGroup; None for an empty topic.
+        :param source: the source of the LogGroup; None for the configuration's ``source``.
+        :param shard_hash: the hash that selects the shard; None to spread batches over all shards.
+        :param tags: tags of the LogGroup, added to the configuration's ``log_tags``.
+        :param callback: a function called once with the :class:`~producer.Result`; None for no callback.
+        :param urgent: True to send the log and its open batch at once.
+        :returns: the future of the :class:`~producer.Result`, which can be awaited.
+        :raises ProducerError: as :meth:`send`, or no thread could be started.
+        """
+        if more:
+            raise InvalidArgumentError(by_name("asend takes a project, a logstore and a log", "topic=...", more))
+        key = self._keys.key(project, logstore, topic, source, shard_hash, pairs_of(tags) if tags is not None else ())
+        return await Stream(self, key).asend(log, callback=callback, urgent=urgent)
+
     def _send(self, key: StreamKey, log: Log | Sequence[Log], callback: Callback | None) -> SendFuture:
         if callback is not None:
             _check_callback(callback)
@@ -408,7 +448,7 @@ class Producer:
             strategy or a credentials provider on a thread of the producer. Or it was made in a signal handler that
             interrupted a call of this package, which holds a lock that ``flush`` needs.
         """
-        _check_timeout(timeout)
+        check_timeout(timeout)
         pipeline = self._pipeline
         if pipeline is not None:
             pipeline.flush(timeout)
@@ -425,7 +465,7 @@ class Producer:
         :raises FlushTimeoutError: the timeout has passed; the deliveries continue.
         :raises ProducerError: as :meth:`flush`.
         """
-        _check_timeout(timeout)
+        check_timeout(timeout)
         pipeline = self._pipeline
         if pipeline is None:
             return
@@ -480,7 +520,7 @@ class Producer:
         An error raised by the sink's ``close`` is raised once, after all else is closed, by the call that closed the
         sink.
         """
-        _check_timeout(timeout)
+        check_timeout(timeout)
         with self._lock:
             unused = self._shutdown is None and not self._closed
             self._closed = True
@@ -542,7 +582,7 @@ class Producer:
             logstore, a clock that differs, https to an http server, or a wrong region for signature version 4.
         :raises InvalidArgumentError: an unknown project, an invalid logstore name or an invalid timeout.
         """
-        if not _is_duration(timeout):
+        if not is_duration(timeout):
             raise InvalidArgumentError(f"timeout: must be seconds, at least 0, got {described(timeout)}")
         self._keys.key(project, logstore or "a", "", "", None)
         from .check import in_time  # most programs never call check
@@ -722,12 +762,3 @@ def _rebuild(
 def _check_callback(callback: object) -> None:
     if not callable(callback):
         raise InvalidArgumentError(f"callback: must be None or callable with one argument, got {described(callback)}")
-
-
-def _is_duration(value: object) -> bool:
-    return isinstance(value, int | float) and value >= 0
-
-
-def _check_timeout(timeout: float | None) -> None:
-    if timeout is not None and not _is_duration(timeout):
-        raise InvalidArgumentError(f"timeout: must be None or seconds, at least 0, got {described(timeout)}")

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any, Never, Protocol
 from ..model.errors import InvalidArgumentError, ProducerClosedError, StreamStoppedError
 from ..model.futures import SendFuture
 from ..model.records import LogItem, StreamKey
-from ..model.results import Callback
+from ..model.results import Callback, Result
 from ..model.sequence import Numbering
 from ..runtime.compiled import either
 from ..runtime.send_timeout import waiting_at_most
 from ..text.extras import how_to_install
 from ..text.migration_hints import by_name
 from .at_exit import wait_for_signal
+from .timeouts import check_timeout
 
 if TYPE_CHECKING:
     from ..model.interfaces import Record
@@ -185,6 +186,64 @@ class Stream:
         if urgent:
             self.hurry()
         return future
+
+    def send_and_wait(
+        self,
+        log: Log | Sequence[Log],
+        *more: Never,
+        timeout: float | None = None,
+    ) -> Result:
+        """Send a log and its open batch at once, and wait until the log is delivered.
+
+        With a channel, the log first leaves the channel and lingers for ``linger_ms``.
+
+        Example:
+
+            >>> stream.send_and_wait({"level": "AUDIT"}, timeout=10).successful
+            True
+
+        :param log: as :meth:`send`.
+        :param timeout: the limit of the wait for delivery, seconds; None to wait as long as the retries take. Memory is
+            waited for as :meth:`send` does, up to ``max_block_ms``.
+        :returns: the result of the delivered log.
+        :raises ResultFailedError: the log was not delivered.
+        :raises TimeoutError: not completed within ``timeout``; the delivery continues.
+        :raises ProducerError: as :meth:`send`.
+        """
+        if more:
+            raise self._by_name("send_and_wait takes the log", more)
+        check_timeout(timeout)
+        return self.send(log, urgent=True).result(timeout)
+
+    async def asend_and_wait(
+        self,
+        log: Log | Sequence[Log],
+        *more: Never,
+        timeout: float | None = None,  # noqa: ASYNC109  # the delivery goes on
+    ) -> Result:
+        """Do what :meth:`send_and_wait` does without blocking the event loop.
+
+        Cancelling the awaiting task ends the wait, not the delivery.
+
+        Example:
+
+            >>> import asyncio
+            >>> asyncio.run(stream.asend_and_wait({"level": "AUDIT"}, timeout=10)).successful
+            True
+
+        :param log: as :meth:`send`.
+        :param timeout: the limit of the wait for delivery, seconds; None to wait as long as the retries take.
+        :returns: the result of the delivered log.
+        :raises ResultFailedError: the log was not delivered.
+        :raises TimeoutError: not completed within ``timeout``; the delivery continues.
+        :raises ProducerError: as :meth:`asend`.
+        """
+        if more:
+            raise self._by_name("asend_and_wait takes the log", more)
+        check_timeout(timeout)
+        from asyncio import wait_for  # most programs have no event loop, and asyncio is a large import
+
+        return await wait_for(await self.asend(log, urgent=True), timeout)
 
     def send_many(self, logs: Iterable[Log], *more: Never, callback: Callback | None = None) -> list[SendFuture]:
         """Enqueue any number of logs in pieces of about a batch; much faster than one ``send`` each.

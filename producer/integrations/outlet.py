@@ -12,7 +12,6 @@ import _thread
 import inspect
 import threading
 import time
-import weakref
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
@@ -44,9 +43,6 @@ _REPORT_SECONDS = 60.0
 OnFull = Literal["drop", "wait"]
 #: The function that takes a log that was not enqueued.
 Fallback = Callable[[], object]
-
-#: Every outlet of the process, for :func:`flush_all`.
-_outlets: weakref.WeakSet[Outlet] = weakref.WeakSet()
 
 
 class OutletOptions(TypedDict, total=False):
@@ -136,7 +132,6 @@ class Outlet:
         self._reported_at = float("-inf")
         self._attach(self._make() if self._make is not None else producer)
         watch_fork(self, Stage.SINKS)
-        _outlets.add(self)
         if drain_on_sigterm:
             at_exit.drain_at_sigterm()
 
@@ -298,16 +293,6 @@ def _check_options(project: object, logstore: object, on_full: object, flush_tim
         raise ConfigError("on_full", "must be drop or wait", on_full)
     if not _is_timeout(flush_timeout):
         raise ConfigError("flush_timeout", "must be None or seconds, at least 0", flush_timeout)
-
-
-def flush_all(timeout: float) -> bool:
-    """Flush every outlet of the process. Return False after a timeout.
-
-    :param timeout: the limit for all outlets together, seconds.
-    """
-    end = time.monotonic() + timeout
-    in_time = [outlet.flush(max(0.001, end - time.monotonic())) for outlet in list(_outlets)]
-    return all(in_time)
 
 
 _max_block: dict[OnFull, int | None] = {"drop": 0, "wait": None}

@@ -109,7 +109,8 @@ _STREAM = "a stream has it: producer.stream(project, logstore)"
 #: Hints for methods of other producers; a single word is the name of the same method here.
 _METHODS: dict[str, str] = {
     **{
-        name: f"{_STREAM}.{name}(...)" for name in ("send_many", "send_lines", "send_arrow", "asend", "hurry", "resume")
+        name: f"{_STREAM}.{name}(...)"
+        for name in ("send_many", "send_lines", "send_arrow", "send_and_wait", "asend_and_wait", "hurry", "resume")
     },
     "put_logs": "send",
     "send_log": "send",

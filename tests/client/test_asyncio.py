@@ -86,6 +86,47 @@ def test_asend_waits_for_memory_while_other_coroutines_run(gated: GatedSink) -> 
     assert numbers == [b"0", b"1", b"2"]
 
 
+def test_asend_of_a_producer_waits_for_memory_while_other_coroutines_run(gated: GatedSink) -> None:
+    """``producer.asend`` takes what ``send`` takes, and waits for memory without blocking the event loop."""
+
+    async def main() -> None:
+        async with small(gated) as producer:
+            await producer.asend("p", "l", LARGE)
+            waiting = asyncio.create_task(
+                producer.asend("p", "l", LARGE, topic="t", tags={"k": "v"}, callback=results.append, urgent=True)
+            )
+            for _ in range(100):
+                await asyncio.sleep(0)
+            assert not waiting.done()
+            gated.gate.set()
+            assert (await (await waiting)).successful
+            with pytest.raises(InvalidArgumentError, match="asend takes a project, a logstore and a log"):
+                await producer.asend("p", "l", {}, "topic")  # type: ignore[arg-type]
+            await producer.aflush(PATIENCE)
+
+    results: list[Any] = []
+    asyncio.run(main())
+    assert [result.successful for result in results] == [True]
+    assert [(each.key.topic, each.key.tags) for each in gated.deliveries] == [("", ()), ("t", (("k", "v"),))]
+
+
+def test_asend_and_wait_returns_what_became_of_the_log(gated: GatedSink) -> None:
+    """It sends at once and waits for delivery; after its timeout the delivery continues."""
+
+    async def main() -> None:
+        async with Producer(sink=gated, config=config(linger_ms=60_000)) as producer:
+            stream = producer.stream("p", "l")
+            with pytest.raises(TimeoutError):
+                await stream.asend_and_wait({"n": 1}, timeout=0.01)
+            with pytest.raises(InvalidArgumentError, match="timeout"):
+                await stream.asend_and_wait({"n": 1}, timeout=-1)
+            gated.gate.set()
+            assert (await stream.asend_and_wait({"n": 2}, timeout=PATIENCE)).successful
+            assert len(gated.records()) == 2
+
+    asyncio.run(main())
+
+
 def test_asend_waits_as_long_as_send_would(gated: GatedSink) -> None:
     """asend waits for max_block_ms of the configuration or the handle, and refuses an invalid log at once."""
 

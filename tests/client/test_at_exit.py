@@ -10,13 +10,14 @@ import pyarrow as pa
 import pytest
 
 import producer as package
-from producer import InvalidArgumentError, Producer, ProducerClosedError
+from producer import FlushTimeoutError, InvalidArgumentError, MemoryChannel, Producer, ProducerClosedError
 from producer.client import at_exit
 from producer.runtime import signals
 from producer.runtime.signals import StopSignals
+from producer.testing import RecordingSink
 from tests.support.pipelines import config
 from tests.support.sinks import GatedSink
-from tests.support.waiting import Call, eventually
+from tests.support.waiting import PATIENCE, Call, eventually
 
 Handled = list[int]
 
@@ -152,3 +153,26 @@ def test_only_the_main_thread_installs_handlers_and_ignored_signals_stay_ignored
     assert signal.getsignal(signal.SIGUSR1) is signal.SIG_IGN
     signal.signal(signal.SIGUSR1, before)
     assert not handled
+
+
+def test_flush_all_flushes_every_open_producer_of_the_process(handled: Handled) -> None:  # no others
+    """Open batches of all producers are sent at once, the channel's too; a hanging server ends the wait in time."""
+    package.flush_all(timeout=0)  # there is none
+    hanging, sinks = GatedSink(), [RecordingSink(), RecordingSink()]
+    slow = Producer(sink=hanging, config=config(linger_ms=60_000))
+    others = [
+        Producer(sink=sinks[0], config=config(linger_ms=60_000)),
+        Producer(sink=sinks[1], config=config(linger_ms=60_000), channel=MemoryChannel()),
+    ]
+    for producer in (slow, *others):
+        producer.send("p", "l", {"k": "v"})
+    with pytest.raises(FlushTimeoutError, match=r"1 batch is still in flight after 0\.050 s") as raised:
+        package.flush_all(timeout=0.05)
+    assert raised.value.remaining == 1
+    hanging.gate.set()
+    package.flush_all(timeout=PATIENCE)
+    assert [len(sink.records()) for sink in (hanging, *sinks)] == [1, 1, 1]
+    for producer in (slow, *others):
+        producer.close()
+    with pytest.raises(InvalidArgumentError, match="timeout: must be None or seconds"):
+        package.flush_all(timeout=-1)

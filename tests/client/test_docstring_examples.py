@@ -12,7 +12,8 @@ from producer.client import at_exit
 from producer.runtime.signals import STOP_SIGNALS, StopSignals
 from producer.testing import RecordingSink
 
-PUBLIC = [Producer, Stream, SendFuture, Result, Sink, FileSink, StdoutSink, package.install_signal_handlers]
+FUNCTIONS = [package.install_signal_handlers, package.flush_all]
+PUBLIC = [Producer, Stream, SendFuture, Result, Sink, FileSink, StdoutSink, *FUNCTIONS]
 FOUND = [
     test
     for each in PUBLIC

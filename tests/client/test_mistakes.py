@@ -183,7 +183,7 @@ def test_the_error_is_one_of_the_package_says_what_is_wrong_or_what_was_meant_an
     ("name", "sentence"),
     [
         ("send_many", "producer.stream(project, logstore).send_many(...)"),
-        ("asend", "producer.stream(project, logstore).asend(...)"),
+        ("send_and_wait", "producer.stream(project, logstore).send_and_wait(...)"),
         ("put_logs", "it is called send here"),
         ("shutdown", "it is called close here"),
         ("poll", "no call is needed"),

@@ -462,3 +462,20 @@ def test_send_tells_its_parameters_whichever_twin_it_is() -> None:
     assert list(inspect.signature(Stream.send).parameters) == ["self", "log", "more", "callback", "urgent"]
     assert "StreamStoppedError" in (Stream.send.__doc__ or "")
     assert (Stream.send.__module__, Stream.send.__qualname__) == ("producer.client.stream", "Stream.send")
+
+
+def test_send_and_wait_sends_at_once_and_returns_or_raises_the_outcome() -> None:
+    """The call does not linger; it returns the result of a delivered log, and raises for a failed or a late one."""
+    sink = GatedSink(None, RejectedError("InvalidLog", "no", http_status=400))
+    with Producer(sink=sink, config=config(linger_ms=60_000)) as producer:
+        stream = producer.stream("p", "l")
+        with pytest.raises(TimeoutError, match="the delivery goes on"):
+            stream.send_and_wait({"n": 1}, timeout=0.01)
+        sink.gate.set()
+        with pytest.raises(ResultFailedError, match="InvalidLog"):
+            stream.send_and_wait({"n": 2}, timeout=PATIENCE)
+        assert stream.send_and_wait([{"n": 3}, {"n": 4}], timeout=PATIENCE).successful
+        with pytest.raises(InvalidArgumentError, match="timeout: must be None or seconds"):
+            stream.send_and_wait({"n": 5}, timeout=-1)
+        with pytest.raises(InvalidArgumentError, match="a stream knows its logstore p/l: send_and_wait takes the log"):
+            stream.send_and_wait({"n": 5}, 10)  # type: ignore[arg-type]

@@ -8,17 +8,20 @@ import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
-from producer import Producer, ProducerConfig
-from producer.integrations.asgi import FlushAtShutdown
+from producer import ConfigError, Producer, ProducerConfig
+from producer.client import at_exit
+from producer.integrations.asgi import FlushAtShutdown, loghub_lifespan
 from producer.integrations.logging import LogHubHandler
 from producer.integrations.structlog import LogHubProcessor
 from producer.server import LogHubServer
 from producer.testing import RecordingSink
 from tests.integrations.conftest import PROJECT
+from tests.support.sinks import GatedSink
 from tests.support.waiting import PATIENCE, eventually
 
 #: An application whose records would linger for a minute.
@@ -194,15 +197,15 @@ async def _without_lifespan(_scope: Any, _receive: Any, _send: Any) -> None:
 
 
 @pytest.mark.parametrize("app", [_with_lifespan, _without_lifespan])
-def test_an_asgi_application_delivers_the_logs_of_all_integrations_and_given_producers(app: Any) -> None:
-    """An ASGI application delivers the logs of all integrations and given producers before its server is notified."""
+def test_an_asgi_application_delivers_the_logs_of_all_integrations_and_producers(app: Any) -> None:
+    """An ASGI application delivers the logs of all integrations and producers before its server is notified."""
     sinks = [RecordingSink(), RecordingSink(), RecordingSink()]
     producers = [Producer(sink=sink, config=ProducerConfig(linger_ms=60_000)) for sink in sinks]
     handler, processor = LogHubHandler(producers[0], "p", "l"), LogHubProcessor(producers[1], "p", "l")
     handler.handle(logging.makeLogRecord({"msg": "x", "name": "shop", "levelno": 20}))
     processor.send("info", {"event": "x"})
     producers[2].send("p", "l", {"n": 1})
-    answers = _live(FlushAtShutdown(app, producers[2]))
+    answers = _live(FlushAtShutdown(app))
     assert [answer["type"] for answer in answers] == ["lifespan.startup.complete", "lifespan.shutdown.complete"]
     assert [len(sink.records()) for sink in sinks] == [1, 1, 1]
     for producer in producers:
@@ -219,3 +222,50 @@ def test_an_application_that_fails_to_start_is_not_answered_for() -> None:
 
     with pytest.raises(RuntimeError, match="no database"):
         _live(FlushAtShutdown(broken))
+
+
+@pytest.fixture
+def no_others(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hide the producers that other tests left open."""
+    monkeypatch.setattr(at_exit, "_draining", {})
+
+
+@pytest.mark.usefixtures("no_others")
+def test_a_lifespan_makes_the_producer_closes_it_and_flushes_the_other_ones() -> None:
+    """Handlers find the producer in the state of the application and the request; at its end all is delivered."""
+    sinks = [RecordingSink(), RecordingSink()]
+    producers = [Producer(sink=sink, config=ProducerConfig(linger_ms=60_000)) for sink in sinks]
+    app = SimpleNamespace(state=SimpleNamespace())
+
+    async def main() -> None:
+        async with loghub_lifespan(lambda: producers[0])(app) as state:
+            assert state["producer"] is app.state.producer is producers[0]
+            for producer in producers:
+                producer.send("p", "l", {"n": 1})
+
+    asyncio.run(main())
+    assert [len(sink.records()) for sink in sinks] == [1, 1]
+    assert [producer.closed for producer in producers] == [True, False]
+    producers[1].close()
+    with pytest.raises(ConfigError, match="must be a function that returns a Producer, got 'Producer'"):
+        loghub_lifespan(producers[0])  # type: ignore[arg-type]
+
+
+@pytest.mark.usefixtures("no_others")
+def test_a_lifespan_ends_in_time_when_the_server_hangs(caplog: pytest.LogCaptureFixture) -> None:
+    """If the server hangs, the end of the lifespan logs that within its time, and raises nothing."""
+    sinks = [GatedSink(), GatedSink()]
+    producers = [Producer(sink=sink) for sink in sinks]
+
+    async def main() -> None:
+        async with loghub_lifespan(lambda: producers[0], timeout=0.05)(SimpleNamespace(state=SimpleNamespace())):
+            for producer in producers:
+                producer.send("p", "l", {"n": 1})
+
+    asyncio.run(main())
+    told = [record.getMessage() for record in caplog.records if record.name == "loghub.integrations"]
+    assert [text.startswith(f"{producers[0].name}: close: ") for text in told] == [True, False]
+    assert "flush: 1 batch is still in flight after 0.050 s" in told[1]
+    for sink, producer in zip(sinks, producers, strict=True):
+        sink.gate.set()
+        producer.close()
