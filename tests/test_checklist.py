@@ -93,23 +93,23 @@ CHANNEL_LINES: dict[int, tuple[str, ...]] = {
         MEMORY + "test_a_full_channel_refuses_a_commit_whole",
         MEMORY + "test_the_queue_is_in_the_order_of_commits",
     ),
-    34: (MEMORY + "test_a_commit_after_acknowledgements_commits_the_rest", MACHINE),
-    35: (MEMORY + "test_bytes_come_back_when_takes_are_committed",),
+    34: (MEMORY + "test_a_commit_after_acknowledgements_counts_only_the_rest", MACHINE),
+    35: (MEMORY + "test_committed_takes_free_their_bytes",),
     36: (WAITING + "test_a_take_waits_until_a_put_is_committed",),
     37: (WAITING + "test_a_commit_waits_until_a_take_is_committed",),
     38: (MEMORY + "test_the_statistics_have_flumes_counters_ages_rates_and_bytes",),
     39: (
         WAITING + "test_one_commit_serves_as_many_takers_as_it_has_events",
-        WAITING + "test_a_take_is_woken_by_takes_that_come_back",
+        WAITING + "test_a_waiting_take_is_woken_by_a_rollback_or_a_dropped_transaction",
     ),
-    40: (MEMORY + "test_room_comes_back_when_takes_are_committed",),
+    40: (MEMORY + "test_only_a_committed_take_frees_capacity",),
     41: (
         MEMORY + "test_rolled_back_puts_are_gone_and_rolled_back_takes_are_back",
         MEMORY + "test_rollbacks_in_any_order_restore_the_first_order",
     ),
     42: (MEMORY + "test_rolled_back_puts_are_gone_and_rolled_back_takes_are_back",),
     43: (MEMORY + "test_open_takes_count_when_a_channel_shrinks",),
-    44: (WAITING + "test_a_take_is_woken_by_takes_that_come_back",),
+    44: (WAITING + "test_a_waiting_take_is_woken_by_a_rollback_or_a_dropped_transaction",),
     45: (
         MEMORY + "test_rollbacks_leak_no_bytes_flume_2812",
         MEMORY + "test_mixed_transactions_leak_no_bytes",
@@ -163,7 +163,7 @@ FILE_LINES: dict[int, tuple[str, ...]] = {
     69: (LOG_FILES + "test_a_committed_put_is_puts_and_a_commit_in_one_write",),  # at the commit, not at the put
     70: (
         LOG_FILES + "test_a_committed_take_is_a_take_and_a_commit",
-        FILE + "test_open_takes_of_two_transactions_come_back",
+        FILE + "test_open_takes_of_a_killed_process_come_back_in_order",
     ),
     71: (
         GROUPS + "test_commits_that_come_during_a_sync_share_the_next_one",
@@ -221,7 +221,7 @@ FILE_LINES: dict[int, tuple[str, ...]] = {
     ),
     97: (
         LOG_FILES + "test_rollbacks_and_empty_transactions_write_no_record",
-        FILE + "test_a_rolled_back_take_gives_the_same_events_again_in_order",
+        FILE + "test_rolled_back_takes_return_in_order_also_after_a_restart",
     ),
     98: (GROUPS + "test_sequence_numbers_follow_the_order_of_the_log",),
     99: (CHECKPOINTS + "test_its_bytes_are_as_documented",),  # one file
@@ -229,7 +229,7 @@ FILE_LINES: dict[int, tuple[str, ...]] = {
     101: (RESTART + "test_closing_writes_a_checkpoint_and_the_next_opening_reads_no_records",),
     102: (LOG_FILES + "test_segments_lie_in_the_data_directories_in_turn",),
     104: (
-        "channels/test_spillable.py::test_memory_first_then_the_overflow_in_order",
+        "channels/test_spillable.py::test_three_events_go_to_memory_the_rest_to_the_overflow_and_all_come_out_in_order",
         "channels/test_spillable.py::test_close_loses_and_logs_the_events_in_memory_and_keeps_the_others",
     ),
     105: (
@@ -273,7 +273,7 @@ AGENT_LINES: dict[int, tuple[str, ...]] = {
     106: (EXAMPLES + "test_two_tiers_deliver_through_the_collector_that_lives",),
     107: (HOP, "agent/test_avro.py::test_a_body_and_its_headers_come_through"),
     108: (EXAMPLES + "test_two_tiers_deliver_through_the_collector_that_lives",),
-    109: (ROUTING + "test_interceptors_see_a_batch_once_and_in_order",),
+    109: (ROUTING + "test_interceptors_see_a_batch_once_in_order_although_a_channel_is_retried",),
     110: (ROUTING + "test_every_channel_gets_every_event",),
     111: ("benchmarks/test_arrival.py::test_only_the_spread_of_the_delay_distinguishes_a_steady_run",),
     112: (GROUP + "test_two_members_read_each_log_once",),

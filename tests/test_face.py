@@ -56,7 +56,7 @@ def test_a_pickle_made_by_one_name_is_read_by_the_other_and_a_class_has_one_home
     assert b"loghub" not in pickle.dumps(loghub.Producer)
 
 
-def test_a_misspelt_name_is_an_error_that_says_so() -> None:
+def test_an_unknown_name_or_module_of_loghub_is_refused_at_its_import() -> None:
     """An unknown name or module of ``loghub`` is refused at its import."""
     with pytest.raises(ImportError, match="cannot import name 'Prodcer' from 'loghub'"):
         exec("from loghub import Prodcer")

@@ -142,7 +142,7 @@ def test_dir_and_completion_show_every_public_name_and_import_binds_them() -> No
     assert set(producer.__all__) <= set(bound)
 
 
-def test_unknown_name_is_an_error_that_says_so() -> None:
+def test_a_misspelt_name_is_refused_at_its_import() -> None:
     """A misspelt name is refused at its import."""
     with pytest.raises(ImportError, match="cannot import name 'Prodcer' from 'producer'"):
         exec("from producer import Prodcer")

@@ -121,7 +121,7 @@ class FlushAtShutdown:
 
     @staticmethod
     async def _live_without_app(received: list[Message], receive: Receive, answer: Send) -> None:
-        """Answer the server in place of an application that does not, to be notified of the shutdown."""
+        """Answer the server's lifespan events for an application that ignores them, and return at the shutdown."""
         if not received:
             await receive()
         await answer({"type": "lifespan.startup.complete"})

@@ -2,8 +2,8 @@
 
 A handler that sends log records must not send those that its sending causes, because each would cause the next. These
 are all records logged on a producer's threads: by this package, by libraries and by plug-ins, except by users'
-callbacks. OpenTelemetry exports on its own threads. There the trace decides: log records and spans made on a producer's
-thread belong to one trace, which is not sampled.
+callbacks. OpenTelemetry exports on its own threads, so the thread tells nothing about its records. Instead, all log
+records and spans made on a producer's thread belong to one trace, which is not sampled.
 """
 
 from __future__ import annotations

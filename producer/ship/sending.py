@@ -55,9 +55,9 @@ ATTEMPTS = 4
 
 # Maximum size of a record: a batch without room for the fields of the log group.
 _MAX_RECORD_BYTES = (8 << 20) - (64 << 10)
-# No shorter line reaches this limit, as its parsed fields are at most eight times as large.
+# A shorter line never reaches the maximum size, as parsed fields are at most eight times as large as the line.
 _LONG_LINE_BYTES = _MAX_RECORD_BYTES // 8
-# The limit for lines that are one request, whatever their size is.
+# The limit of bytes for lines that must be sent in one request, which is never reached.
 _UNBOUNDED = 1 << 30
 # Size of a block that is allocated and freed once, bytes. After that, glibc keeps up to twice as much freed memory.
 # Otherwise each megabyte of lines would take new memory from the system, which costs a tenth of all CPU.

@@ -375,7 +375,9 @@ def test_a_receiver_with_another_text_gets_ours(tmp_path: Path) -> None:
         assert told[1] == avro.framed(2, avro.greeting_call(b"\5" * 16, explicit=True))
 
 
-def test_a_connection_is_opened_anew_where_it_must_be(tmp_path: Path) -> None:
+def test_a_connection_that_the_receiver_closed_or_older_than_reset_connection_interval_is_replaced(
+    tmp_path: Path,
+) -> None:
     """A connection that the receiver closed, or older than reset_connection_interval, is replaced."""
     with serving("avro", silence=0.05) as served, sink(served.address, tmp_path) as ours:
         ours.write([EventBatch.of_lines(b"a\n")])

@@ -42,7 +42,7 @@ def test_numbers_come_through(number: int) -> None:
     assert avro_encoding.Reader(long(number)).long() == number
 
 
-def test_blocks_that_tell_their_size_are_understood() -> None:
+def test_avro_blocks_with_a_size_and_several_blocks_are_decoded() -> None:
     """Avro blocks with a size, and several blocks, are decoded."""
     event = b"\0" + sized(b"x")
     blocks = b"\x01" + long(len(event)) + event + long(2) + event * 2 + b"\0"
@@ -151,7 +151,7 @@ a1.sinks.k1.port = 4545
 """
 
 
-def test_flumes_keys_are_understood() -> None:
+def test_keys_of_flumes_source_and_sink_are_accepted_the_sink_keeps_flumes_batch_size() -> None:
     """Keys of Flume's source and sink are accepted; the sink keeps Flume's batch size."""
     sinks = """
 connect-timeout = 3000

@@ -76,7 +76,7 @@ class TestSink(ReceivedSinkConformance):
         return ForwardSink(ForwardSink.Options(host=host, port=port, timeout=0.3), self.context)
 
 
-def test_the_library_of_fluentd_is_understood() -> None:
+def test_fluent_loggers_events_arrive_with_their_times_each_a_record_as_json_with_its_tag() -> None:
     """fluent-logger's events arrive with their times, each a record as JSON, with its tag."""
     with serving("forward") as served:
         host, port = served.address
@@ -105,7 +105,7 @@ _ENTRIES = [[TIME, {"m": "a", "x": 1}], [event_time(TIME * 1000), {"m": "b", "no
     ],
     ids=["forward", "packed", "packed with gzip"],
 )
-def test_all_modes_are_understood_and_acknowledged(message: Any) -> None:
+def test_messages_of_all_modes_are_accepted_and_acknowledged_once(message: Any) -> None:
     """In all modes fields become headers, one the body, and the chunk is acknowledged once, after the commit."""
     with serving("forward", field="m") as served, served.connect() as peer:
         served.outlet.room.clear()
@@ -217,7 +217,7 @@ def test_a_message_of_more_than_max_frame_is_refused_as_soon_as_it_has_more(capl
         eventually(lambda: served.source._budget.left == 16 << 20)
 
 
-def test_an_event_that_becomes_too_large_is_refused_before_it_is_made(caplog: pytest.LogCaptureFixture) -> None:
+def test_empty_maps_which_grow_72_times_are_refused_before_decoding(caplog: pytest.LogCaptureFixture) -> None:
     """Empty maps, which grow 72 times, are refused before decoding; texts of the same size are accepted."""
     large = {"m": "x" * 300_000}
     for content in ([[TIME, large]], packed([TIME, large])):
@@ -439,7 +439,7 @@ def test_without_its_acknowledgement_nothing_is_delivered(replies: bytes, said: 
         assert forward._receiver is None
 
 
-def test_a_connection_that_the_receiver_closed_is_opened_anew(tmp_path: Path) -> None:
+def test_a_connection_that_the_receiver_closed_is_replaced_without_a_failure(tmp_path: Path) -> None:
     """A connection that the receiver closed is replaced without a failure."""
     with serving("forward", field="message", silence=0.05) as served, sink(served.address, tmp_path) as forward:
         forward.write([EventBatch.of_lines(b"a\n")])

@@ -89,7 +89,9 @@ def test_headers_choose_topic_and_key(cluster: str, topic: str, tmp_path: Path) 
     assert dict(message.headers()) == {"topic": topic.encode(), "key": b"k", "host": b"h"}
 
 
-def test_a_message_that_is_too_large_is_refused_alone(cluster: str, topic: str, tmp_path: Path) -> None:
+def test_a_message_that_is_too_large_becomes_a_dead_letter_or_is_dropped(
+    cluster: str, topic: str, tmp_path: Path
+) -> None:
     """A message that is too large becomes a dead letter or is dropped; the rest of its batch is delivered."""
     options = KafkaSink.Options(
         bootstrap_servers=cluster, topic=topic, config={"message.max.bytes": "2000", **_ONE_PARTITION}

@@ -136,14 +136,14 @@ class TestSink(ReceivedSinkConformance):
         return OtlpSink(OtlpSink.Options(endpoint=f"http://{host}:{port}"), self.context)
 
 
-def test_the_specifications_json_is_understood() -> None:
+def test_json_requests_have_hexadecimal_ids() -> None:
     """JSON requests have hexadecimal IDs; values other than text become JSON, and unknown fields are ignored."""
     with serving("otlp") as served:
         assert post(served.address, json.dumps(REQUEST).encode(), JSON) == (200, b"{}", "application/json")
         assert served.outlet.events == EVENTS
 
 
-def test_protobuf_is_understood() -> None:
+def test_protobuf_requests_are_accepted_and_answered() -> None:
     """Protobuf requests are accepted, compressed or not, and answered with an empty response."""
     body = as_protobuf(REQUEST)
     with serving("otlp") as served:
@@ -179,7 +179,7 @@ def test_an_invalid_request_is_refused_with_its_status_and_other_clients_are_ser
 
 
 @pytest.mark.parametrize("kind", ["application/x-protobuf", "application/json"])
-def test_a_request_that_would_need_too_much_memory_is_not_read(kind: str) -> None:
+def test_a_request_whose_decoding_would_need_too_much_memory_gets_413_before_it_is_read(kind: str) -> None:
     """A request whose decoding would need too much memory gets 413 before it is read."""
     count = 10_000
     if kind.endswith("json"):

@@ -10,7 +10,7 @@ from opentelemetry.sdk.resources import Resource
 from tests.agent.sources.listeners import serving
 
 
-def test_opentelemetrys_exporter_is_understood() -> None:
+def test_opentelemetrys_exporter_compressed_and_with_a_token_delivers_each_record_as_an_event() -> None:
     """OpenTelemetry's exporter, compressed and with a token, delivers each record as an event."""
     with serving("otlp", token="a secret") as served:
         host, port = served.address

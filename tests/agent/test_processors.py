@@ -41,7 +41,7 @@ def test_the_default_takes_one_sink() -> None:
         _made(DefaultProcessor, {"a": RecordingSink(), "b": RecordingSink()})
 
 
-def test_a_sink_of_a_group_that_works_again_says_so(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_sinks_recovery_in_a_group_is_logged_once_after_its_failure(caplog: pytest.LogCaptureFixture) -> None:
     """A sink's recovery in a group is logged once, after its failure."""
     clock, broken = ManualClock(), _Broken()
     processor = _made(FailoverProcessor, {"a": broken, "b": RecordingSink()}, clock, priority={"a": 2, "b": 1})

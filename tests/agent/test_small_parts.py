@@ -42,7 +42,7 @@ def test_a_sequence_counts_and_leaves_out_no_number() -> None:
     assert _run("sequence", total_events=2) == [[b"0"], [b"1"]]
 
 
-def test_stress_puts_as_many_events_as_it_shall() -> None:
+def test_stress_puts_its_number_of_events_of_one_size_in_batches_or_runs_until_its_stop() -> None:
     """Stress puts its number of events of one size in batches, or runs until its stop, as in Flume's tests."""
     assert _run("stress", size=3, batch_size=4, max_total_events=6) == [[b"xxx"] * 4, [b"xxx"] * 2]
     assert list(map(len, _run("stress", most=7, batch_size=2))) == [2] * 7
@@ -59,7 +59,7 @@ def test_the_logger_shows_headers_and_the_beginning_of_bodies(
     assert shown in caplog.text
 
 
-def test_stress_keeps_to_a_rate_if_it_shall() -> None:
+def test_with_max_events_per_second_stress_waits_after_each_batch() -> None:
     """With ``max_events_per_second`` stress waits after each batch."""
     clock, outlet = ManualClock(), RecordingOutlet()
     stop, waited = Stop(clock), list[float]()
@@ -84,6 +84,6 @@ def test_stress_keeps_to_a_rate_if_it_shall() -> None:
         ({"maxTotalEvents": "${env:MOST}", "maxSuccessfulEvents": "-1"}, "${env:MOST}"),
     ],
 )
-def test_flumes_two_ends_of_stress_are_one(texts: dict[str, str], most: str) -> None:
+def test_the_smaller_one_of_flumes_two_limits_of_stress_counts(texts: dict[str, str], most: str) -> None:
     """Of Flume's two limits of stress the smaller one counts, since each event is put until it succeeds."""
     assert from_flume(class_of("sources", "stress").Options, texts) == {"max_total_events": most}

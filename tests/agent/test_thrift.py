@@ -108,7 +108,7 @@ def _status(given: Any) -> int:
 
 
 def framed(write: Callable[[Any], object], name: str = "appendBatch", end: bytes = b"") -> bytes:
-    """Return a frame with a call, complete or only its beginning, and what follows."""
+    """Return a frame with a call, complete or cut off, followed by further bytes."""
     buffer = TMemoryBuffer()
     out = TCompactProtocol(buffer)
     out.writeMessageBegin(name, TMessageType.CALL, 1)
@@ -151,7 +151,7 @@ class TestSink(ReceivedSinkConformance):
 
 
 @pytest.mark.parametrize("protocol", [TCompactProtocol, TBinaryProtocol])
-def test_calls_of_both_protocols_are_understood(protocol: Any) -> None:
+def test_calls_of_both_protocols_are_accepted(protocol: Any) -> None:
     """Single events and lists are accepted in both protocols, and answered in the client's after the commit."""
     with serving("thrift") as served, Client(served.address, protocol) as client:
         assert client.append(EVENTS[0]) == Status.OK
@@ -332,7 +332,9 @@ def test_without_an_ok_nothing_is_delivered(replies: bytes, said: str, tmp_path:
         thrift.write([EventBatch.of_lines(b"a\n")])
 
 
-def test_a_connection_is_opened_anew_where_it_must_be(tmp_path: Path) -> None:
+def test_a_connection_that_the_receiver_closed_or_older_than_connection_reset_interval_is_replaced(
+    tmp_path: Path,
+) -> None:
     """A connection that the receiver closed, or older than connection_reset_interval, is replaced."""
     with serving("thrift", silence=0.05) as served, sink(served.address, tmp_path) as thrift:
         thrift.write([EventBatch.of_lines(b"a\n")])
@@ -360,7 +362,7 @@ def test_the_receivers_certificate_is_verified(tmp_path: Path) -> None:
         served.got(b"a")
 
 
-def test_flumes_keys_are_understood() -> None:
+def test_keys_of_flumes_source_and_sink_are_accepted_the_sink_keeps_flumes_batch_size() -> None:
     """Keys of Flume's source and sink are accepted; the sink keeps Flume's batch size."""
     config = parse_flume(
         """

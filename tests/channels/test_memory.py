@@ -60,7 +60,7 @@ def test_a_header_without_a_value_stays_without_one() -> None:
         assert transaction.take()[0].headers == {"none": None, "empty": ""}
 
 
-def test_ten_events_come_in_order_and_no_eleventh() -> None:
+def test_ten_events_are_taken_in_order_then_nothing() -> None:
     """Ten events are taken in order, then nothing."""
     channel = MemoryChannel(keep_alive=0)
     put(channel, *range(10))
@@ -329,7 +329,7 @@ def test_after_a_failed_commit_a_rollback_forgets_the_puts() -> None:
     assert drained(channel) == ["0", "1", "2", "3", "4"]
 
 
-def test_room_comes_back_when_takes_are_committed() -> None:
+def test_only_a_committed_take_frees_capacity() -> None:
     """Only a committed take frees capacity."""
     channel = small(capacity=3)
     put(channel, 0, 1, 2)
@@ -355,7 +355,7 @@ def test_rolled_back_puts_need_no_room() -> None:
     assert drained(channel) == ["d", "e", "f"]
 
 
-def test_bytes_come_back_when_takes_are_committed() -> None:
+def test_committed_takes_free_their_bytes() -> None:
     """Committed takes free their bytes."""
     channel = small(byte_capacity=2000)
     put(channel, *["x" * 405] * 3)
@@ -535,7 +535,7 @@ def test_a_wrong_value_is_refused_with_name_rule_and_value(options: dict[str, An
 # Acknowledgement.
 
 
-def test_acknowledged_events_are_gone_and_the_rest_is_still_taken() -> None:
+def test_acknowledged_events_free_their_capacity_and_the_rest_stays_taken() -> None:
     """Acknowledged events free their capacity, and the rest stays taken."""
     channel = small(capacity=3)
     put(channel, 0, 1, 2)
@@ -568,7 +568,7 @@ def test_acknowledge_is_all_or_nothing() -> None:
     assert channel.stats().take_successes == 2
 
 
-def test_a_commit_after_acknowledgements_commits_the_rest() -> None:
+def test_a_commit_after_acknowledgements_counts_only_the_rest() -> None:
     """A commit after acknowledgements counts only the rest."""
     channel = small()
     put(channel, 0, 1, 2)

@@ -208,7 +208,7 @@ def test_a_take_waits_until_a_put_is_committed() -> None:
 
 
 @pytest.mark.parametrize("how", ["rollback", "drop"])
-def test_a_take_is_woken_by_takes_that_come_back(how: str) -> None:
+def test_a_waiting_take_is_woken_by_a_rollback_or_a_dropped_transaction(how: str) -> None:
     """A waiting take is woken by a rollback or a dropped transaction."""
     channel = full()
     transaction = opened(channel)

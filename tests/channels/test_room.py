@@ -52,7 +52,7 @@ def test_recovered_content_above_the_limits_blocks_claims_until_it_is_less() -> 
     assert room.grant(claim)
 
 
-def test_the_line_is_served_in_order() -> None:
+def test_claims_are_granted_in_order() -> None:
     """Claims are granted in order."""
     stored, large, small = Stored(10), Claim(8, 0), Claim(1, 0)
     room = Room(10, None, stored)

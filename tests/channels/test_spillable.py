@@ -57,7 +57,7 @@ def make(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Make]:
         channel.close()
 
 
-def test_memory_first_then_the_overflow_in_order(make: Make) -> None:
+def test_three_events_go_to_memory_the_rest_to_the_overflow_and_all_come_out_in_order(make: Make) -> None:
     """Three events go to memory, the rest to the overflow, and all come out in order."""
     channel, memory, overflow = make()
     for number in range(8):
@@ -464,7 +464,7 @@ def test_a_pickled_channel_carries_the_two_below_it() -> None:
     assert (twin.name, twin.stats().capacity, twin.stats().size) == ("a+b", 12, 0)
 
 
-def test_many_threads_lose_nothing_and_keep_each_source_in_order(make: Make) -> None:
+def test_six_spilling_sources_and_one_sink_with_rollbacks_lose_nothing_and_keep_the_order(make: Make) -> None:
     """Six spilling sources and one sink with rollbacks lose nothing and keep the order."""
     channel, memory, overflow = make(capacity=1000)
     each, spilled = 60, threading.Event()

@@ -99,7 +99,7 @@ def test_the_permitted_calls_and_the_table_of_transitions_agree() -> None:
     assert done == {(state, after) for state, afters in TRANSITIONS.items() for after in afters}
 
 
-def test_a_transaction_that_is_begun_twice_says_so_and_stays_open() -> None:
+def test_a_second_begin_raises_and_the_transaction_stays_open() -> None:
     """A second begin raises, and the transaction stays open."""
     transaction = in_state(S.OPEN)
     with pytest.raises(TransactionStateError, match="commit or roll back first"):

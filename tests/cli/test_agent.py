@@ -342,7 +342,9 @@ def test_a_channel_that_cannot_be_opened_ends_it_in_words(tmp_path: Path, capsys
     assert re.fullmatch(r"producer agent: channel c1 cannot be opened: .*\n", capsys.readouterr().err)
 
 
-def test_a_state_directory_is_one_agents(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_state_directory_that_another_agent_uses_or_that_cannot_be_created_is_refused(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
     """A state directory that another agent uses, or that cannot be created, is refused."""
     path = written(tmp_path, **STRESS)
     assert main(["agent", "--config", path, "--until-done"]) == 0  # it leaves its name in the lock
@@ -575,7 +577,7 @@ def test_warnings_about_a_changed_file_are_logged_when_it_is_applied(
         assert main(["agent", "--config", written(tmp_path, **HUB)]) == 0
 
 
-def test_a_signal_that_comes_twice_at_once_is_one(
+def test_a_signal_that_arrives_twice_at_once_counts_as_one(
     tmp_path: Path, hub: Hub, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """A signal that arrives twice at once counts as one, as from coreutils' `timeout`: the shutdown is graceful."""
@@ -726,7 +728,7 @@ def test_a_file_that_is_gone_is_a_note(tmp_path: Path, hub: Hub, caplog: pytest.
     assert notes(agent) == []
 
 
-def test_a_process_tells_systemd_serves_its_monitoring_and_ends_in_order(tmp_path: Path) -> None:
+def test_an_agent_notifies_systemd_serves_its_monitoring_and_exits_with_0_after_sigterm(tmp_path: Path) -> None:
     """An agent notifies systemd, serves its monitoring, and exits with 0 after SIGTERM; it imports neither Spark nor
     the server.
     """

@@ -216,7 +216,7 @@ def test_repair_restores_a_damaged_header(run: Run, directory: Path) -> None:
     assert run("verify", directory)[0] == 0
 
 
-def test_repair_without_room_for_a_copy_changes_nothing_and_says_so(
+def test_repair_without_disk_space_for_a_copy_changes_nothing_and_exits_with_1_with_space_it_succeeds(
     run: Run, directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """`repair` without disk space for a copy changes nothing and exits with 1; with space it succeeds."""

@@ -60,7 +60,7 @@ def draining(filled: Path) -> Iterator[subprocess.Popen[str]]:
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143), (signal.SIGHUP, 129)])
-def test_drain_that_is_ended_says_where_the_rest_is(
+def test_a_drain_that_a_signal_ends_says_that_undelivered_events_are_still_in_the_channel(
     draining: subprocess.Popen[str], number: signal.Signals, code: int
 ) -> None:
     """A drain that a signal ends says that undelivered events are still in the channel."""
@@ -224,7 +224,7 @@ def test_sigint_while_text_is_executed_as_in_dataclasses_ends_the_command_with_i
     assert (ended.returncode, ended.stderr) == (told[0], f"producer agent: {told[1]}\n")
 
 
-def test_an_interrupt_while_a_class_is_made_is_one(
+def test_an_interrupt_while_a_class_is_created_prints_one_line_and_exits_with_130(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """An interrupt while a class is created prints one line and exits with 130; another RuntimeError is raised."""

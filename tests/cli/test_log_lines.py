@@ -30,7 +30,9 @@ def log() -> tuple[logging.Logger, io.StringIO]:
     return logger, out
 
 
-def test_a_record_is_one_line(log: tuple[logging.Logger, io.StringIO]) -> None:
+def test_a_record_is_one_line_with_control_characters_of_arguments_and_errors_escaped(
+    log: tuple[logging.Logger, io.StringIO],
+) -> None:
     """A record is one line, with control characters of arguments and errors escaped."""
     logger, out = log
     logger.error("%s cannot be read: %s", _EVIL, OSError(2, "No such file", _EVIL))

@@ -160,7 +160,9 @@ def test_send_reports_undelivered_logs_with_the_servers_reason_once_and_exits_wi
     assert err.endswith("0 delivered, 2 not delivered\n2 failed: InvalidFormat: not so\n")
 
 
-def test_search_prints_logs_in_order_of_time(run: Run, filled: LogHubServer) -> None:
+def test_search_prints_matching_logs_in_order_of_time_as_json_lines_without_a_terminal(
+    run: Run, filled: LogHubServer
+) -> None:
     """`search` prints matching logs in order of time, as JSON lines without a terminal, and reports the limit."""
     code, out, err = run("search")
     logs = [json.loads(line) for line in out.splitlines()]
@@ -533,7 +535,7 @@ def test_a_refusal_that_says_it_all_gets_no_advice(run: Run, server: LogHubServe
     assert "permissions" not in err
 
 
-def test_a_search_that_finds_nothing_says_so(run: Run, server: LogHubServer) -> None:
+def test_a_search_without_results_prints_a_message_on_the_standard_error(run: Run, server: LogHubServer) -> None:
     """A search without results prints a message on the standard error, leaves the output alone, and exits with 0."""
     assert run("create", "logstore")[0] == 0
     assert run("search", "nothing", "--output", "json") == (0, "[]\n", "no log of that range matches\n")

@@ -127,7 +127,7 @@ def test_no_message_commands_the_terminal(capsys: pytest.CaptureFixture[str]) ->
     assert capsys.readouterr().err == "one\\x1b[31m\n  two\nproducer sql: three\\x9b\n  four\n"
 
 
-def test_csv_tells_of_columns_that_come_too_late(capsys: pytest.CaptureFixture[str]) -> None:
+def test_csv_reports_columns_that_are_not_in_its_head(capsys: pytest.CaptureFixture[str]) -> None:
     """CSV reports columns that are not in its head."""
     out = writer("csv", ())
     out.write([{"a": 1}])
@@ -164,7 +164,7 @@ def test_json_is_a_list_also_of_nothing(capsys: pytest.CaptureFixture[str]) -> N
     assert capsys.readouterr().out == '[\n{"a": "ü"},\n{"b": 1}\n]\n'
 
 
-def test_progress_is_one_line_of_a_terminal(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_progress_is_one_rewritten_line_cleared_at_the_end(monkeypatch: pytest.MonkeyPatch) -> None:
     """Progress is one rewritten line, cleared at the end, and not shown where rows go to the same terminal."""
     stream = Terminal()
     monkeypatch.setattr(sys, "stderr", stream)

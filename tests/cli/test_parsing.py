@@ -108,7 +108,7 @@ def test_the_command_without_arguments_prints_the_help_on_the_standard_error_and
 @pytest.mark.parametrize(
     ("asked", "shown"), [(["help"], "usage: producer [-h]"), (["help", "send"], "usage: producer send [-h]")]
 )
-def test_help_is_a_word_too(asked: list[str], shown: str, capsys: pytest.CaptureFixture[str]) -> None:
+def test_help_and_help_command_print_the_help(asked: list[str], shown: str, capsys: pytest.CaptureFixture[str]) -> None:
     """``help`` and ``help COMMAND`` print the help."""
     assert ended(*asked) == 0
     assert capsys.readouterr().out.startswith(shown)

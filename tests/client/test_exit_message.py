@@ -38,7 +38,9 @@ def seconds_of(line: str) -> float:
     return float(found[1])
 
 
-def test_without_close_the_exit_says_so(stalled: GatedSink, caplog: pytest.LogCaptureFixture) -> None:
+def test_without_a_close_call_the_records_get_drain_timeout_ms_at_the_exit(
+    stalled: GatedSink, caplog: pytest.LogCaptureFixture
+) -> None:
     """Without a close() call, the records get drain_timeout_ms at the exit."""
     producer = Producer(sink=stalled, config=config(drain_timeout_ms=200))
     producer.send("p", "l", {"k": "v"})
@@ -76,7 +78,9 @@ def test_an_interrupted_close_is_reported_with_the_time_that_records_had(
     stalled.gate.set()
 
 
-def test_a_producer_that_was_dropped_says_so(stalled: GatedSink, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_message_says_that_the_last_reference_was_dropped_not_that_the_process_ended(
+    stalled: GatedSink, caplog: pytest.LogCaptureFixture
+) -> None:
     """The message says that the last reference was dropped, not that the process ended."""
     Producer(sink=stalled, config=config(drain_timeout_ms=100, linger_ms=100)).send("p", "l", {"k": "v"})
     gc.collect()

@@ -68,7 +68,7 @@ def test_batches_carry_one_key_and_numbers_from_one_on() -> None:
     assert [delivery.sequence for delivery in sink.deliveries if not delivery.key.order] == [None]
 
 
-def test_a_lost_answer_is_not_stored_twice_and_the_result_says_so() -> None:
+def test_invalidsequenceid_after_an_attempt_that_may_have_stored_the_batch_is_a_success() -> None:
     """InvalidSequenceId after an attempt that may have stored the batch is a success, marked as already written."""
     sink = Server(LOST)
     pipeline = threadless(sink)
@@ -259,7 +259,7 @@ def test_a_numbered_piece_is_never_cut() -> None:
     assert len(sink.attempts) == 1
 
 
-def test_all_topics_of_one_handle_are_one_order() -> None:
+def test_pieces_of_one_key_with_different_topics_are_sent_one_after_the_other() -> None:
     """Pieces of one key with different topics are sent one after the other, in the order of their numbers."""
     sink = Server(LOST, LOST)
     pipeline = threadless(sink)

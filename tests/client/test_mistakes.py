@@ -290,7 +290,7 @@ def test_a_foreign_name_gets_a_hint_under_each_name_of_the_package(name: str, se
     assert not hasattr(importlib.import_module("producer"), "Nothing")
 
 
-def test_every_name_that_is_suggested_is_one() -> None:
+def test_each_suggested_option_exists_and_no_known_option_is_in_the_table_of_foreign_names() -> None:
     """Each suggested option exists, and no known option is in the table of foreign names."""
     known = {*producer_options(), "name", "stats_interval_ms"}
     assert {meant for meant in FOREIGN.values() if " " not in meant} <= known

@@ -178,7 +178,7 @@ def test_send_many_without_memory_reports_the_accepted_logs() -> None:
     assert seen == list(range(caught.value.accepted_logs))
 
 
-def test_a_list_of_too_many_logs_is_refused_with_both_numbers() -> None:
+def test_a_list_of_40_961_logs_is_refused_and_the_error_names_the_alternative() -> None:
     """A list of 40,961 logs is refused, and the error names the alternative."""
     with (
         Producer(sink=RecordingSink(), config=config()) as producer,

@@ -333,7 +333,7 @@ def test_a_table_without_rows_sends_nothing() -> None:
         assert producer.stats().memory_used == 0
 
 
-def test_with_a_channel_a_slice_is_one_transaction() -> None:
+def test_all_pieces_of_a_slice_of_all_streams_are_stored_or_none() -> None:
     """All pieces of a slice, of all streams, are stored, or none; the next slice is another transaction."""
     channel = MemoryChannel(capacity=10, keep_alive=0)
     sink = GatedSink()

@@ -117,7 +117,7 @@ def test_a_block_is_as_long_as_its_memory() -> None:
 
 
 @pytest.mark.filterwarnings("error")
-def test_a_block_that_is_changed_meanwhile_spoils_no_memory_but_its_own() -> None:
+def test_if_a_block_changes_during_the_call_its_lines_may_be_wrong_but_no_other_memory_is_read() -> None:
     """If a block changes during the call, its lines may be wrong, but no other memory is read."""
     block, ended = bytearray(b"a" * 60_000), threading.Event()
 
@@ -168,7 +168,7 @@ def test_an_invalid_block_is_refused_with_the_name_of_the_argument_nothing_is_ac
         assert producer.stats().accepted == 0
 
 
-def test_a_line_that_is_too_large_is_refused_with_its_number() -> None:
+def test_a_line_that_is_too_large_is_refused_the_error_has_the_earlier_pieces() -> None:
     """A line that is too large is refused; the error has the earlier pieces."""
     sink = RecordingSink()
     with make(sink) as producer:
@@ -221,7 +221,9 @@ def test_after_close_nothing_is_accepted() -> None:
         stream.send_lines(b"a")
 
 
-def test_with_a_channel_a_piece_is_one_transaction(tmp_path: Path) -> None:
+def test_with_a_channel_each_piece_is_a_transaction_stored_pieces_are_delivered_by_the_next_producer(
+    tmp_path: Path,
+) -> None:
     """With a channel, each piece is a transaction; stored pieces are delivered by the next producer."""
     block = block_of(50)
     channel = MemoryChannel(transaction_capacity=1)

@@ -99,7 +99,7 @@ def test_a_piece_is_encoded_as_a_whole_before_it_is_accepted() -> None:
         assert producer.stats().accepted == 0
 
 
-def test_a_log_that_is_too_large_comes_after_accepted_logs() -> None:
+def test_a_log_that_is_too_large_is_a_piece_of_its_own_the_errors_accepted_logs_is_its_position() -> None:
     """A log that is too large is a piece of its own; the error's accepted_logs is its position."""
     with Producer(sink=RecordingSink(), config=config()) as producer:
         with pytest.raises(LogSizeTooLargeError) as caught:

@@ -11,7 +11,7 @@ from producer.channels import MemoryChannel
 from producer.durable import channel_owners
 
 
-def test_a_channel_is_one_producers_until_it_is_released() -> None:
+def test_a_second_claim_is_refused_and_takes_none_of_the_channels_after_the_release_it_succeeds() -> None:
     """A second claim is refused, and takes none of the channels; after the release it succeeds."""
     one, other = MemoryChannel(), MemoryChannel()
     channel_owners.claim(one, None)

@@ -175,7 +175,7 @@ def test_a_batch_that_waits_for_a_retry_is_retained_at_the_close(request: pytest
     assert len(channel.events()) == 1
 
 
-def test_at_the_deadline_an_attempt_that_hangs_is_left_too_and_may_have_been_stored() -> None:
+def test_close_timeout_ends_in_time_names_the_hanging_thread_and_the_record_stays_in_the_channel() -> None:
     """close(timeout) ends in time, names the hanging thread, and the record stays in the channel."""
 
     sink, channel = GatedSink(), KeptChannel()

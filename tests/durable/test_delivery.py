@@ -83,7 +83,9 @@ def test_stored_follows_the_sync_of_a_channel_that_syncs_later(tmp_path: Path) -
 
 
 @pytest.mark.parametrize("kind", ["file", "memory", "spillable"])
-def test_every_channel_carries_records_in_order_to_the_server(kind: str, tmp_path: Path) -> None:
+def test_with_any_channel_records_of_eight_threads_arrive_once_in_the_order_of_their_streams(
+    kind: str, tmp_path: Path
+) -> None:
     """With any channel, records of eight threads arrive once, in the order of their streams, and the channel is
     empty.
     """
@@ -113,7 +115,7 @@ def test_every_channel_carries_records_in_order_to_the_server(kind: str, tmp_pat
         assert values(sink, str(name)) == [str(i) for i in range(100)]
 
 
-def test_send_many_is_one_transaction() -> None:
+def test_all_pieces_are_stored_or_none() -> None:
     """All pieces are stored, or none: without room for the last one, nothing is."""
     channel = KeptChannel(capacity=5, transaction_capacity=5)
     sink = GatedSink()
@@ -136,7 +138,7 @@ def test_send_many_is_one_transaction() -> None:
     producer.close()
 
 
-def test_a_full_channel_is_a_send_timeout_that_says_so() -> None:
+def test_after_max_block_ms_sendtimeouterror_has_the_channels_own_error_as_its_cause() -> None:
     """After max_block_ms, SendTimeoutError has the channel's own error as its cause; it can be pickled."""
     channel = KeptChannel(capacity=1, transaction_capacity=1, name="mine")
     sink = GatedSink()

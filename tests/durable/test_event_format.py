@@ -45,7 +45,7 @@ def test_a_record_comes_out_as_it_went_in(
     assert (read.ident[:8], number_of(read.ident)) == (instance, number)
 
 
-def test_a_number_that_the_sender_gave_comes_out_too() -> None:
+def test_the_order_and_the_number_of_a_record_of_a_stream_with_a_sequencekey_survive_the_event() -> None:
     """The order and the number of a record of a stream with a SequenceKey survive the event."""
     key = KEY._replace(order=SEQUENCED)
     read = read_event(write_event(key, b"i" * 16, 1, b"x", numbered(2**63 - 1)))

@@ -96,7 +96,9 @@ def test_a_kill_between_the_answer_and_the_commit(server: LogHubServer, tmp_path
 
 
 @pytest.mark.timeout(3600 if ROUNDS > 100 else 120)
-def test_kills_at_any_moment_store_each_record_once_and_in_order(server: LogHubServer, tmp_path: Path) -> None:
+def test_with_late_and_lost_responses_and_kills_at_any_moment_no_record_is_missing(
+    server: LogHubServer, tmp_path: Path
+) -> None:
     """With late and lost responses and kills at any moment, no record is missing, repeated or out of order."""
     dice = random.Random(11)
     server.faults.add(delay(0.01, stored=True), probability=0.5, seed=1)

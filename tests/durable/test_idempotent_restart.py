@@ -219,7 +219,7 @@ def test_a_batch_in_flight_is_formed_whole_though_a_transaction_holds_less(tmp_p
     assert life.sink.numbers() == [1]
 
 
-def test_halves_of_a_cut_batch_are_formed_anew_each_on_its_own(tmp_path: Path) -> None:
+def test_if_the_first_half_was_stored_when_the_process_died_only_the_second_one_is_sent(tmp_path: Path) -> None:
     """If the first half was stored when the process died, only the second one is sent."""
     life = Life(tmp_path, Server(BodyTooLargeError("PostBodyTooLarge", "x")), batch_count_threshold=4)
     life.send("0", "1", "2", "3")
@@ -648,7 +648,7 @@ def test_an_adopted_batch_in_flight_keeps_its_number(tmp_path: Path) -> None:
     pipeline.give_back()
 
 
-def test_an_adopted_batch_in_flight_survives_the_adopter_too(tmp_path: Path) -> None:
+def test_a_process_that_opens_or_adopts_the_adopters_directory_after_its_death_knows_the_number(tmp_path: Path) -> None:
     """A process that opens or adopts the adopter's directory after its death knows the number as well."""
     life = Life(tmp_path, Server())
     life.send("0", "1", "2", "3")

@@ -134,7 +134,7 @@ class _History:
         self.one = self._begin()
 
     def pass_time(self) -> None:
-        """Make retries due, and batches lingered."""
+        """Advance the clock, so that retries are due and the linger of open batches ends."""
         self.one.clock.advance(self.dice.choice([0.01, 1.0]))  # type: ignore[attr-defined]
         self.one.pipeline.mover.run_once()
 
@@ -184,14 +184,14 @@ class _History:
         return {log[0][1].decode() for event in events for log in contents_of(read_event(event).record)}
 
     def refused(self) -> set[str]:
-        """Return the refused logs: of a split list, all of them."""
+        """Return the refused logs; if a split list is refused, all of its logs."""
         refused = self.server.refused
         return set(itertools.chain.from_iterable(texts for texts in self.lists if not refused.isdisjoint(texts)))
 
 
 @pytest.mark.parametrize("dead_letters", [True, False])
 @pytest.mark.parametrize("seed", [*range(40), *_FOUND])
-def test_whatever_happens_nothing_is_lost_and_nothing_overtakes(seed: int, dead_letters: bool) -> None:
+def test_no_history_of_sends_faults_and_deaths_loses_or_reorders_a_record(seed: int, dead_letters: bool) -> None:
     """Each accepted log is delivered, a dead letter, or reported as refused; ordered streams keep their order.
 
     Each future of the last life ends once, with the true outcome. All memory and the whole channel are free in the end.

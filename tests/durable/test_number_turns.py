@@ -14,7 +14,7 @@ from tests.support.sinks import GatedSink
 from tests.support.waiting import Call, eventually
 
 
-def test_a_turn_is_one_senders_and_goes_to_the_next() -> None:
+def test_a_turn_excludes_other_senders_of_the_same_stream_only_it_ends_with_the_block() -> None:
     """A turn excludes other senders of the same stream only; it ends with the block, also by an exception."""
     turns, clock = NumberTurns(ManualClock()), ManualClock()
     now = Deadline.after(clock, 0)

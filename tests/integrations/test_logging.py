@@ -325,7 +325,7 @@ def test_with_on_full_wait_a_record_waits_for_memory_and_does_not_block_other_th
     assert (handler.dropped, len(sink.records())) == (0, 2)
 
 
-def test_a_record_that_is_too_large_or_too_late_goes_to_the_fallback(logger: logging.Logger) -> None:
+def test_a_record_that_is_too_large_or_after_the_producers_close_goes_to_the_fallback(logger: logging.Logger) -> None:
     """A record that is too large, or after the producer's close, goes to the fallback."""
     producer, fallback = Producer(sink=GatedSink()), Kept()
     handler = LogHubHandler(producer, "p", "l", fallback=fallback)

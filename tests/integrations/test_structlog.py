@@ -90,7 +90,7 @@ def test_an_exception_has_the_fields_that_other_integrations_give_it(
         assert "test_an_exception_has" in str(boom.fields["exception.stacktrace"])
 
 
-def test_an_exception_that_was_formatted_elsewhere_keeps_its_traceback(
+def test_an_exception_that_another_processor_formatted_keeps_its_traceback(
     sender: LogHubProcessor, arrived: Arrived
 ) -> None:
     """An exception that another processor formatted keeps its traceback; another value of the name stays."""

@@ -68,7 +68,7 @@ def test_asyncio_wait_that_times_out_leaves_nothing_behind(gated: tuple[Producer
     asyncio.run(main(), debug=True)
 
 
-def test_a_task_of_a_send_is_made_of_its_outcome(gated: tuple[Producer, GatedSink]) -> None:
+def test_create_task_and_taskgroup_take_the_outcome_of_a_send(gated: tuple[Producer, GatedSink]) -> None:
     """create_task and TaskGroup take ``future.outcome()``, ensure_future the future itself; failures raise in them."""
     producer, sink = gated
 
@@ -162,7 +162,7 @@ def _accept(pipeline: Pipeline) -> SendFuture:
     return pipeline.admission.accept(KEY, record(), 1, None)
 
 
-def test_a_done_callback_can_be_taken_back() -> None:
+def test_remove_done_callback_removes_all_equal_callbacks_and_returns_their_number() -> None:
     """remove_done_callback removes all equal callbacks and returns their number; the others are called."""
     pipeline = threadless()
     future, told = _accept(pipeline), list[str]()

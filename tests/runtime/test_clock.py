@@ -181,7 +181,7 @@ def test_a_waiting_thread_checks_again_after_some_seconds_but_not_beyond_its_dea
     assert call.result() is False
 
 
-def test_a_stop_ends_the_waits_of_all_deadlines_that_have_it() -> None:
+def test_a_stop_ends_the_waits_of_all_its_deadlines_at_once() -> None:
     """A stop ends the waits of all its deadlines at once."""
     clock, stop = ManualClock(), Stop()
     deadlines = [

@@ -61,7 +61,7 @@ def test_the_registry_keeps_no_object_alive() -> None:
     assert "gone" not in in_child(order)
 
 
-def test_there_is_one_registry() -> None:
+def test_only_the_registry_is_registered_with_the_interpreter() -> None:
     """Only the registry is registered with the interpreter."""
     root = Path(producer.__file__).parent
     asking = {

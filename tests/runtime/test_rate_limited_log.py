@@ -47,7 +47,7 @@ def test_ids_and_signatures_make_no_other_error() -> None:
     assert log.due_error(OSError("ProjectNotExist: no such project (request 7C14BAC4F4E54F5785AE01A3)")) == ""
 
 
-def test_a_source_that_waits_for_a_full_channel_says_so_every_ten_seconds(
+def test_a_source_that_waits_for_a_full_channel_logs_that_every_ten_seconds(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A source that waits for a full channel logs that every ten seconds."""
@@ -116,7 +116,9 @@ class _Ended(Stop):
         return True
 
 
-def test_a_component_that_fails_again_and_again_says_so_every_ten_seconds(caplog: pytest.LogCaptureFixture) -> None:
+def test_a_component_that_keeps_failing_is_logged_every_ten_seconds_and_each_failure_is_counted(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
     """A component that keeps failing is logged every ten seconds, and each failure is counted."""
     clock, counters = ManualClock(), Counters()
 

@@ -185,7 +185,7 @@ def test_a_time_that_cannot_be_read_is_invalid_request_time(signed: Client) -> N
         assert error_of(answer) == (400, "InvalidRequestTime")
 
 
-def test_the_credential_s_date_must_be_that_of_the_request(client: Client) -> None:
+def test_a_version_4_credential_of_another_day_is_signaturenotmatch(client: Client) -> None:
     """A version 4 credential of another day is SignatureNotMatch."""
     client.sign_version = 4
     path, body = "/logstores/l/shards/lb", log_group("x")

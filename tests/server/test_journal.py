@@ -40,7 +40,7 @@ def test_the_journal_keeps_the_last_requests_in_bounded_memory(server: LogHubSer
     assert (server.requests, server.requests_dropped) == ([], 0)
 
 
-def test_the_number_of_records_is_bounded_too() -> None:
+def test_the_number_of_records_is_bounded() -> None:
     """The number of records is bounded, however small they are."""
     journal = Journal(3, 1 << 40)
     for number in range(10):

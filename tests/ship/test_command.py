@@ -302,7 +302,7 @@ def test_number_out_of_range_is_refused(argument: str, capsys: pytest.CaptureFix
     assert value in said.partition(", got ")[2]
 
 
-def test_a_run_that_finds_nothing_new_says_so(
+def test_a_run_without_new_lines_says_so_next_to_a_table_of_zeros(
     tmp_path: Path, server: LogHubServer, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A run without new lines says so, next to a table of zeros."""

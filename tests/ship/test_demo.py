@@ -108,7 +108,9 @@ def test_a_machine_without_readable_logs_uses_made_up_ones(tmp_path: Path, monke
     assert all(parsed for parsed in map(make_parser("apache"), (tmp_path / "access.log").read_text().splitlines()))
 
 
-def test_logs_too_large_for_a_demonstration_are_left_out(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_newest_files_that_fit_are_used_and_the_others_are_named(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """The newest files that fit are used, and the others are named."""
     for name in "ab":
         (tmp_path / name).write_text("x" * 99 + "\n")

@@ -57,7 +57,7 @@ def test_lines_are_in_doubt_only_if_they_may_be_stored(
     assert account.files([portion], ()) == [FileOutcome(str(tmp_path / "a.log"), **fate)]
 
 
-def test_lines_that_are_too_large_for_a_request_go_in_halves(
+def test_lines_too_large_for_a_request_are_sent_in_halves_each_stored_and_counted_once(
     tmp_path: Path, server: LogHubServer, make_job: MakeJob, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Lines too large for a request are sent in halves, each stored and counted once."""

@@ -228,7 +228,7 @@ def contents_joined(server: LogHubServer) -> list[bytes]:
         ([], ["--follow", "--once"], "follow False, not True"),
     ],
 )
-def test_start_that_would_cut_otherwise_is_refused(
+def test_a_start_with_options_that_change_the_chunks_is_refused_with_the_change_and_exit_code_2(
     server: LogHubServer,
     logs: Path,
     capsys: pytest.CaptureFixture[str],

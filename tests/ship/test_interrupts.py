@@ -139,7 +139,7 @@ def test_sigterm_leaves_no_process_either_and_has_its_own_exit_code(
 
 
 @pytest.mark.parametrize("name", ["ship", "demo"])
-def test_interrupt_while_modules_are_imported_is_one_line(
+def test_ctrl_c_while_modules_are_imported_prints_no_trace(
     name: str, start: Start, tmp_path: Path, server: LogHubServer
 ) -> None:
     """Ctrl-C while modules are imported prints no trace."""

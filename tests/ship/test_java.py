@@ -57,7 +57,9 @@ def test_java_home_that_is_too_old_gives_way_to_a_newer_one_on_path(
 
 
 @pytest.mark.parametrize("version", ["17-ea", "17.0.15", "25"])
-def test_versions_of_every_form_are_understood(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str) -> None:
+def test_early_access_patch_and_plain_version_numbers_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, version: str
+) -> None:
     """Early-access, patch and plain version numbers are read."""
     set_path(monkeypatch, make_java(tmp_path / "java", version))
     assert find_java().version == int(version[:2])

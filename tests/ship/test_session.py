@@ -146,7 +146,7 @@ def test_masters_with_their_own_workers_get_the_package_as_a_zip(master: str, lo
     assert session.is_local(master) is local
 
 
-def test_zip_holds_the_package_and_nothing_else() -> None:
+def test_the_zip_file_holds_only_the_package_which_can_be_imported_from_it() -> None:
     """The zip file holds only the package, which can be imported from it."""
     with zipfile.ZipFile(session.package_zip()) as archive:
         names = archive.namelist()
@@ -182,7 +182,7 @@ def test_the_zip_file_has_bytecode_of_the_modules_for_workers_another_python_com
     assert (compiled > 10, kept) == (True, 0)
 
 
-def test_pages_are_shown_from_a_zip_file_too(tmp_path: Path) -> None:
+def test_pages_of_the_monitoring_and_the_console_are_read_from_a_zip_file_too(tmp_path: Path) -> None:
     """Pages of the monitoring and the console are read from a zip file, too."""
     shutil.copy(session.package_zip(), tmp_path / "producer.zip")
     program = """if True:

@@ -85,7 +85,7 @@ def test_many_threads_write_whole_lines_and_ordered_streams_keep_their_order(tmp
         assert [int(str(line["n"])) for line in found if line["__topic__"] == topic] == list(range(200))
 
 
-def test_a_full_disk_leaves_no_part_of_a_batch_and_says_so(tmp_path: Path) -> None:
+def test_a_partly_written_batch_is_cut_off_again_and_reported_as_not_stored(tmp_path: Path) -> None:
     """A partly written batch is cut off again and reported as not stored; earlier batches are untouched."""
     path = tmp_path / "out.jsonl"
     sink = FileSink(path)
@@ -154,7 +154,7 @@ def test_a_wrong_path_is_refused_at_once(tmp_path: Path) -> None:
             FileSink(wrong)
 
 
-def test_a_directory_that_goes_and_comes_back_costs_no_record(tmp_path: Path) -> None:
+def test_a_disk_that_is_unmounted_for_a_while_loses_no_record(tmp_path: Path) -> None:
     """A disk that is unmounted for a while loses no record."""
     place = tmp_path / "mounted"
     place.mkdir()

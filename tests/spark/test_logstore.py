@@ -42,7 +42,7 @@ def test_a_shard_is_read_from_cursor_to_cursor(client: LogstoreClient, put: Put)
     assert (sizes, cursor) == ([2, 2, 1], end)
 
 
-def test_shards_are_listed_in_order() -> None:
+def test_shards_are_listed_in_the_order_of_their_numbers() -> None:
     """Shards are listed in the order of their numbers."""
     with LogHubServer(shards=12) as server, plan_of(server).client() as client:
         from tests.server.client import Client, log_group
@@ -168,7 +168,7 @@ def test_a_clock_that_is_wrong_is_learned(server: LogHubServer, put: Put) -> Non
         assert client.shards() == ["0", "1"]
 
 
-def test_version_4_signs_reads_too(server: LogHubServer, put: Put) -> None:
+def test_with_sign_version_v4_the_server_accepts_every_kind_of_request(server: LogHubServer, put: Put) -> None:
     """With ``sign_version`` v4 the server accepts every kind of request."""
     put("a message")
     with plan_of(server, sign_version="v4", region="cn-hangzhou").client() as client:

@@ -2,8 +2,8 @@
 
 It keeps apart what a process sees, what was synced of each file's bytes, and what was synced of each directory's
 entries. :meth:`SimFS.crash` tells how the disk may be found after the power failed, :meth:`SimFS.kill` after only the
-process died. Both return a new disk, the next life of this one, which is then dead: whatever a forgotten thread still
-asks of it is refused and changes nothing; only what never fails is answered, and files can be closed.
+process died. Both return a new disk, the next life of this one, which is then dead: calls of a thread that is still
+running fail and change nothing; only operations that never fail return, and files can be closed.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ class Call(NamedTuple):
     """One entry of :attr:`SimFS.calls`.
 
     :ivar operation: the method.
-    :ivar path: what it was called for; of an open file the path that it has.
+    :ivar path: the path of the call; for an open file, the path that the file has then.
     :ivar size: bytes to append, or the size to truncate to; 0 for the rest.
     :ivar failed: whether it raised, or wrote less than it was given.
     """
@@ -128,7 +128,7 @@ class SimFS:
 
     @property
     def used(self) -> int:
-        """Bytes of all files, those included that are open and have no name."""
+        """Bytes of all files, including open ones that have no name any more."""
         with self._lock:
             return self._used()
 

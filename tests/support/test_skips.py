@@ -46,7 +46,7 @@ def test_a_test_mark_or_module_that_skips_fails_with_its_reason(tmp_path: Path) 
     assert "1 failed, 1 xfailed, 2 errors" in printed
 
 
-def test_elsewhere_a_skipped_test_is_named_with_its_reason(tmp_path: Path) -> None:
+def test_the_default_options_print_each_skipped_test_with_its_reason(tmp_path: Path) -> None:
     """The default options print each skipped test with its reason."""
     code, printed = run(tmp_path)
     assert code == 0

@@ -28,7 +28,7 @@ def is_at_end(pipe: int) -> bool:
         return False
 
 
-def test_archive_that_takes_too_long_is_done_without_and_tried_again(
+def test_a_timeout_is_reported_the_trials_processes_end_and_the_next_run_makes_the_archive(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     """A timeout is reported, the trial's processes end, and the next run makes the archive."""

@@ -113,7 +113,7 @@ def refused(column: pa.Array, start: int = 0, stop: int | None = None, **options
 
 
 @pytest.mark.parametrize("column", DAMAGED.values(), ids=DAMAGED)
-def test_data_that_point_elsewhere_are_refused_and_nothing_is_read_there(column: pa.Array) -> None:
+def test_data_of_any_type_that_points_elsewhere_is_refused_with_its_column(column: pa.Array) -> None:
     """Data of any type that points elsewhere is refused with its column, before a byte outside is read."""
     said = refused(column)
     assert "'k'" in said or "is inconsistent" in said

@@ -133,7 +133,7 @@ def test_rows_that_stand_in_the_order_of_their_streams_are_not_copied(values: li
     )
 
 
-def test_without_picking_columns_there_is_one_stream() -> None:
+def test_without_selecting_columns_there_is_one_stream_none_for_an_empty_batch() -> None:
     """Without selecting columns there is one stream; none for an empty batch."""
     batch = pa.record_batch({"n": [0, 1]})
     assert picked(batch) == [(Names(), [0, 1], [0, 1])]

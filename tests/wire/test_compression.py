@@ -51,7 +51,7 @@ def test_an_lz4_bomb_is_refused() -> None:
 
 @pytest.mark.parametrize("method", REAL)
 @given(garbage=st.binary(min_size=1, max_size=200))
-def test_garbage_is_a_compression_error_and_nothing_else(method: str, garbage: bytes) -> None:
+def test_random_bytes_are_a_body_of_the_declared_size_or_raise_compressionerror(method: str, garbage: bytes) -> None:
     """Random bytes are a body of the declared size, or raise CompressionError."""
     try:
         assert len(decompress(garbage, method, 50)) == 50
@@ -101,7 +101,9 @@ def test_parts_are_compressed_as_if_joined_in_a_reused_buffer_with_bodies_of_any
 
 
 @pytest.mark.parametrize(("parts", "size"), [(module._MAX_PARTS + 1, 1), (3, module._MAX_KEPT // 2)])
-def test_many_parts_and_large_bodies_are_compressed_too_and_nothing_larger_is_kept(parts: int, size: int) -> None:
+def test_many_parts_and_large_bodies_are_compressed_without_the_buffer_with_the_same_result(
+    parts: int, size: int
+) -> None:
     """Many parts and large bodies are compressed without the buffer, with the same result."""
     body = [bytes([number % 256]) * size for number in range(parts)]
     assert decompress(compress_joined(body, "lz4"), "lz4", parts * size) == b"".join(body)

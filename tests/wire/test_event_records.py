@@ -94,7 +94,7 @@ def test_lengths_of_any_width_are_encoded_as_send_does(encode: Encode, size: int
     assert pieces(encode, [text.encode()], [field("f", text)]) == [(expected, 1)]
 
 
-def test_a_piece_ends_before_it_is_too_large(encode: Encode) -> None:
+def test_a_piece_has_as_many_records_as_fit_in_bytes_and_number_at_least_one(encode: Encode) -> None:
     """A piece has as many records as fit in bytes and number, at least one."""
     bodies, column = [b"abc", b"defg", b"h", b"", b"i" * 1000, b"j"], field("n", "0", None, "22", "", "4", "5")
     single = [pieces(encode, [body])[0][0] for body in bodies]

@@ -98,7 +98,7 @@ def test_lengths_of_any_width_are_encoded_as_send_does(encode: Encode, size: int
     )
 
 
-def test_a_piece_ends_before_it_is_too_large(encode: Encode) -> None:
+def test_a_piece_has_as_many_lines_as_fit_in_bytes_and_number_at_least_one(encode: Encode) -> None:
     """A piece has as many lines as fit in bytes and number, at least one, and the next one continues."""
     record = len(records_of(["abc"]))
     block = b"abc\n" * 5

@@ -209,7 +209,7 @@ def test_an_open_batch_holds_the_records_of_its_logs(logs: list[dict[Any, Any]])
     assert (sealed.sends, sealed.logs, sealed.size) == (len(expected), len(expected), 100 + sum(map(len, expected)))
 
 
-def test_the_future_passes_for_the_pure_one() -> None:
+def test_the_native_future_passes_isinstance_and_has_all_attributes() -> None:
     """The native future passes ``isinstance`` and has all attributes; the garbage collector skips it until needed."""
     future = opened().add({"a": "b"}, None)
     assert isinstance(future, SendFuture)

@@ -99,7 +99,7 @@ def test_each_way_to_search_ends(quick_limit: None, caplog: pytest.LogCaptureFix
     assert len(caplog.messages) == 3
 
 
-def test_memory_is_a_limit_too(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_search_that_runs_out_of_memory_ends_as_one_that_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
     """A search that runs out of memory ends as one that takes too long."""
     pattern = Pattern("a", option="o")
 

@@ -69,7 +69,7 @@ def test_every_way_of_sending_has_the_same_rule() -> None:
 
 
 @pytest.mark.parametrize("kind", [pa.string(), pa.large_binary(), pa.string_view()])
-def test_the_pure_columns_have_it_too(kind: pa.DataType) -> None:
+def test_the_pure_encoder_of_columns_follows_the_rule_for_keys_of_any_type(kind: pa.DataType) -> None:
     """The pure encoder of columns follows the rule, for keys of any type."""
     keys = pa.array(FREE, kind)
     entries = pa.MapArray.from_arrays(pa.array([0, len(keys)], pa.int32()), keys, pa.array(["x"] * len(keys)))

@@ -72,7 +72,7 @@ class SourceOutlet:
         self._interception = Interception(source, interceptors, counters, clock)
         self._channels, self._ledger, self._counters, self._clock = channels, ledger, counters, clock
         self._prefix = f"{source}/"
-        #: The end of the last batch of each name.
+        #: The offset where the last batch of each position's name ended.
         self._ends: dict[str, int] = {}
         self._repeated, self._of_optional = RateLimitedLog(clock), RateLimitedLog(clock)
 

@@ -68,7 +68,7 @@ class Ledger:
     def __init__(self, directory: Path, clock: Clock) -> None:
         self._directory, self._clock, self.source = directory / DIRECTORY, clock, directory.name
         self._notes = FileNotes(str(self._directory), self.source)
-        # Else, of two threads that note the same name, the one with older ranges could write last.
+        # Without this lock, if two threads note the same name, the one with older ranges could write last.
         self._writing = threading.Lock()  # held from reading ranges until their note is written; taken before _lock
         self._lock = threading.Lock()  # guards the attributes below; not held during I/O
         #: The ranges of batches in channels that do not keep their events, by channel and name.

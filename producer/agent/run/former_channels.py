@@ -1,8 +1,9 @@
 """Report what a changed configuration has sources read again, and events in channels that are not configured.
 
 A start uses the ledgers; ``check`` uses copies of them. Both compare the ledgers' notes with the channels' events, and
-with the events in directories that a source's channels used in its last run and no channel uses now. The latter count
-as read, and wait for a channel with that directory, whether the agent stopped or crashed.
+with the events in directories that a source's channels used in its last run and no channel uses now. The events in
+those directories count as read, whether the agent stopped or crashed; they wait until a channel is configured with such
+a directory.
 """
 
 from __future__ import annotations

@@ -36,7 +36,7 @@ class CallSinkOptions(PeerOptions):
 def flumes_keys(texts: Mapping[str, str], needless: Sequence[str]) -> dict[str, str]:
     """Translate the options of a Flume file, with Flume's batch size.
 
-    A receiving Flume has channels that may take no larger batches.
+    The receiver is often a Flume, whose channels may refuse larger batches.
     """
     found = {"batch-size": _FLUMES_BATCH, **without_needless(texts, needless)}
     if "ssl" in found:

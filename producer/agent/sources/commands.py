@@ -29,7 +29,8 @@ _READ_BYTES = 1 << 20
 _LONGEST_MARK = 4
 #: Seconds between two checks whether to stop.
 LOOK = 0.2
-#: After a read of fewer bytes, wait so many seconds for more: a commit for each line would cost too much.
+#: Bytes of a read. After a shorter one, the source waits this many seconds for more, since a commit for each line would
+#: cost too much.
 SMALL, GATHER = 64 << 10, 0.01
 #: Seconds for the command to end after SIGTERM.
 _GRACE = 2.0

@@ -45,8 +45,8 @@ _MOST_EVENTS = 10_000
 _COPIES = 2
 #: Maximum bytes of a small message; larger and packed ones are parsed one at a time.
 _SMALL = 1 << 14
-#: Divisors of ``max_memory``: for an element's objects, and for the events of one put. Events exist twice, in each of
-#: two turns, so their divisor is large. The last number is the minimum of a share, bytes.
+#: The shares of ``max_memory`` for an element's objects, a 4th, and for the events of one put, a 24th: both turns may
+#: hold events, and each event exists twice. The last number is the minimum of a share, bytes.
 _OF_ELEMENT, _OF_EVENTS, _LEAST_SHARE = 4, 24, 4 << 20
 #: Seconds between two checks of a thread that waits for its turn or for memory.
 _CHECK_SECONDS = 0.5
@@ -85,7 +85,8 @@ class ForwardSource(TcpSource):
     def __init__(self, options: Options, context: Context) -> None:
         super().__init__(options, [options.port], context)
         self._options, self._counters = options, context.counters
-        # One byte more: the byte that shows a message to be too large must not wait for memory forever.
+        # The byte after the largest frame needs memory, too: it shows that a message is too large, and must not wait
+        # forever.
         largest = _COPIES * (options.max_frame + 1)
         self._budget = Budget(options.max_memory // 2, largest)
         self._share = max(options.max_memory // _OF_ELEMENT, _LEAST_SHARE)

@@ -32,7 +32,8 @@ _NAME, _NOTE = "journal", "cursors"
 _FIELDS = ("PRIORITY", "SYSLOG_IDENTIFIER", "_SYSTEMD_UNIT", "_PID", "_HOSTNAME")
 #: Bytes of an entry as JSON. A field that is not text takes four for each byte, each of which becomes an object.
 _MOST_LINE = 4 << 20
-#: Bytes that wait for the end of another channel's batch; beyond them the journal seems to have dropped that entry.
+#: Maximum bytes that are held until the entry at the end of another channel's batch comes; after them, the journal has
+#: most likely dropped that entry.
 _MOST_HELD = 32 << 20
 _PATIENCE = 30.0
 #: Number of batch ends that are noted, roughly.

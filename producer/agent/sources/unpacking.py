@@ -14,7 +14,8 @@ from ...wire.zstd import zstd
 #: Names used by HTTP and by Fluentd.
 PACKINGS = ("gzip", "x-gzip", "deflate", "zstd")
 _FED, _PIECE = 1 << 11, 1 << 16
-# A decompressor takes 16 microseconds to make, so tiny frames are limited: this many, and one more for so many bytes.
+# It takes 16 microseconds to make a decompressor, so the number of tiny frames is limited: to this many, plus one for
+# each 64 bytes.
 _ZSTD_FRAMES, _ZSTD_FRAME_BYTES = 1000, 64
 # The maximum window is 8 MiB, that of the highest level that is not "ultra".
 _ZSTD_OPTIONS: dict[int, int] = {zstd.DecompressionParameter.window_log_max: 23}

@@ -108,12 +108,12 @@ removed when the write fails, or by the next opening::
     4 CRC-32 of everything before
 
 It holds every event before its position that no committed transaction has taken. The log up to its position is on the
-disk before it is. Opening loads it and replays the log from its position; without a valid checkpoint that fits the
-segments, the whole log is replayed. A segment is deleted under three conditions: it holds no events, its pointer voids
-nothing in an earlier segment that still exists, and both copies of a checkpoint with a later position are on the disk.
-Its Takes and its pointer may concern events of remaining segments. So a Live is synced first, and no event is delivered
-again even if both copies are lost. If a segment that a checkpoint needs is missing, the channel does not open: a
-directory is not mounted, or was not named. A checkpoint lists all segments that existed when it was written, including
-those deleted afterwards. A segment before its position that it does not list was missing then, and is moved to
-quarantine. Segment numbers are never reused.
+disk before the checkpoint is. Opening loads it and replays the log from its position; without a valid checkpoint that
+fits the segments, the whole log is replayed. A segment is deleted under three conditions: it holds no events, its
+pointer voids nothing in an earlier segment that still exists, and both copies of a checkpoint with a later position are
+on the disk. Its Takes and its pointer may concern events of remaining segments. So a Live is synced first, and no event
+is delivered again even if both copies are lost. If a segment that a checkpoint needs is missing, the channel does not
+open: a directory is not mounted, or was not named. A checkpoint lists all segments that existed when it was written,
+including those deleted afterwards. A segment before its position that it does not list was missing then, and is moved
+to quarantine. Segment numbers are never reused.
 """

@@ -82,8 +82,8 @@ class Destination:
         return " ".join(str(part) for part in parts if part is not None)
 
     def turn_of(self, stream: StreamState) -> float:
-        """Return the turn of a stream that has a batch again: its former turn, but no further behind the clock than the
-        credit.
+        """Return the turn of a stream that has a batch again: its former turn, or the clock minus the credit if that is
+        later.
         """
         stream.turn = max(stream.turn, self.clock - self.credit)
         return stream.turn

@@ -11,8 +11,8 @@ from ..service import Call, Service
 from .get_logs import parse_wanted
 from .search import TIME_SHIFT, WHOLE, Part, Wanted, searching, see_back
 
-#: Maximum number of parts of a range: by default, and with an interval in the request. A part has one of these lengths
-#: in seconds, and begins at a multiple of it.
+#: The maximum number of parts of a range, without and with an interval in the request. A part's length is one of these
+#: numbers of seconds, and it begins at a multiple of its length.
 MAX_PARTS = 60
 _MAX_WANTED_PARTS = 2000
 _STEPS = (1, 2, 5, 10, 15, 30, 60, 120, 300, 600, 900, 1800, 3600, 7200, 10800, 21600, 43200, 86400)

@@ -4,7 +4,7 @@ Every method returns a future, which fails with :class:`ApiError` (``ProjectNotE
 LogGroup is one row: one lz4 block, with facts that let a search skip it. Logs are decoded when they are read. ``now``
 is the server's time, Unix seconds; logs that have expired by then are invisible.
 
-This file is long because each question of an operation is answered in one place.
+This file is long because it has one method for each question that an operation asks.
 """
 
 from __future__ import annotations
@@ -298,8 +298,8 @@ class Store:
     ) -> Future[dict[int, int]]:
         """Return the number of logs in each part of ``step`` seconds, by the part's number.
 
-        This counts the LogGroups after the first of ``rows`` up to the second whose logs are all in one part and in the
-        search.
+        Only LogGroups after the first of ``rows`` up to the second are counted, and of these only the ones whose logs
+        are all in the same part and within the search's times.
         """
 
         def job(connection: sqlite3.Connection) -> dict[int, int]:

@@ -13,8 +13,8 @@ from ...wire.log_group import encode_tag, encode_tail, split_records, tail_size
 from ...wire.packing import pack_joined
 
 PACK_ID_TAG = "__pack_id__"
-# The longest pack id whose tag has lengths of one byte, characters, and the bytes of a tag without a value. So the size
-# of a tag with a short value is known without encoding it.
+# The maximum characters of a pack id whose tag's lengths take one byte each, and the bytes of a tag with an empty
+# value. With these, the size of a tag with a short value is known without encoding it.
 _SHORT, _EMPTY_TAG = 96, len(encode_tag(PACK_ID_TAG, ""))
 
 

@@ -35,7 +35,7 @@ SHARED_OPTIONS = tuple(
     or name in {"sign_version", "region", "retries", "base_retry_backoff_ms", "max_retry_backoff_ms"}
 )
 
-# Shorter than a producer's, because a user or a task waits for the read.
+# The longest pause between attempts. It is shorter than a producer's, because a user or a task waits for the read.
 _MAX_BACKOFF_MS = 10_000
 
 

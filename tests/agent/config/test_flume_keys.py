@@ -169,7 +169,7 @@ def test_a_file_that_flume_closes_sooner_is_closed_after_a_second(milliseconds):
     assert draw(parse_flume(_file("sources", "TAILDIR", keys))).sources["r1"].source.options.idle_timeout == 1.0
 
 
-def test_keys_of_older_versions_are_understood():
+def test_kafka_keys_of_flume_1_6_count_unless_the_newer_ones_are_given_too():
     """Kafka keys of Flume 1.6 count unless the newer ones are given, too."""
     sink = "brokerList = b:1\ntopic = t\nbatchSize = 7\nrequiredAcks = -1\nflumeBatchSize = 8"
     config = parse_flume(_file("sinks", "org.apache.flume.sink.kafka.KafkaSink", sink))

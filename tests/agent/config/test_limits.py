@@ -255,7 +255,7 @@ def _outlet(channel: BatchChannel, used: list[int], state: Path) -> SourceOutlet
     )
 
 
-def test_nothing_is_let_in_while_the_process_has_too_much(tmp_path: Path) -> None:
+def test_at_its_memory_limit_the_process_delays_sources_that_can_wait_and_raises_to_others(tmp_path: Path) -> None:
     """At its memory limit the process delays sources that can wait, and raises to others, as a full channel does."""
     used, batch = [10], EventBatch.of_lines(b"a\n")
     with opened(memory_channel(tmp_path)) as channel:

@@ -171,7 +171,7 @@ def test_each_mistake_in_toml_gives_one_sentence_with_its_line_and_the_correctio
     assert told(TOML.replace(right, wrong, 1)) == [sentence]
 
 
-def test_a_port_alone_and_a_byte_order_mark_are_understood() -> None:
+def test_a_port_may_be_given_alone_as_a_number_and_a_byte_order_mark_is_ignored() -> None:
     """A port may be given alone as a number, and a byte order mark is ignored."""
     config = parse_toml("\ufeff" + TOML.replace('"127.0.0.1:9180"', "9180"))
     assert draw(config).config.monitoring == "9180"

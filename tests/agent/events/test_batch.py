@@ -30,7 +30,7 @@ def test_a_batch_of_single_events_gives_the_same_events_back(events: list[tuple[
 
 
 @given(_EVENTS, st.none() | st.builds(Position, st.text(), st.integers(0, 2**63), start=st.integers(0, 99)))
-def test_a_batch_comes_back_from_its_event(
+def test_bodies_headers_and_position_survive_a_channel_also_headers_with_names_like_the_formats_own(
     events: list[tuple[dict[str, str], bytes]], position: Position | None
 ) -> None:
     """Bodies, headers and position survive a channel, also headers with names like the format's own."""
@@ -101,7 +101,9 @@ def test_a_column_of_another_length_is_refused() -> None:
 @pytest.mark.parametrize(
     "values", [["a", None, ""], ["é", None, "x\ud800"], [None, None, None], ["", "", "b" * 70_000]]
 )
-def test_columns_of_any_text_come_back(values: list[str | None]) -> None:
+def test_missing_empty_long_and_non_ascii_values_and_text_that_utf_8_cannot_encode_survive(
+    values: list[str | None],
+) -> None:
     """Missing, empty, long and non-ASCII values, and text that UTF-8 cannot encode, survive."""
     batch = EventBatch.of_bodies([b"1", b"2", b"3"], {}, {"h": values, "other": ["1", "2", None]})
     back = read_batch(write_batch(batch))

@@ -120,7 +120,9 @@ def test_a_sink_that_fails_for_all_events_blames_none(
     assert (taken(letters), taken(channel)) == ([], [b"1", b"bad", b"2", b"3"])
 
 
-def test_an_outage_meanwhile_blames_no_event(channel: BatchChannel, letters: BatchChannel) -> None:
+def test_an_outage_during_the_search_returns_undelivered_events_to_the_channel(
+    channel: BatchChannel, letters: BatchChannel
+) -> None:
     """An outage during the search returns undelivered events to the channel."""
     _put(channel, b"1\n", b"bad\n", b"2\n")
     sink = _Failing()

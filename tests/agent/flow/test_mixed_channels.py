@@ -208,7 +208,7 @@ def test_no_order_of_batches_deliveries_and_crashes_loses_or_duplicates_an_event
 
 @settings(max_examples=15)
 @given(_KINDS, st.lists(st.one_of(*[_WORK] * 4, _CHANGES), max_size=40))
-def test_channels_that_change_in_order_bring_nothing_twice(kinds: str, actions: list[tuple[Any, ...]]) -> None:
+def test_channels_are_added_renamed_and_removed_without_duplicates(kinds: str, actions: list[tuple[Any, ...]]) -> None:
     """Channels are added, renamed and removed without duplicates while the memory channels are empty."""
     with tempfile.TemporaryDirectory() as state:
         agent = _Agent(Path(state), kinds)

@@ -217,7 +217,9 @@ def test_a_full_required_channel_raises_so_that_a_source_can_tell_its_sender(cha
         _outlet(channels).put(_LINES)
 
 
-def test_interceptors_see_a_batch_once_and_in_order(channels: dict[str, BatchChannel]) -> None:
+def test_interceptors_see_a_batch_once_in_order_although_a_channel_is_retried(
+    channels: dict[str, BatchChannel],
+) -> None:
     """Interceptors see a batch once, in order, although a channel is retried; dropped events go nowhere."""
     seen: list[str] = []
 

@@ -26,7 +26,7 @@ from tests.runaway import ENDLESS, RUNAWAY
         (r"(a++)b", "aab", "aab"),
     ],
 )
-def test_javas_own_notation_is_understood(pattern, text, found):
+def test_javas_syntax_has_javas_meaning_text_that_only_looks_like_it_is_unchanged(pattern, text, found):
     """Java's syntax has Java's meaning; text that only looks like it is unchanged."""
     match = compiled("regex", pattern).search(text)
     assert (match and match[0]) == found

@@ -95,7 +95,9 @@ def test_a_failed_flush_is_made_up_for(tmp_path: Path, monkeypatch: pytest.Monke
     again.close()
 
 
-def test_a_forgotten_name_does_not_come_back_with_its_last_batch(tmp_path: Path) -> None:
+def test_the_position_of_a_forgotten_file_is_not_noted_again_when_its_last_batches_leave_the_channel(
+    tmp_path: Path,
+) -> None:
     """The position of a forgotten file is not noted again when its last batches leave the channel."""
     with opened(file_channel(tmp_path)) as channel:
         for end in (2, 4):

@@ -272,7 +272,9 @@ def test_peers_that_say_nothing_do_not_hold_others_up(watched: Watched, monkeypa
     assert watched.get("/health/live")[0] == 200
 
 
-def test_peers_that_are_too_many_make_room_for_others(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_with_too_many_connections_the_oldest_one_is_closed_so_that_a_new_client_is_answered_at_once(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """With too many connections the oldest one is closed, so that a new client is answered at once."""
     monkeypatch.setattr(server, "_PATIENCE", 60.0)
     monkeypatch.setattr(server, "_MOST_CONNECTIONS", 3)

@@ -130,7 +130,9 @@ def test_a_channel_keeps_its_events_while_its_sink_is_replaced(tmp_path: Path, h
         assert sorted(other.delivered) == [b"0", b"1", b"2", b"3", b"4"]
 
 
-def test_a_changed_channel_is_opened_anew_with_its_sources_and_sinks(tmp_path: Path, hubs: tuple[Hub, ...]) -> None:
+def test_a_changed_channel_is_emptied_first_and_reopened_with_its_sources_and_sinks(
+    tmp_path: Path, hubs: tuple[Hub, ...]
+) -> None:
     """A changed channel is emptied first, and reopened with its sources and sinks, while others continue."""
     a, b, _ = hubs
     with running(config_of(tmp_path)) as agent:
@@ -300,7 +302,7 @@ def test_components_come_and_go(tmp_path: Path, hubs: tuple[Hub, ...], caplog: p
         assert a.made == 2
 
 
-def test_a_failing_sink_does_not_stop_the_rest_and_says_so_once(
+def test_a_failing_sink_leaves_other_pairs_working(
     tmp_path: Path, hubs: tuple[Hub, ...], caplog: pytest.LogCaptureFixture
 ) -> None:
     """A failing sink leaves other pairs working, and logs one line for its failures and one for its recovery."""
@@ -349,7 +351,7 @@ def test_sinks_of_a_group_are_counted_each(tmp_path: Path, hubs: tuple[Hub, ...]
         assert agent.counters["sinks.k2"].get("EventDrainSuccessCount") == 1
 
 
-def test_a_sink_of_a_group_that_cannot_be_made_is_one_that_fails(tmp_path: Path, hubs: tuple[Hub, ...]) -> None:
+def test_a_group_delivers_without_a_sink_that_cannot_be_built(tmp_path: Path, hubs: tuple[Hub, ...]) -> None:
     """A group delivers without a sink that cannot be built, and is restarted if none can be."""
     a, b, _ = hubs
     a.absent = b.absent = True

@@ -103,7 +103,7 @@ def test_a_receiver_that_does_not_answer_holds_no_end_up(tmp_path: Path, hub: Hu
     assert agent.remaining == {"q": 3}
 
 
-def test_an_end_at_once_is_one(tmp_path: Path, hub: Hub, away: str) -> None:
+def test_a_stop_without_any_time_returns_the_events_to_the_channel_at_once(tmp_path: Path, hub: Hub, away: str) -> None:
     """A stop without any time returns the events to the channel at once."""
     agent = Agent(config_of(tmp_path, away))
     _begun(agent, hub)

@@ -76,7 +76,7 @@ def sink_for(server, request):
     return make
 
 
-def test_a_delivery_is_one_request(server, sink_for):
+def test_all_batches_of_a_delivery_are_the_lines_of_one_request_to_the_urls_path_and_query(server, sink_for):
     """All batches of a delivery are the lines of one request, to the URL's path and query."""
     sink_for(headers={"X-Own": "1"}).write([lines("a", "b"), bodies("c")])
     ((path, headers, body),) = server.requests
@@ -278,7 +278,7 @@ def test_only_the_culprit_is_refused(server, sink_for, status, form):
     assert len(server.requests) == before + 2
 
 
-def test_a_body_too_large_for_the_server_is_halved(server, sink_for):
+def test_a_body_that_is_too_large_for_the_server_is_sent_in_several_requests(server, sink_for):
     """A body that is too large for the server is sent in several requests."""
     server.refuses = lambda body: 413 if len(body) > 10_000 else None
     sink_for(format="json").write([lines(*["z" * 300] * 200)])

@@ -247,7 +247,9 @@ def test_unreadable_plans_are_logged_and_the_delivery_continues_its_objects_may_
     assert list(files(tmp_path / "objects").values()) == [b"a\n"]
 
 
-def test_nothing_hidden_is_left_for_ever(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_hidden_files_left_by_a_crash_are_removed_at_the_next_start_readers_see_only_complete_objects(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """Hidden files left by a crash are removed at the next start; readers see only complete objects."""
     folder, state = tmp_path / "objects", tmp_path / "state"
     first = sink(state, folder)
@@ -302,7 +304,7 @@ def test_objects_of_text_hold_lines(
     assert unpack(data) == b"a\nb\n"
 
 
-def test_objects_of_json_hold_headers_too(tmp_path: Path) -> None:
+def test_json_objects_have_a_line_for_each_event_with_its_headers(tmp_path: Path) -> None:
     """JSON objects have a line for each event, with its headers."""
     sink(tmp_path / "state", tmp_path / "objects", format="json").write(numbered(1, b"a", host="h"))
     ((name, data),) = files(tmp_path / "objects").items()

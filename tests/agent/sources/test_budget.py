@@ -19,7 +19,7 @@ def test_one_address_gets_at_most_half_of_the_budget_for_any_number_of_messages(
     assert budget.left == 100
 
 
-def test_a_message_of_the_largest_size_fits_where_nothing_else_is() -> None:
+def test_a_message_of_the_largest_size_fits_an_unused_budget() -> None:
     """A message of the largest size fits an unused budget, however small that is."""
     assert Holding(Budget(100, 90), "a").take(90)
     assert not Holding(Budget(100, 90), "a").take(91)
@@ -43,7 +43,7 @@ def test_an_address_that_holds_nothing_is_not_kept() -> None:
     assert not budget._of_peers
 
 
-def test_a_message_gives_way_to_an_older_one_that_needs_memory() -> None:
+def test_the_youngest_message_with_bytes_is_withdrawn_for_an_older_one_one_at_a_time() -> None:
     """The youngest message with bytes is withdrawn for an older one, one at a time; the oldest is never withdrawn."""
     budget, closed = Budget(100, 10), list[str]()
     old, young, other = Holding(budget, "a"), Holding(budget, "a"), Holding(budget, "b")

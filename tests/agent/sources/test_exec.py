@@ -151,7 +151,9 @@ def test_standard_error_is_logged_if_wanted(tmp_path: Path, caplog: pytest.LogCa
         assert record.levelno == logging.WARNING
 
 
-def test_the_last_words_of_a_command_are_logged_too(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_the_last_line_of_standard_error_is_logged_without_a_line_end(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
     """The last line of standard error is logged without a line end, and after standard output was closed."""
     command = "echo out; exec >&-; printf 'first\nout of memory' >&2; exit 3"
     with Running(tmp_path, command, shell="/bin/sh -c", log_std_err=True) as run:

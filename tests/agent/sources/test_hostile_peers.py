@@ -57,7 +57,7 @@ def test_every_source_that_listens_is_among_them() -> None:
 
 
 @pytest.mark.parametrize("kind", _KINDS)
-def test_none_ever_has_nothing_left_to_do(kind: str) -> None:
+def test_until_done_refuses_a_listening_source_since_such_an_agent_would_never_end(kind: str) -> None:
     """``--until-done`` refuses a listening source, since such an agent would never end."""
     assert class_of("sources", kind).endless
 

@@ -218,7 +218,7 @@ def test_requests_follow_each_other_on_a_connection():
         served.got(b"a", b"bc", b"d")
 
 
-def test_a_request_that_comes_too_slowly_ends_while_others_are_served():
+def test_a_request_that_is_slower_than_request_timeout_ends_while_other_requests_are_served():
     """A request that is slower than request_timeout ends, while other requests are served."""
     with serving("http", format="lines", request_timeout=1.0) as served, served.connect() as slow:
         slow.sendall(b"POST / HTTP/1.1\r\n")
@@ -262,7 +262,7 @@ def test_a_bug_of_the_source_is_500_and_ends_only_its_connection(monkeypatch):
         assert _post(served, b"x").status_code == 200
 
 
-def test_flumes_keys_are_understood():
+def test_flumes_handlers_are_translated_into_formats_a_users_handler_class_is_refused():
     """Flume's handlers are translated into formats; a user's handler class is refused."""
     options = class_of("sources", "http").Options
     texts = {
@@ -286,7 +286,7 @@ def test_two_tiers_with_defaults_fit_each_other():
 _LEAST = {"taildir": {"paths": ["/x/*.log"]}, "http": {"port": 1}}
 
 
-def test_a_body_that_would_need_too_much_memory_is_not_read():
+def test_a_small_compressed_body_that_would_become_millions_of_objects_gets_413():
     """A small compressed body that would become millions of objects gets 413, and the next request is served."""
     with serving("http", max_memory=1 << 20) as served:
         bomb = gzip.compress(b"[" + b"{}," * 100_000 + b"{}]")

@@ -114,7 +114,7 @@ def test_a_channel_that_is_behind_gets_its_missing_entries_and_the_other_channel
         assert [taken(each) for each in (a, b)] == [[b"1", b"2", b"3"], [b"2", b"3"]]
 
 
-def test_without_its_notes_the_source_begins_again_and_says_so(
+def test_if_its_notes_are_deleted_the_source_logs_that_and_reads_the_journal_again_without_a_loss(
     tmp_path: Path, journal: Journal, caplog: pytest.LogCaptureFixture
 ) -> None:
     """If its notes are deleted the source logs that, and reads the journal again without a loss."""

@@ -46,7 +46,7 @@ def test_a_line_may_come_in_pieces_and_without_an_end():
 
 
 @pytest.mark.parametrize("sent", [b"a\n" + b"x" * 16 + b"\nb\n", b"a\n" + b"x" * 17])
-def test_a_line_that_is_too_long_ends_its_connection(sent):
+def test_a_line_that_is_too_long_ends_the_connection_with_an_answer_the_lines_before_it_are_put(sent):
     """A line that is too long ends the connection with an answer; the lines before it are put."""
     with serving("netcat", max_line_length=16) as served, served.connect() as peer:
         peer.sendall(sent)
@@ -73,7 +73,7 @@ def test_a_source_that_stops_ends_its_connections():
         assert (all_of(waiting), all_of(idle)) == (b"", b"")
 
 
-def test_flumes_keys_are_understood():
+def test_flumes_netcat_options_are_accepted_by_default_the_source_listens_on_the_loopback_address():
     """Flume's netcat options are accepted; by default the source listens on the loopback address."""
     texts = {
         "bind": "0.0.0.0",

@@ -237,7 +237,7 @@ def test_long_lines_are_whole_unless_a_limit_is_set(tmp_path: Path) -> None:
         spool.close()
 
 
-def test_a_blob_is_one_event(tmp_path: Path) -> None:
+def test_with_blob_a_file_is_one_event_a_larger_file_is_split(tmp_path: Path) -> None:
     """With BLOB a file is one event; a larger file is split."""
     values = {
         "spoolDir": str(tmp_path / "logs"),

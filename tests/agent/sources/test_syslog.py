@@ -92,7 +92,7 @@ def test_a_truncated_message_has_a_header_that_says_so():
     assert [headers.get("flume.syslog.status") for headers, _ in events] == [None, "Incomplete"]
 
 
-def test_one_read_is_one_batch_and_headers_that_all_share_are_shared():
+def test_the_messages_of_one_read_are_one_batch_a_header_with_one_value_is_shared():
     """The messages of one read are one batch; a header with one value is shared."""
     with serving("syslog_tcp", client_ip_header="ip", port_header="to") as served, served.connect() as peer:
         peer.sendall(b"<13>Oct 11 22:14:15 h a\r\n<14>Oct 11 22:14:15 h b\n\n")
@@ -104,7 +104,7 @@ def test_one_read_is_one_batch_and_headers_that_all_share_are_shared():
         assert (batch.shared["ip"], batch.shared["to"]) == ("127.0.0.1", str(served.address[1]))
 
 
-def test_messages_with_their_sizes_come_too():
+def test_a_connection_that_begins_with_a_digit_uses_octet_counting_its_messages_may_contain_line_ends():
     """A connection that begins with a digit uses octet counting; its messages may contain line ends."""
     with serving("syslog_tcp") as served, served.connect() as peer:
         peer.sendall(b"7 <13>a\nb9 <14>")
@@ -134,7 +134,7 @@ def test_a_long_message_is_cut_and_the_next_one_is_right():
         assert marks == ["Incomplete", None, "Incomplete"]
 
 
-def test_several_ports_are_one_source():
+def test_with_ports_each_port_is_listened_on_and_a_header_has_the_port_of_a_message():
     """With ports each port is listened on, and a header has the port of a message."""
     with serving("syslog_tcp", port=None, ports="0 0", port_header="port") as served:
         for number, address in enumerate(served.source.server.addresses):
@@ -192,7 +192,7 @@ def test_datagrams_are_messages():
         ]
 
 
-def test_flumes_keys_are_understood():
+def test_the_options_of_flumes_three_syslog_sources_are_accepted():
     """The options of Flume's three syslog sources are accepted."""
     assert canonical("sources", "multiport_syslogtcp") == "syslog_tcp"
     texts = {

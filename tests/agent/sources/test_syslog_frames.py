@@ -86,7 +86,7 @@ def test_a_size_may_have_nine_digits():
         Frames(4).feed(b"1234567890")
 
 
-def test_a_message_that_is_too_long_already_is_not_waited_for():
+def test_a_message_that_is_already_too_long_is_returned_truncated_without_waiting_for_its_end():
     """A message that is already too long is returned truncated, without waiting for its end."""
     frames = Frames(16)
     assert (frames.feed(b"<a\n" + b"x" * 20), frames.cut) == ([b"<a", b"x" * 16], [1])

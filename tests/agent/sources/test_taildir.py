@@ -449,7 +449,7 @@ def test_a_watched_file_that_is_renamed_and_written_on_is_read(tail: Tail) -> No
     assert sorted(tail.seen(1)) == sorted(late + new)
 
 
-def test_a_file_that_rests_and_is_cut_begins_anew(tail: Tail) -> None:
+def test_a_watched_file_that_is_truncated_is_read_from_byte_0(tail: Tail) -> None:
     """A watched file that is truncated is read from byte 0."""
     writer = Writer(tail.logs / "a.log")
     writer.lines(5)

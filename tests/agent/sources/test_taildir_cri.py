@@ -36,7 +36,7 @@ def test_parts_are_joined_for_each_stream(tmp_path: Path) -> None:
     ]
 
 
-def test_a_header_that_all_lines_share_is_one(tmp_path: Path) -> None:
+def test_a_header_with_one_value_is_shared_empty_texts_are_events(tmp_path: Path) -> None:
     """A header with one value is shared; empty texts are events."""
     followed, pod = tail(tmp_path)
     pod.append(line("a P ") + line("") + line("b").replace(b"F b\n", b"F\n"))

@@ -57,7 +57,7 @@ def test_a_stale_handle_loses_nothing_and_brings_nothing_twice(
     assert [record for record in caplog.records if record.levelno > logging.WARNING] == []
 
 
-def test_a_file_that_was_replaced_behind_a_stale_handle_is_read_anew(
+def test_a_file_replaced_on_the_server_behind_a_stale_handle_is_read_from_byte_0(
     tail: Tail, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A file replaced on the server behind a stale handle is read from byte 0; unread bytes are reported as lost."""

@@ -433,7 +433,7 @@ def test_pickling_is_refused_with_a_hint_to_processfilechannel() -> None:
         pickle.dumps(channel)
 
 
-def test_a_rolled_back_take_gives_the_same_events_again_in_order() -> None:
+def test_rolled_back_takes_return_in_order_also_after_a_restart() -> None:
     """Rolled back takes return in order, also after a restart."""
     disk = SimFS()
     channel = open_channel(disk)
@@ -453,7 +453,7 @@ def test_a_rolled_back_take_gives_the_same_events_again_in_order() -> None:
 
 
 @pytest.mark.parametrize("checkpointed", [False, True])
-def test_open_takes_of_two_transactions_come_back(checkpointed: bool) -> None:
+def test_open_takes_of_a_killed_process_come_back_in_order(checkpointed: bool) -> None:
     """Open takes of a killed process come back in order."""
     disk = SimFS()
     channel = open_channel(disk)
@@ -611,7 +611,7 @@ def test_a_damaged_segment_without_any_copy_stays_until_one_is_possible(restarts
     channel.close()
 
 
-def test_acknowledge_commits_some_takes_and_leaves_the_rest_open() -> None:
+def test_acknowledged_events_are_gone_permanently_and_the_rest_stays_taken() -> None:
     """Acknowledged events are gone permanently, and the rest stays taken."""
     disk = SimFS()
     channel = open_channel(disk)
@@ -766,7 +766,7 @@ def test_puts_takes_and_checkpoints_under_load_lose_and_duplicate_nothing() -> N
         assert len(segments(disk)) <= 2
 
 
-def test_takes_of_a_transaction_that_was_dropped_come_back() -> None:
+def test_takes_of_a_dropped_transaction_come_back_at_the_next_use() -> None:
     """Takes of a dropped transaction come back at the next use."""
     with opened_channel(capacity=5) as channel:
         put(channel, *"abcde")

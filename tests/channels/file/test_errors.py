@@ -169,7 +169,7 @@ def test_a_segment_that_cannot_be_deleted_is_tried_again() -> None:
         assert drained(channel) == ["a"]
 
 
-def test_a_channel_that_is_well_says_so() -> None:
+def test_a_healthy_channel_reports_no_errors() -> None:
     """A healthy channel reports no errors."""
     disk = SimFS()
     channel = open_channel(disk)

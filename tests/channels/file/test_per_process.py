@@ -310,7 +310,7 @@ def test_pickled_channel_opens_a_directory_where_it_arrives(make: Make) -> None:
         arrived.close()
 
 
-def test_closed_channel_says_so(make: Make) -> None:
+def test_a_closed_channel_opens_no_directory_again(make: Make) -> None:
     """A closed channel opens no directory again."""
     channel = make()
     channel.close()

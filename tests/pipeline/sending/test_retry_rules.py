@@ -143,7 +143,9 @@ def test_stop_never_retries_beyond_any_number_until_it_works() -> None:
 
 
 @pytest.mark.parametrize("part", ["wait", "stop", "retry"])
-def test_a_strategy_that_raises_fails_the_record_and_nothing_else(part: str, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_users_strategy_that_raises_is_logged_its_batch_fails_the_next_one_is_delivered(
+    part: str, caplog: pytest.LogCaptureFixture
+) -> None:
     """A user's strategy that raises is logged; its batch fails, the next one is delivered."""
 
     def broken(_state: object) -> float:

@@ -25,7 +25,7 @@ def test_the_limit_finds_the_capacity_and_stays_there(capacity: int, noise: floa
 
 
 def test_the_limit_follows_a_capacity_that_changes() -> None:
-    """From eight to two and to sixteen: within ten seconds the limit is near, and the rate is the server's."""
+    """If the capacity changes from eight to two and to sixteen, limit and rate follow within ten seconds."""
     server = Server(8, noise=0.2)
     sim = Simulation(32, {"p": server})
     sim.backlog("p", "busy", 1000)
@@ -117,7 +117,7 @@ def test_eight_light_streams_get_all_they_ask_for_two_busy_ones_share_the_rest_t
 def test_the_latency_of_a_light_stream_is_bounded_whatever_the_backlog_of_others() -> None:
     """A light stream's batch waits only for a thread and its own response, behind any backlog of busy streams.
 
-    Where all streams begin at once, it waits once for one batch of each.
+    If all streams begin at once, its first batch also waits for one batch of each other stream.
     """
     for streams, batches in ((1, 5000), (500, 10)):
         sim = Simulation(8, {"p": Server(8, noise=0.2)})

@@ -62,7 +62,7 @@ def test_a_console_for_this_machine_only_refuses_others_without_a_challenge(serv
     assert "WWW-Authenticate" not in answer.headers
 
 
-def test_the_page_needs_nothing_from_elsewhere() -> None:
+def test_no_file_names_another_site_except_namespaces_of_its_languages() -> None:
     """No file names another site, except namespaces of its languages."""
     for text in (HTML, CSS, *SCRIPTS.values()):
         assert set(re.findall(r"https?://[^/\"]+", text)) <= {"http://www.w3.org"}

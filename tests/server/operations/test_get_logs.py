@@ -22,7 +22,9 @@ def search(client: Client, **params: str) -> list[str]:
     return [log["message"] for log in answer.json()]
 
 
-def test_logs_of_the_time_range_come_in_order_of_time(client: Client) -> None:
+def test_logs_of_from_to_come_sorted_by_time_over_all_shards_and_loggroups_reverse_inverts_the_order(
+    client: Client,
+) -> None:
     """Logs of [from, to) come sorted by time over all shards and LogGroups; reverse inverts the order."""
     client.put(log_group("c", time=T + 20))
     client.put(log_group("a", "b", time=T))
@@ -57,7 +59,9 @@ def test_the_topic_narrows_a_search(client: Client) -> None:
     assert {"web", "db"} == set(search(client))
 
 
-def test_a_log_comes_back_with_its_reserved_fields(client: Client) -> None:
+def test_time_source_topic_and_tags_have_their_reserved_names_bytes_that_are_not_utf_8_are_replaced(
+    client: Client,
+) -> None:
     """Time, source, topic and tags have their reserved names; bytes that are not UTF-8 are replaced."""
     group = LogGroup(Topic="web", Source="10.1.1.1")
     group.Logs.add(Time=T, Time_ns=5).Contents.add(Key="message", Value=b"a\xffb")

@@ -117,7 +117,7 @@ def test_shards_that_cannot_be_divided_so_are_left_alone(client: Client, shard: 
     assert len(client.get(f"/logstores/{LOGSTORE}/shards").json()) == 2
 
 
-def test_two_shards_are_one_after_a_merge(client: Client) -> None:
+def test_a_merge_makes_a_shard_of_both_ranges_the_two_old_shards_become_readonly(client: Client) -> None:
     """A merge makes a shard of both ranges; the two old shards become readonly."""
     client.put(log_group("x"))
     merged = client.request("POST", f"/logstores/{LOGSTORE}/shards/0", params={"action": "merge"}).json()

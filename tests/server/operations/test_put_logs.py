@@ -43,7 +43,7 @@ def test_each_documented_path_takes_logs(server: LogHubServer, client: Client, p
     assert messages(server) == ["hello"]
 
 
-def test_logs_come_back_with_all_their_parts(server: LogHubServer, client: Client) -> None:
+def test_all_parts_of_a_log_are_stored_as_sent(server: LogHubServer, client: Client) -> None:
     """Time, nanoseconds, repeated keys, the order of contents, topic, source and tags are stored as sent."""
     group = LogGroup(Topic="t", Source="10.0.0.1")
     log = group.Logs.add(Time=5, Time_ns=999_999_999)
@@ -157,7 +157,7 @@ def test_a_batch_with_one_bad_package_stores_nothing(server: LogHubServer, clien
 
 
 @pytest.mark.parametrize("kind", [0, 1, 2, 3, None])
-def test_a_batch_is_too_large_when_its_packages_together_are(kind: int | None) -> None:
+def test_packages_that_are_too_large_together_are_413_postbodytoolarge_and_nothing_is_stored(kind: int | None) -> None:
     """Packages that are too large together are 413 PostBodyTooLarge, and nothing is stored."""
     raw = log_group("x" * 600)
     with LogHubServer(limits=Limits(raw_bytes=2 * len(raw))) as server, Client(server) as client:
@@ -282,7 +282,7 @@ def test_a_decompression_bomb_is_refused_without_being_unpacked(client: Client, 
     assert error_of(answer) == (400, "PostBodyUncompressError")
 
 
-def test_too_many_logs_in_one_group_are_refused() -> None:
+def test_too_many_logs_in_a_loggroup_are_refused_with_both_numbers_in_the_message() -> None:
     """Too many logs in a LogGroup are refused, with both numbers in the message."""
     with LogHubServer(limits=Limits(logs=3)) as server, Client(server) as client:
         assert client.put(log_group("1", "2", "3")).status_code == 200

@@ -147,7 +147,7 @@ def test_a_deep_page_is_the_same_as_a_shallow_one(
     assert [page(offset) for offset in offsets] == shallow
 
 
-def test_a_page_that_is_too_large_says_how_to_get_it() -> None:
+def test_logs_too_large_for_one_answer_are_refused_with_the_remedy_a_single_log_is_always_returned() -> None:
     """Logs too large for one answer are refused with the remedy; a single log is always returned."""
     with LogHubServer(limits=Limits(page_bytes=5000)) as server, Client(server) as client:
         client.put(log_group("x" * 3000, "y" * 3000, "z" * 9000))
@@ -159,7 +159,7 @@ def test_a_page_that_is_too_large_says_how_to_get_it() -> None:
         assert [len(page.json()) for page in pages] == [1, 1, 1]
 
 
-def test_a_search_that_takes_too_long_ends() -> None:
+def test_a_search_beyond_its_time_is_requesttimeout_with_the_remedy_and_frees_its_place() -> None:
     """A search beyond its time is RequestTimeout with the remedy, and frees its place."""
     with LogHubServer(limits=Limits(search_seconds=0.05, searches=1)) as server, Client(server) as client:
         for _ in range(30):

@@ -141,7 +141,9 @@ _TEXTS += ["\u212a-404x", "K-4", "REQ-1", "req-1, I", "req-1 \u0130", "req-12", 
 
 
 @given(st.lists(st.sampled_from(_WORDS), min_size=1, max_size=4), st.lists(st.sampled_from(_TEXTS), max_size=3))
-def test_no_log_group_is_left_out_that_has_a_match(words: list[str], texts: list[str]) -> None:
+def test_a_loggroup_with_a_match_is_never_skipped_also_for_letters_whose_lower_case_is_ascii(
+    words: list[str], texts: list[str]
+) -> None:
     """A LogGroup with a match is never skipped, also for letters whose lower case is ASCII."""
     query = compile_query(" ".join(words), Limits())
     raw = log_group(*texts, topic="k") if texts else log_group("none")

@@ -380,7 +380,9 @@ def test_a_query_cannot_make_logs(logs: Client, query: str) -> None:
         ("repeat(a, 2000000000) = a", "bytes of memory"),
     ],
 )
-def test_an_expression_is_one_and_nothing_else(logs: Client, expression: str, message: str) -> None:
+def test_more_than_one_expression_over_the_logs_fields_is_refused_as_a_value_and_as_a_condition(
+    logs: Client, expression: str, message: str
+) -> None:
     """More than one expression over the log's fields is refused as a value and as a condition."""
     for query in (f"* | extend x = {expression}", f"* | where true | where {expression}"):
         answer = logs.get(f"/logstores/{LOGSTORE}/shards/0", type="log", cursor=logs.cursor(0, "begin"), query=query)

@@ -218,7 +218,7 @@ def test_a_connection_that_ends_anywhere_in_a_request_affects_no_other(
     assert server.count(PROJECT, LOGSTORE) == 0
 
 
-def test_pipelined_requests_are_answered_in_order(server: LogHubServer, client: Client, wire: Connect) -> None:
+def test_pipelined_requests_are_all_answered_in_order(server: LogHubServer, client: Client, wire: Connect) -> None:
     """Pipelined requests are all answered, in order."""
     connection = wire(b"".join(whole_put(client, log_group(str(number))) for number in range(5)))
     connection.shutdown(socket.SHUT_WR)

@@ -187,7 +187,7 @@ def test_clients_that_do_not_read_hold_no_more_than_the_bound() -> None:
         assert server.alive
 
 
-def test_too_many_connections_are_turned_away_in_words() -> None:
+def test_a_connection_beyond_the_limit_gets_503_serverbusy_and_is_closed() -> None:
     """A connection beyond the limit gets 503 ServerBusy and is closed; closing another one makes room."""
     with LogHubServer(limits=Limits(connections=3)) as server, Client(server) as client, ExitStack() as opened:
         held = [opened.enter_context(closing(connect(server))) for _ in range(3)]

@@ -40,7 +40,7 @@ def read(data: bytes) -> tuple[bytes, bool]:
 
 
 @pytest.mark.usefixtures("decompressor")
-def test_members_of_gzip_are_one_file() -> None:
+def test_several_gzip_members_are_one_file_as_for_gzip_dc_even_with_many_zeros_after_them_as_on_tapes() -> None:
     """Several gzip members are one file, as for ``gzip -dc``, even with many zeros after them, as on tapes."""
     data = gzip.compress(PLAIN) + gzip.compress(b"") + gzip.compress(b"more\n") + bytes(40_000)
     assert read(data) == (PLAIN + b"more\n", True)
@@ -70,7 +70,7 @@ def test_damaged_gzip_is_an_error_flipped_bits_or_bytes_after_the_members_the_by
 
 
 @pytest.mark.parametrize("before", [b"", SKIPPED, 2 * SKIPPED])
-def test_frames_of_zstd_are_one_file(before: bytes) -> None:
+def test_several_zstd_frames_are_one_file_even_with_skippable_frames_before_each_as_pzstd_writes(before: bytes) -> None:
     """Several zstd frames are one file, even with skippable frames before each, as pzstd writes."""
     frames = [zstd.compress(PLAIN), zstd.compress(b"more\n")]
     data = b"".join(before + frame for frame in frames)

@@ -56,7 +56,7 @@ def test_file_named_twice_is_found_once(tmp_path: Path) -> None:
     assert paths_of(file, tmp_path, tmp_path / "*") == [str(file)]
 
 
-def test_link_to_a_file_that_is_found_anyway_is_left_out(tmp_path: Path) -> None:
+def test_a_link_to_a_file_that_is_found_otherwise_is_left_out(tmp_path: Path) -> None:
     """A link to a file that is found otherwise is left out; a link to another allowed place is shipped."""
     outside = tmp_path / "outside"
     outside.write_text("line\n")

@@ -61,7 +61,7 @@ def test_planning_takes_linear_time_for_eighty_thousand_small_files() -> None:
     assert [len(partition) for partition in pack(ranges)] == [1000] * (count // 1000)
 
 
-def test_compressed_file_is_one_range() -> None:
+def test_a_compressed_file_is_one_range_as_it_can_only_be_read_from_its_start() -> None:
     """A compressed file is one range, as it can only be read from its start."""
     ((split,),) = plan([LogFile("/logs/a.gz", 1000, "gzip")], partition_bytes=10)
     assert (split.start, split.end) == (0, 1000)

@@ -76,7 +76,9 @@ def test_named_file_is_shipped_to_its_end_after_it_was_renamed(server: LogHubSer
     assert sorted(contents(server)) == ["four", "one", "three", "two"]
 
 
-def test_truncated_file_begins_anew(server: LogHubServer, logs: Path, run_once: Run) -> None:
+def test_a_file_that_is_shorter_than_its_offset_as_after_copytruncate_is_read_from_its_start(
+    server: LogHubServer, logs: Path, run_once: Run
+) -> None:
     """A file that is shorter than its offset, as after copytruncate, is read from its start."""
     append(logs / "a.log", "one\ntwo\n")
     assert run_once().failure is None

@@ -200,7 +200,7 @@ def test_other_file_with_the_inode_of_an_empty_one_is_not_taken(tmp_path: Path) 
     assert follower.texts(settle=0) == ["unfinished"]
 
 
-def test_truncated_file_begins_anew(tmp_path: Path) -> None:
+def test_after_copytruncate_the_new_lines_are_shipped_from_the_start_of_the_file(tmp_path: Path) -> None:
     """After copytruncate, the new lines are shipped from the start of the file."""
     follower = Follower(tmp_path)
     log = tmp_path / "a.log"
@@ -211,7 +211,9 @@ def test_truncated_file_begins_anew(tmp_path: Path) -> None:
     assert follower.texts() == ["three\n"]
 
 
-def test_other_file_with_the_inode_of_a_deleted_one_begins_anew(tmp_path: Path) -> None:
+def test_a_longer_file_with_the_inode_of_a_deleted_one_starts_at_byte_0_as_its_first_bytes_differ(
+    tmp_path: Path,
+) -> None:
     """A longer file with the inode of a deleted one starts at byte 0, as its first bytes differ."""
     follower = Follower(tmp_path)
     log = tmp_path / "a.log"
@@ -280,7 +282,7 @@ def test_compressed_file_that_was_taken_within_a_member_is_taken_again(tmp_path:
     assert records_of(found, partition_bytes=1000) == [(0, "one")]
 
 
-def test_file_that_was_truncated_and_written_longer_with_the_same_head_begins_anew(tmp_path: Path) -> None:
+def test_a_truncated_file_with_the_same_header_and_more_bytes_starts_at_byte_0(tmp_path: Path) -> None:
     """A truncated file with the same header and more bytes starts at byte 0, as the bytes before the offset differ."""
     follower, log, header = Follower(tmp_path), tmp_path / "a.log", "# " + "h" * 300 + "\n"
     write(log, header + "one\n" * 100)

@@ -400,7 +400,7 @@ def test_mixed_formats_are_taken_apart_in_blocks(monkeypatch: pytest.MonkeyPatch
     assert batch.column("program").to_pylist() == [None, "su", None, "cron"] * 3
 
 
-def test_lines_too_short_for_their_columns_take_no_memory_for_values(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_block_of_line_ends_does_not_allocate_a_thousand_values_per_line(monkeypatch: pytest.MonkeyPatch) -> None:
     """A block of line ends does not allocate a thousand values per line; its lines are parsed one by one."""
     monkeypatch.setattr(columns, "split_delimited", lambda *_: pytest.fail("places were asked for"))
     values = Values(",", tuple(f"c{number}" for number in range(1000)))

@@ -119,7 +119,7 @@ def test_an_attempt_that_ended_keeps_its_connection_and_the_thread_ends(
     assert is_open(pair[1])
 
 
-def test_a_connection_that_comes_too_late_is_not_used(
+def test_an_attempt_that_was_cut_while_it_connected_closes_its_connection(
     attempts: Attempts, clock: ManualClock, pair: tuple[socket.socket, socket.socket]
 ) -> None:
     """An attempt that was cut while it connected closes its connection."""

@@ -126,7 +126,7 @@ def test_the_attempt_is_cut_its_thread_ends_its_batch_fails_and_may_have_been_st
     assert "closed at its deadline: 1 record was not delivered and failed" in caplog.text
 
 
-def test_a_timeout_and_aclose_cut_off_too() -> None:
+def test_close_timeout_and_aclose_raise_with_the_count_and_leave_no_thread() -> None:
     """``close(timeout)`` and aclose raise with the count, and leave no thread."""
     with serve(hostile.hang) as port:
         producer = new_producer(f"http://127.0.0.1:{port}", 60_000, {})

@@ -142,7 +142,7 @@ def check_intervals(case: Case, result: Result) -> None:
 
 
 @pytest.mark.parametrize(("logs_allowed", "requests"), [(4, 3), (2, 7), (1, 15)])
-def test_a_batch_too_large_for_the_server_arrives_in_parts(
+def test_every_record_arrives_once_however_small_the_limit_of_the_server_is_down_to_one_log_a_request(
     logs_allowed: int, requests: int, server: LogHubServer
 ) -> None:
     """Every record arrives once, however small the limit of the server is, down to one log a request."""

@@ -34,7 +34,7 @@ def test_order_does_not_count(server: LogHubServer) -> None:
     assert held(server) == Held(digest_of(ROWS), 0)
 
 
-def test_duplicates_are_counted_and_left_out(server: LogHubServer) -> None:
+def test_duplicates_are_counted_and_left_out_of_the_digest(server: LogHubServer) -> None:
     """Duplicates are counted, and left out of the digest."""
     send(server, [*ROWS, ROWS[3], ROWS[3], ROWS[0]])
     assert held(server) == Held(digest_of(ROWS), 3)

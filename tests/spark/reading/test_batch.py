@@ -177,7 +177,9 @@ def test_a_server_that_stays_down_is_an_error(server: LogHubServer, put: Put) ->
         messages_of(reader, reader.partitions())
 
 
-def test_a_shard_that_ends_too_early_is_an_error(server: LogHubServer, put: Put) -> None:
+def test_a_shard_that_ends_before_its_planned_end_fails_the_read_because_records_are_gone(
+    server: LogHubServer, put: Put
+) -> None:
     """A shard that ends before its planned end fails the read, because records are gone."""
     put("a message")
     reader = batch_reader(options_of(server), default_schema())

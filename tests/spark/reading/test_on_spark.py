@@ -109,7 +109,7 @@ def test_a_bad_value_fails_the_query_in_failfast(session: SparkSession, server: 
     assert read(session, server, "message int").collect()[0]["message"] is None
 
 
-def test_a_wrong_logstore_is_an_error_that_says_so(session: SparkSession) -> None:
+def test_a_wrong_logstore_fails_the_planning_with_operation_status_code_and_option(session: SparkSession) -> None:
     """A wrong logstore fails the planning with operation, status, code and option."""
     with (
         LogHubServer(auto_create=False) as server,
@@ -161,7 +161,9 @@ def test_a_stream_continues_at_its_checkpoint_in_micro_batches_of_limited_rows_w
 
 
 @pytest.mark.skipif(not hasattr(DataSourceReader, "pushFilters"), reason="filters came with PySpark 4.1")
-def test_where_gives_the_same_rows_with_and_without(session: SparkSession, server: LogHubServer, put: Put) -> None:
+def test_a_query_with_where_has_the_same_rows_with_and_without_pushfilters(
+    session: SparkSession, server: LogHubServer, put: Put
+) -> None:
     """A query with WHERE has the same rows with and without pushFilters, and Spark says how to allow the option."""
     put("10", "-3", "none", "7")
     put("12", shard="1")

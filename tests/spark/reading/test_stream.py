@@ -144,7 +144,7 @@ def test_a_log_group_larger_than_the_limit_comes_alone(server: LogHubServer, put
     assert batches(reader, saved(reader.initialOffset()))[0] == [["a", "b", "c"], ["d"]]
 
 
-def test_rows_are_counted_without_numbers_in_cursors_too(
+def test_where_a_cursor_is_not_a_number_rows_are_counted_by_requests_for_as_many_loggroups_as_fit(
     server: LogHubServer, put: Put, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Where a cursor is not a number, rows are counted by requests for as many LogGroups as fit."""

@@ -285,7 +285,9 @@ def test_secrets_stand_in_no_plan_no_event_log_and_no_error(watched: tuple[LogHu
     assert [text for text in texts if server.access_key_secret in text] == []
 
 
-def test_continuous_trigger_commits_nothing_and_says_so(watched: tuple[LogHubServer, Path]) -> None:
+def test_a_continuous_trigger_commits_nothing_and_the_error_says_what_to_use(
+    watched: tuple[LogHubServer, Path],
+) -> None:
     """A continuous trigger commits nothing, and the error says what to use."""
     server, folder = watched
     assert "trigger(continuous=...) is not supported" in (folder / "output").read_text()

@@ -43,7 +43,7 @@ def test_names_are_found_in_whatever_case_spark_hands_them_over() -> None:
     assert found.columns == Columns(time="t", topic="u", source="s", shard_hash="h", contents="c")
 
 
-def test_requests_are_of_a_megabyte_unless_the_producers_option_says_otherwise() -> None:
+def test_a_batch_has_a_megabyte_by_default_and_the_producers_option_overrides_it() -> None:
     """A batch has a megabyte by default; the producer's option overrides it."""
     assert options().config.batch_size_threshold_in_bytes == 1 << 20
     assert options(batch_size_threshold_in_bytes="1000").config.batch_size_threshold_in_bytes == 1000
@@ -205,12 +205,12 @@ def test_no_repr_holds_a_secret() -> None:
     assert "t0ken" not in repr(found)
 
 
-def test_given_option_wins_over_nothing_else_of_its_name() -> None:
+def test_options_that_differ_only_in_case_are_the_same() -> None:
     """Options that differ only in case are the same."""
     assert documented({"TopicColumn": "a"}, ("topicColumn",)) == {"topicColumn": "a"}
 
 
-def test_options_of_reading_are_left_out() -> None:
+def test_options_of_reading_are_ignored_as_for_a_view_of_sql() -> None:
     """Options of reading are ignored, as for a view of SQL."""
     assert options(startingOffsets="earliest", maxRowsPerTrigger="5").topic == ""
     from producer.spark.reading.plan import ReadPlan

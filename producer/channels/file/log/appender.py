@@ -231,7 +231,7 @@ class Appender:
         """Begin a segment. It appears on the disk together with the owed runs, or not at all.
 
         :param carried: a run to include in it; None for none.
-        :param essential: True if not for puts: the disk reserve may be released for it.
+        :param essential: True for a segment that puts do not cause, for which the disk reserve may be released.
         :raises OSError: it could not be begun; the previous one, if any, remains.
         """
         first = self.owed[0].first if self.owed else self.next_sequence

@@ -99,7 +99,7 @@ def test_commits_that_come_during_a_sync_share_the_next_one() -> None:
         assert channel.stats().size == THREADS + 1
 
 
-def test_puts_and_takes_share_syncs_too() -> None:
+def test_takes_are_committed_in_the_same_group_as_puts_in_log_order() -> None:
     """Takes are committed in the same group as puts, in log order."""
     disk = SimFS()
     with opened_channel(disk, segment_size=100_000) as channel:

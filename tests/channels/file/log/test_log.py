@@ -285,7 +285,7 @@ def test_a_disk_without_space_for_the_reserve_is_logged_once_if_puts_may_fill_it
 
 
 @pytest.mark.parametrize("minimum", [3000, 1 << 30])
-def test_too_little_space_refuses_puts_and_nothing_else(minimum: int) -> None:
+def test_with_too_little_free_space_puts_are_refused_while_takes_and_checkpoints_work(minimum: int) -> None:
     """With too little free space puts are refused, while takes and checkpoints work."""
     disk = SimFS()
     with opened_channel(disk) as channel:
@@ -309,7 +309,7 @@ def test_too_little_space_refuses_puts_and_nothing_else(minimum: int) -> None:
 
 
 @pytest.mark.parametrize("left", [0, 1, 3999])
-def test_a_reserve_that_a_crash_left_short_is_made_anew(left: int) -> None:
+def test_an_incomplete_reserve_file_is_replaced_and_a_complete_one_is_kept(left: int) -> None:
     """An incomplete reserve file is replaced, and a complete one is kept."""
     disk = a_disk(10_000)
     space = a_space(disk, ManualClock(), reserve=4000)

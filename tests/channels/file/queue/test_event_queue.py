@@ -145,7 +145,9 @@ def test_the_age_is_that_of_the_oldest_event_not_taken() -> None:
     ("max_bytes", "given", "expected"),
     [(0, 0, [1]), (5, 0, [1]), (20, 0, [1, 2]), (29, 0, [1, 2]), (30, 0, [1, 2, 3]), (35, 4, [1, 2, 3]), (15, 4, [1])],
 )
-def test_a_take_by_bytes_leaves_the_rest_where_it_was(max_bytes: int, given: int, expected: list[int]) -> None:
+def test_a_take_limited_in_bytes_leaves_the_other_events_in_place_returned_ones_included(
+    max_bytes: int, given: int, expected: list[int]
+) -> None:
     """A take limited in bytes leaves the other events in place, returned ones included."""
     queue = filled(6)
     queue.put_back(queue.take(given, None, {}))

@@ -96,7 +96,7 @@ def test_a_take_of_events_partly_in_memory_and_partly_on_the_disk_returns_each_o
         assert len(segments(disk)) > 1
 
 
-def test_an_interrupt_within_the_bookkeeping_does_not_fill_it_for_ever() -> None:
+def test_a_wrong_size_of_the_cache_is_corrected_once_everything_is_taken() -> None:
     """A wrong size of the cache is corrected once everything is taken."""
     kept = Recent()
     kept.add(1, [b"a"])

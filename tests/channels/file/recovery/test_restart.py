@@ -408,7 +408,7 @@ def test_both_copies_have_the_same_bytes_position_next_numbers_and_events() -> N
     channel.close()
 
 
-def test_without_dual_checkpoints_there_is_one_copy() -> None:
+def test_without_dual_checkpoints_an_older_second_copy_is_removed() -> None:
     """Without dual checkpoints an older second copy is removed."""
     disk = SimFS()
     with opened_channel(disk) as channel:

@@ -174,7 +174,7 @@ def test_commits_and_rollbacks_survive_encoding() -> None:
 
 
 @pytest.mark.parametrize("headers", [None, {}])
-def test_an_event_without_headers_has_none_afterwards(headers: Any) -> None:
+def test_none_and_empty_headers_are_equal_and_a_body_of_none_is_empty(headers: Any) -> None:
     """None and empty headers are equal, and a body of None is empty."""
     assert decode_event(encode_event(Event(headers, b"x")), 1) == Event({}, b"x")
     assert decode_event(encode_event(Event(headers, None)), 1) == Event({}, b"")  # type: ignore[arg-type]
