@@ -25,7 +25,7 @@ def log() -> tuple[logging.Logger, io.StringIO]:
     out = io.StringIO()
     handler = logging.StreamHandler(out)
     handler.setFormatter(LogLines(FORM))
-    logger = logging.Logger("alone")  # noqa: LOG001  # pytest shall capture nothing of it: no process sends such text
+    logger = logging.Logger("alone")  # noqa: LOG001  # outside of the tree, so that pytest does not capture and print the unescaped text
     logger.addHandler(handler)
     return logger, out
 

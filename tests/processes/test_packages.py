@@ -82,7 +82,7 @@ SITE = "import sysconfig; print(sysconfig.get_path('purelib'))"
 
 
 def empty(folder: Path) -> Path:
-    """Make an environment without packages that finds those of this one after its own; return its Python."""
+    """Make an empty environment, which also finds this environment's packages after its own; return its Python."""
     venv.create(folder / "env", with_pip=False)
     python = folder / "env" / "bin" / "python"
     [own] = (folder / "env" / "lib").glob("python*/site-packages")

@@ -131,7 +131,7 @@ NUMBERS = ["0", "-0", "7", "-12", "00012", "999999999999999999", "0.1", "-2.50",
     [(LongType(), pa.int64()), (IntegerType(), pa.int32()), (DoubleType(), pa.float64()), (FloatType(), pa.float32())],
 )
 def test_the_fast_way_of_numbers_finds_the_same(kind: DataType, arrow: Any, text: str) -> None:
-    """A number parsed with its whole column equals the number parsed alone, or the column is left to that."""
+    """A number parsed with its whole column equals the number parsed alone, or the column is parsed value by value."""
     fast = plain_numbers(pa.array([text, None]), arrow)
     if fast is not None:
         assert fast.equals(pa.array([parser_of(kind)(text), None], arrow))
