@@ -19,6 +19,7 @@ from producer.agent.monitoring.figures import figures
 from producer.agent.monitoring.formats import prometheus
 from producer.integrations.prometheus import LogHubCollector
 from producer.testing import RecordingSink
+from producer.wire.openmetrics import answer_scrape
 from tests.support.waiting import eventually
 
 ROOT = Path(__file__).parents[1]
@@ -60,6 +61,10 @@ def expressions() -> Iterator[str]:
             yield from (target["expr"].replace("$__rate_interval", "5m") for target in panel["targets"])
 
 
+def metrics_of(agent: Agent) -> str:
+    return answer_scrape(prometheus(figures(agent)), "", "")[0].decode()
+
+
 @pytest.fixture(scope="module")
 def exported(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
     """Return the names of the metrics of a running agent and of a producer."""
@@ -69,8 +74,8 @@ def exported(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
     agent = Agent(parse_toml(AGENT.format(folder)))
     agent.start()
     try:
-        eventually(lambda: all(name in prometheus(figures(agent)) for name in ("lag_seconds", "certificate_expiry")))
-        text = prometheus(figures(agent))
+        eventually(lambda: all(name in metrics_of(agent) for name in ("lag_seconds", "certificate_expiry")))
+        text = metrics_of(agent)
     finally:
         assert agent.stop(60)
     with Producer(sink=RecordingSink()) as producer:

@@ -35,7 +35,7 @@ _HOME_OF = {
     "StoredLog": "store.log_groups",
     "StoredLogGroup": "store.log_groups",
 }
-_EXTRA = ("cramjam", "google", "h11", "starlette", "uvicorn")
+_EXTRA = ("cramjam", "google", "h11", "prometheus_client", "starlette", "uvicorn")
 
 __all__ = [
     "AccessKey",

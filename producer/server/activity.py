@@ -11,7 +11,6 @@ import json
 import logging
 import threading
 from collections import OrderedDict
-from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
@@ -126,36 +125,3 @@ def log_access(record: RequestRecord, address: str, now: float) -> None:
         "request_id": record.request_id,
     }
     _access.info("%s", json.dumps(line))
-
-
-def prometheus_text(activity: Activity, gauges: dict[str, tuple[str, float]]) -> str:
-    """Return all totals, and ``gauges`` (name to meaning and value), in Prometheus' text format."""
-    return "\n".join([*_operation_lines(activity), *_gauge_lines(gauges), ""])
-
-
-def _operation_lines(activity: Activity) -> Iterator[str]:
-    sums = activity.operations()
-    rows = [
-        (f'{{operation="{operation}",status="{status}"}}', one) for (operation, status), one in sorted(sums.items())
-    ]
-    yield "# HELP loghub_requests_total Requests that ended, by operation and status of the answer."
-    yield "# TYPE loghub_requests_total counter"
-    yield from (f"loghub_requests_total{labels} {one.requests}" for labels, one in rows)
-    yield "# HELP loghub_request_duration_seconds Time from a request's head to its answer."
-    yield "# TYPE loghub_request_duration_seconds summary"
-    for labels, one in rows:
-        yield f"loghub_request_duration_seconds_sum{labels} {one.seconds:.6f}"
-        yield f"loghub_request_duration_seconds_count{labels} {one.requests}"
-    yield "# HELP loghub_request_body_bytes_total Bytes of bodies as they arrived."
-    yield "# TYPE loghub_request_body_bytes_total counter"
-    yield from (f"loghub_request_body_bytes_total{labels} {one.bytes}" for labels, one in rows)
-    yield "# HELP loghub_logs_stored_total Logs that were stored."
-    yield "# TYPE loghub_logs_stored_total counter"
-    yield f"loghub_logs_stored_total {sum(one.logs for one in sums.values())}"
-
-
-def _gauge_lines(gauges: dict[str, tuple[str, float]]) -> Iterator[str]:
-    for name, (meaning, value) in gauges.items():
-        yield f"# HELP {name} {meaning}"
-        yield f"# TYPE {name} gauge"
-        yield f"{name} {value:g}"

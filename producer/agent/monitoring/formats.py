@@ -1,14 +1,16 @@
-"""Format the figures as Prometheus text, and as the JSON of Flume's monitoring."""
+"""Format the figures as metrics of Prometheus, and as the JSON of Flume's monitoring."""
 
 from __future__ import annotations
 
 import re
-from collections import defaultdict
-from collections.abc import Iterable, Mapping
-from typing import Any
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 from .figures import GAUGES
 from .helps import help_of
+
+if TYPE_CHECKING:
+    from ...wire.openmetrics import Metrics
 
 _PREFIX = "loghub_agent"
 _MICROSECONDS = "_microseconds"
@@ -46,9 +48,12 @@ def _of_channel(row: Mapping[str, Any]) -> dict[str, str]:
     }
 
 
-def prometheus(figures: Mapping[str, Any]) -> str:
-    """Return Prometheus' text format, version 0.0.4."""
-    series = _Series()
+def prometheus(figures: Mapping[str, Any]) -> Metrics:
+    """Return the figures as metrics."""
+    from ...wire.openmetrics import Metrics  # of the extra
+
+    metrics = Metrics()
+    series = _Series(metrics)
     agent = {"agent": figures["agent"]}
     series.add("ready", "gauge", "1 if all components work, else 0.", agent, int(figures["ready"]))
     config = figures["config"]
@@ -71,16 +76,14 @@ def prometheus(figures: Mapping[str, Any]) -> str:
     for row in figures["channels"]:
         _channel(series, {**agent, "channel": row["name"], "type": row["type"]}, row)
     process = figures["process"]
-    series.plain(
-        "process_cpu_seconds_total", "counter", "CPU time of the process, seconds.", {}, process["cpu_seconds"]
-    )
-    series.plain(
+    metrics.add("process_cpu_seconds_total", "counter", "CPU time of the process, seconds.", {}, process["cpu_seconds"])
+    metrics.add(
         "process_resident_memory_bytes", "gauge", "Memory of the process, bytes.", {}, process["resident_bytes"]
     )
-    series.plain(
+    metrics.add(
         "process_start_time_seconds", "gauge", "Start time of the process, seconds since 1970.", {}, figures["started"]
     )
-    return series.text()
+    return metrics
 
 
 def _channel(series: _Series, labels: _Labels, row: Mapping[str, Any]) -> None:
@@ -119,28 +122,11 @@ def _counters(series: _Series, kind: str, labels: _Labels, counters: Mapping[str
 
 
 class _Series:
-    """Samples, grouped by name as the format requires."""
+    """The metrics that have the agent's prefix."""
 
-    def __init__(self) -> None:
-        self._heads: dict[str, str] = {}
-        self._samples: defaultdict[str, list[str]] = defaultdict(list)
+    def __init__(self, metrics: Metrics) -> None:
+        self._metrics = metrics
 
     def add(self, name: str, kind: str, help_text: str, labels: _Labels, value: float) -> None:
-        """Add a sample with the agent's prefix."""
-        self.plain(f"{_PREFIX}_{name}", kind, help_text, labels, value)
-
-    def plain(self, name: str, kind: str, help_text: str, labels: _Labels, value: float) -> None:
-        """Add a sample whose name is common to all programs."""
-        self._heads[name] = f"# HELP {name} {help_text}\n# TYPE {name} {kind}\n"
-        text = ",".join(_labels(labels))
-        self._samples[name].append(f"{name}{{{text}}} {value}\n" if text else f"{name} {value}\n")
-
-    def text(self) -> str:
-        """Return the whole text."""
-        return "".join(head + "".join(self._samples[name]) for name, head in self._heads.items())
-
-
-def _labels(labels: _Labels) -> Iterable[str]:
-    for name, value in labels.items():
-        escaped = value.replace("\\", "\\\\").replace('"', '\\"').replace("\n", "\\n")
-        yield f'{name}="{escaped}"'
+        """Add a sample."""
+        self._metrics.add(f"{_PREFIX}_{name}", kind, help_text, labels, value)

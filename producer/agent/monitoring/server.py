@@ -2,10 +2,13 @@
 
 ::
 
-    /                 a page that draws the agent with its rates /metrics          Prometheus; Flume's JSON for clients
-    that accept application/json /metrics.json     Flume's JSON /status.json      all figures, for programs /health/live
-    200 as long as the process answers /health/ready     200 if all components work; else 503, with the reasons. An
-    invalid configuration file does not cause 503, or all agents that share it would be taken out of service at once
+    /                 a page that draws the agent with its rates
+    /metrics          Prometheus or OpenMetrics; Flume's JSON for clients that accept application/json
+    /metrics.json     Flume's JSON
+    /status.json      all figures, for programs
+    /health/live      200 as long as the process answers
+    /health/ready     200 if all components work; else 503, with the reasons. An invalid configuration file is only
+                      a note, or all agents that share it would be taken out of service at once
 
 The server changes nothing. While it listens on loopback only, it refuses requests from pages of other sites. The bytes
 of a request, the seconds for a request and for its answer, and the connections are limited. A new connection replaces
@@ -36,6 +39,8 @@ from .formats import flume_json, prometheus
 from .page import page
 
 if TYPE_CHECKING:
+    import h11
+
     from ...wire.http_framing import ServerConnection
 
 _log = get_logger("loghub.agent.monitoring")
@@ -72,7 +77,7 @@ def address_of(text: str) -> tuple[str, int]:
 class _Answer:
     status: int
     kind: str
-    body: str
+    body: str | bytes
     headers: Mapping[str, str] = field(default_factory=dict)
 
 
@@ -88,6 +93,7 @@ class _Request:
     method: str = ""
     target: str = ""
     accept: str = ""
+    accept_encoding: str = ""
     site: str = ""
     fault: str = ""
     status: int = 400
@@ -105,8 +111,13 @@ async def _request(http: ServerConnection, reader: asyncio.StreamReader) -> _Req
     if not isinstance(event, h11.Request):
         return None
     headers = {name.decode("ascii"): value.decode("latin-1") for name, value in event.headers}
-    accept = ", ".join(value.decode("latin-1") for name, value in event.headers if name == b"accept")
-    return _Request(event.method.decode("ascii"), event.target.decode("ascii"), accept, foreign_page(headers))
+    accept, encoding = _joined(event, b"accept"), _joined(event, b"accept-encoding")
+    method, target = event.method.decode("ascii"), event.target.decode("ascii")
+    return _Request(method, target, accept, encoding, foreign_page(headers))
+
+
+def _joined(request: h11.Request, name: bytes) -> str:
+    return ", ".join(value.decode("latin-1") for key, value in request.headers if key == name)
 
 
 class MonitoringServer:
@@ -114,12 +125,13 @@ class MonitoringServer:
 
     :param host: the address to listen on.
     :param port: the port; 0 for a free one.
-    :raises MonitoringError: if it cannot listen there, or h11 is not installed.
+    :raises MonitoringError: if it cannot listen there, or a package of the extra is not installed.
     """
 
     def __init__(self, agent: Agent, host: str = _LOOPBACK, port: int = DEFAULT_PORT) -> None:
-        if importlib.util.find_spec("h11") is None:
-            raise MonitoringError(f"monitoring needs h11: {how_to_install('agent')}")
+        for package in ("h11", "prometheus_client"):
+            if importlib.util.find_spec(package) is None:
+                raise MonitoringError(f"monitoring needs {package}: {how_to_install('agent')}")
         self._agent = agent
         self._loop = asyncio.new_event_loop()
         self._serving: dict[asyncio.Task[None], None] = {}
@@ -217,7 +229,8 @@ class MonitoringServer:
             "Connection": "close",
             **found.headers,
         }
-        writer.write(answer(http, found.status, headers.items(), found.body.encode(), head=method == "HEAD"))
+        body = found.body.encode() if isinstance(found.body, str) else found.body
+        writer.write(answer(http, found.status, headers.items(), body, head=method == "HEAD"))
         await asyncio.wait_for(writer.drain(), _PATIENCE)
 
     def _answer_to(self, request: _Request) -> _Answer:
@@ -231,22 +244,28 @@ class MonitoringServer:
         path = request.target.partition("?")[0]
         if path == "/metrics" and "application/json" in request.accept:
             path = "/metrics.json"
-        make = self._pages().get(path)
+        make = self._pages(request).get(path)
         return (
-            _Answer(404, "text/plain", f"No such page. The pages are {', '.join(self._pages())}.\n")
+            _Answer(404, "text/plain", f"No such page. The pages are {', '.join(self._pages(request))}.\n")
             if make is None
             else make()
         )
 
-    def _pages(self) -> Mapping[str, Callable[[], _Answer]]:
+    def _pages(self, request: _Request) -> Mapping[str, Callable[[], _Answer]]:
         return {
             "/": self._page,
-            "/metrics": lambda: _Answer(200, "text/plain; version=0.0.4", prometheus(figures(self._agent))),
+            "/metrics": lambda: self._metrics(request),
             "/metrics.json": lambda: _json(flume_json(figures(self._agent))),
             "/status.json": lambda: _json(figures(self._agent)),
             "/health/live": lambda: _json({"live": True}),
             "/health/ready": self._ready,
         }
+
+    def _metrics(self, request: _Request) -> _Answer:
+        from ...wire.openmetrics import answer_scrape  # prometheus-client is an extra
+
+        body, headers = answer_scrape(prometheus(figures(self._agent)), request.accept, request.accept_encoding)
+        return _Answer(200, "", body, headers)
 
     def _ready(self) -> _Answer:
         reasons, noted = not_ready(self._agent), notes(self._agent)

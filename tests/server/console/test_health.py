@@ -28,14 +28,17 @@ def test_metrics_count_requests_by_operation_and_status(server: LogHubServer, cl
     answer = requests.get(f"{server.endpoint}/metrics", timeout=60)
     assert answer.headers["Content-Type"].startswith("text/plain; version=0.0.4")
     lines = answer.text.splitlines()
-    assert 'loghub_requests_total{operation="PutLogs",status="200"} 1' in lines
-    assert 'loghub_requests_total{operation="PutLogs",status="400"} 1' in lines
-    assert 'loghub_request_duration_seconds_count{operation="ListLogstores",status="200"} 1' in lines
-    assert "loghub_logs_stored_total 2" in lines
-    assert "loghub_searches_running 0" in lines
+    assert 'loghub_requests_total{operation="PutLogs",status="200"} 1.0' in lines
+    assert 'loghub_requests_total{operation="PutLogs",status="400"} 1.0' in lines
+    assert 'loghub_request_duration_seconds_count{operation="ListLogstores",status="200"} 1.0' in lines
+    assert "loghub_logs_stored_total 2.0" in lines
+    assert "loghub_searches_running 0.0" in lines
     assert PROJECT not in answer.text
     names = {line.split()[2] for line in lines if line.startswith("# TYPE")}
     assert names == {line.split()[2] for line in lines if line.startswith("# HELP")}
+    newer = requests.get(f"{server.endpoint}/metrics", headers={"Accept": "application/openmetrics-text"}, timeout=60)
+    assert newer.headers["Content-Encoding"] == "gzip"
+    assert newer.text.endswith("# EOF\n")
 
 
 def test_each_request_is_a_line_of_the_access_log(caplog: pytest.LogCaptureFixture) -> None:
