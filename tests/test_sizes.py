@@ -39,7 +39,7 @@ def megabytes(extra: str) -> float:
     names = installed("loghub-producer", frozenset({extra}), {}) - {"loghub-producer"}
     files = (file for name in names for file in distribution(name).files or [])
     others = sum(file.size or 0 for file in files)
-    suffixes = {".py", ".pyi", ".pyx", ".pxd", ".html", ".css", ".js", ".properties"}
+    suffixes = {".py", ".pyi", ".pyx", ".pxd", ".html", ".css", ".js", ".properties", ".grok"}
     own = sum(file.stat().st_size for file in (ROOT / "producer").rglob("*") if file.suffix in suffixes)
     return (others + own) / 1e6
 

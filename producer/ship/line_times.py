@@ -11,17 +11,15 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from decimal import Decimal, InvalidOperation
 from functools import lru_cache, partial
 
 from ..model.errors import ConfigError
+from ..wire.time_formats import NAMED, named
 from ..wire.times import AHEAD, NANOS, Place, moment_in, moment_of, placed_in, zone_of
 from .errors import InputError
 
 #: The fields that may hold the time; the first one that a line has is used.
 TIME_FIELDS = ("time", "timestamp", "@timestamp", "ts")
-#: Formats that are numbers since 1970, with their units per second.
-UNIX = {"unix": 1, "unix-ms": 1_000, "unix-us": 1_000_000, "unix-ns": NANOS}
 
 _END = 2**32
 # The codes of the zone in a format.
@@ -37,7 +35,8 @@ class LineTimes:
 
     :ivar zone: the zone of times without one: a name such as ``Asia/Shanghai``, or ``+08:00``; None to ignore such
         times.
-    :ivar format: a format of ``strptime``, or one of :data:`UNIX`; None for the known forms.
+    :ivar format: a format of ``strptime``, or a name in :data:`~producer.wire.time_formats.NAMED`; None for the known
+        forms.
     """
 
     zone: str | None = None
@@ -49,7 +48,7 @@ class LineTimes:
         :raises InputError: the zone is unknown, or the format is invalid, or neither gives a zone.
         """
         place = _place_of(self.zone)
-        if self.format is None or self.format in UNIX:
+        if self.format is None or named(self.format) is not None:
             return
         sample = datetime(2024, 2, 28, 12, 30, 45, tzinfo=UTC)
         if place is None and not any(part in self.format for part in _ZONES):
@@ -57,7 +56,7 @@ class LineTimes:
         if "%" not in self.format or moment_in(sample.strftime(self.format), self.format, place, sample) is None:
             raise InputError(
                 f"--line-time-format {self.format!r} is not a format of times: use the codes of strptime, such as "
-                f"'%Y-%m-%d %H:%M:%S,%f', or one of {', '.join(UNIX)}"
+                f"'%Y-%m-%d %H:%M:%S,%f', or one of {', '.join(NAMED)}"
             )
 
     def reader(self) -> Callable[[str], int | None]:
@@ -87,12 +86,8 @@ def _place_of(name: str | None) -> Place | None:
 @lru_cache(maxsize=16)
 def _reader(times: LineTimes) -> Callable[[str], int | None]:
     place = _place_of(times.zone)
-    if times.format is None:
-        read = partial(_known, place=place)
-    elif times.format in UNIX:
-        read = partial(_unix, unit=UNIX[times.format])
-    else:
-        read = partial(_formatted, form=times.format, place=place)
+    known = times.format is None
+    read = partial(_known, place=place) if known else partial(_formatted, form=str(times.format), place=place)
     # Neighbouring lines of a log often have the same time.
     return lru_cache(maxsize=4096)(lambda text: _in_range(read(text)))
 
@@ -112,14 +107,7 @@ def _known(text: str, place: Place | None) -> int | None:
     return next((moment for form in forms if (moment := moment_in(text, form, place, latest)) is not None), None)
 
 
-def _unix(text: str, unit: int) -> int | None:
-    try:
-        seconds = Decimal(text) / unit
-        return int(seconds * NANOS) if 0 <= seconds < _END else None
-    except (InvalidOperation, ArithmeticError):
-        return None
-
-
 def _formatted(text: str, form: str, place: Place | None) -> int | None:
     """Return the time of a text in the user's format."""
-    return moment_in(text, form, place, datetime.now(UTC) + AHEAD)
+    latest, read = datetime.now(UTC) + AHEAD, named(form)
+    return moment_in(text, form, place, latest) if read is None else read(text, place, latest)

@@ -87,6 +87,23 @@ def test_access_logs_of_nginx_reach_loghub_with_their_fields(tmp_path: Path, ser
     assert sorted(each["content"][:11] for each in logs) == ["192.0.2.0 -", "192.0.2.1 -", "192.0.2.2 -"]
 
 
+def test_lines_of_json_and_of_grok_patterns_reach_loghub_with_their_fields_and_times(
+    tmp_path: Path, server: LogHubServer
+) -> None:
+    """``formats.toml`` makes logs of JSON and of grok patterns, with the fields and the time of each line."""
+    logs = tmp_path / "srv/app/logs"
+    written(logs / "a.json", '{"ts": 1790000000123, "http": {"status": 200}}\n')
+    written(logs / "a.log", "[2026-09-21 22:13:20] WARN slow\norder-7 paid\n")
+    agent = Agent(parse_toml(moved("formats.toml", tmp_path)))
+    delivered(agent, lambda: server.count("shop", "formats") == 3)
+    found = {dict(log.contents)["content"][:5]: log for log in server.logs("shop", "formats")}
+    fields = {start: dict(log.contents) for start, log in found.items()}
+    assert (fields['{"ts"']["http.status"], found['{"ts"'].time) == ("200", 1_790_000_000)
+    assert (fields["[2026"]["level"], fields["[2026"]["message"]) == ("WARN", "slow")
+    assert found["[2026"].time == 1_790_000_000
+    assert fields["order"].items() >= {"order": "order-7", "message": "paid"}.items()
+
+
 def test_flume_properties_delivers_from_taildir_through_a_file_channel_into_files(
     tmp_path: Path, server: LogHubServer
 ) -> None:

@@ -22,7 +22,7 @@ from ..events.batch import Column, EventBatch
 from ..events.interfaces import Context
 from .patterns import compiled
 from .texts import texts, with_values
-from .times import milliseconds_parser, strptime_format
+from .times import check_time, milliseconds_parser
 
 
 class RegexExtractorInterceptor:
@@ -35,14 +35,16 @@ class RegexExtractorInterceptor:
         regex: str = option(doc="regular expression to find anywhere in the body")
         headers: tuple[str, ...] = option((), doc="headers for the groups, in order; by default the groups' names")
         times: Mapping[str, str] = option(
-            {}, doc="headers that are times, with their patterns, such as yyyy-MM-dd HH:mm:ss; become milliseconds"
+            {},
+            doc="headers that are times, with their patterns, such as yyyy-MM-dd HH:mm:ss, or formats by name, such as "
+            "rfc3339 (see parse); become milliseconds",
         )
         time_zone: str | None = option(None, doc="time zone of times without one; empty for this machine's")
 
         def __post_init__(self) -> None:
             names = self.names()
             for header, pattern in self.times.items():
-                strptime_format(pattern)
+                check_time(pattern)
                 if header not in names:
                     raise ConfigError("times", f"no group has this header; valid are {', '.join(names)}", header)
             if self.time_zone is not None:

@@ -1,4 +1,4 @@
-"""Conversion of times in texts, by patterns in Java's syntax, to milliseconds since the epoch."""
+"""Conversion of times in texts, by patterns in Java's syntax or formats by name, to milliseconds since the epoch."""
 
 from __future__ import annotations
 
@@ -9,7 +9,8 @@ from functools import lru_cache
 
 from ...model.errors import ConfigError
 from ...runtime.clock import Clock
-from ...wire.times import AHEAD, has_year, moment_in, placed_in, with_year, zone_of
+from ...wire.time_formats import Reader, named
+from ...wire.times import AHEAD, moment_in, placed_in, with_year, zone_of
 
 #: Letters of a pattern, and the directive of ``strptime`` for each; the first match counts.
 _LETTERS = (
@@ -35,6 +36,15 @@ _DAY = 86_400
 #: Longest text whose time is cached, in characters: a peer's long ones could take gigabytes.
 _LONGEST_KEPT = 128
 _TOKEN = re.compile("'(?P<quoted>[^']*)'|" + "|".join(f"(?P<t{n}>{p})" for n, (p, _) in enumerate(_LETTERS)) + "|(.)")
+
+
+def check_time(pattern: str) -> None:
+    """Check a pattern, or the name of a format.
+
+    :raises ConfigError: it is neither.
+    """
+    if named(pattern) is None:
+        strptime_format(pattern)
 
 
 def strptime_format(pattern: str) -> str:
@@ -70,21 +80,25 @@ def _directives(pattern: str) -> str:
 def milliseconds_parser(pattern: str, zone: str | None, clock: Clock) -> Callable[[str], str | None]:
     """Return a parser from a time's text to milliseconds; it returns None for an invalid text.
 
-    A pattern without a year means the latest such time.
+    A format without a year means the latest such time.
 
+    :param pattern: a pattern, or the name of a format.
     :param zone: the time zone of times without one; None for this machine's.
     """
-    directives = strptime_format(pattern)
+    read = named(pattern) or _reader(strptime_format(pattern))
     place = datetime.astimezone if zone is None else placed_in(zone_of(zone))
 
     def parse(text: str, day: int) -> str | None:
-        moment = moment_in(text, directives, place, datetime.fromtimestamp(day * _DAY, UTC) + AHEAD)
+        moment = read(text, place, datetime.fromtimestamp(day * _DAY, UTC) + AHEAD)
         return None if moment is None else str(round(moment / 1_000_000))
 
     kept = lru_cache(4096)(parse)  # many lines have the same second
 
     def milliseconds(text: str) -> str | None:
-        today = 0 if has_year(directives) else int(clock.time() // _DAY) + 1
-        return (kept if len(text) <= _LONGEST_KEPT else parse)(text, today)
+        return (kept if len(text) <= _LONGEST_KEPT else parse)(text, int(clock.time() // _DAY) + 1)
 
     return milliseconds
+
+
+def _reader(directives: str) -> Reader:
+    return lambda text, place, latest: moment_in(text, directives, place, latest)

@@ -126,8 +126,8 @@ def _add_reading_arguments(group: argparse._ArgumentGroup) -> None:
     group.add_argument(
         "--line-time-format",
         metavar="FORMAT",
-        help="--line-time, only for times in this format: codes of strptime such as '%%d.%%m.%%Y %%H:%%M', or unix, "
-        "unix-ms, unix-us, unix-ns",
+        help="--line-time, only for times in this format: codes of strptime such as '%%d.%%m.%%Y %%H:%%M', or a name: "
+        "iso8601, rfc3339, rfc2822, apache, apache_error, nginx_error, ctime, syslog, unix, unix-ms, unix-us, unix-ns",
     )
     group.add_argument(
         "--max-line-bytes",

@@ -20,6 +20,7 @@ import pyarrow.compute as pc
 from ...runtime.compiled import either
 from ...wire.arrow_text import arrow_buffers, line_column
 from ...wire.captures import Steps, steps_of
+from ...wire.json_object import json_text, parse_json
 from ...wire.logfmt import is_surely_logfmt
 from ...wire.patterns import Pattern
 from ...wire.splitters import split_access, split_delimited, split_logfmt, split_objects, split_syslog
@@ -33,7 +34,6 @@ from .names import is_plain, sendable, sendable_fields
 from .parsers import Parser, Values, compiled_pattern, make_parser
 from .parsers.apache import parse_error_log
 from .parsers.auto import parse_dated, parse_pairs
-from .parsers.json_object import json_text, parse_json
 
 #: The column for fields of single lines: the option ``contents_column``.
 FOUND_FIELDS = "fields"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import pytest
 
 from producer.agent import AgentConfigError
+from producer.testing import ManualClock
 from tests.agent.components import headers, interceptor, lines
 
 
@@ -80,5 +81,72 @@ def test_the_time_of_a_line_becomes_that_of_its_event():
     line = '1.2.3.4 - - [10/Oct/2000:13:55:36 -0700] "GET /a HTTP/1.0" 200 2326'
     made = interceptor("parse", format="access", fields=["time"], timestamp=True)
     assert [found.get("timestamp") for found in headers(made.intercept(lines(line, "x")))] == ["971211336000", None]
-    with pytest.raises(AgentConfigError, match="needs format = access"):
-        interceptor("parse", format="syslog", timestamp=True)
+
+
+@pytest.mark.parametrize("nested", ["json", "flatten"])
+def test_fields_of_json_become_headers_and_other_lines_stay_raw(nested):
+    """Keys of JSON objects become headers; inner objects are kept as JSON or flattened; other lines stay as they are.
+
+    Lines of the usual form, which compiled code parses, and rare ones, which it leaves, give the same headers.
+    """
+    given = ['{"a": {"b": [1, 2], "c": {}}, "n": 1.50}', '{"a":', "text", '{"a": "x", "n": null}', '{"ok": true}'] * 3
+    made = interceptor("parse", format="json", nested=nested)
+    inner = {"a": '{"b":[1,2],"c":{}}'} if nested == "json" else {"a.b": "[1,2]", "a.c": "{}"}
+    after = made.intercept(lines(*given))
+    assert headers(after) == [{**inner, "n": "1.5"}, {}, {}, {"a": "x"}, {"ok": "true"}] * 3
+    assert after.bodies() == [line.encode() for line in given]
+    rare = [line.replace("1.50", "1.5") for line in given]
+    assert headers(made.intercept(lines(*rare, "é"))) == [*headers(after), {}]
+
+
+def test_lines_that_compiled_code_leaves_add_their_own_fields():
+    """Among lines of the usual form, a rare one has all its fields, also one that no other line has."""
+    given = ['{"a": 1}'] * 5 + ['{"a": 2, "b": 1.50}', "x"]
+    after = interceptor("parse", format="json").intercept(lines(*given))
+    assert headers(after) == [{"a": "1"}] * 5 + [{"a": "2", "b": "1.5"}, {}]
+    only = interceptor("parse", format="json", fields=["b"], drop_others=True).intercept(lines(*given))
+    assert headers(only) == [{}] * 5 + [{"b": "1.5"}]
+
+
+def test_keys_and_values_between_the_users_separators():
+    """key_value finds pairs with the user's separators, and skips other text."""
+    made = interceptor("parse", format="key_value", pair_separator=";", value_separator=":", prefix="x_")
+    assert headers(made.intercept(lines('a: 1; "b"; c:"2;3"', "none"))) == [{"x_a": "1", "x_c": "2;3"}, {}]
+    assert headers(interceptor("parse", format="key_value").intercept(lines("login failed user=jo"))) == [
+        {"user": "jo"}
+    ]
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        ({"format": "syslog"}, "<34>Jan 31 12:00:00 box su[7]: failed"),
+        ({"format": "json", "time_field": "ts", "time_format": "unix"}, '{"ts": 1706702400}'),
+        ({"format": "json", "time_field": "ts", "time_format": "rfc2822"}, '{"ts": "Wed, 31 Jan 2024 12:00:00 GMT"}'),
+        ({"format": "json", "time_format": "dd.MM.yyyy HH:mm", "time_zone": "+08:00"}, '{"time": "31.01.2024 20:00"}'),
+        ({"format": "logfmt", "fields": ["time"]}, "time=2024-01-31T13:00:00+01:00"),
+    ],
+)
+def test_the_time_of_a_field_in_a_named_format_becomes_that_of_its_event(options, line):
+    """With timestamp a field's time, in a format by name or pattern, becomes the header timestamp."""
+    options = {"time_zone": "UTC", **options}
+    made = interceptor("parse", ManualClock(1_710_000_000), timestamp=True, **options)
+    assert headers(made.intercept(lines(line)))[0]["timestamp"] == "1706702400000"
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"format": "json", "timestamp": True, "fields": ["a"]}, "timestamp: needs the field time in fields"),
+        ({"format": "json", "time_format": "unix"}, "time_format: needs timestamp = true"),
+        ({"format": "json", "timestamp": True, "time_format": "noon"}, "the letter 'n'"),
+        ({"format": "json", "timestamp": True, "time_zone": "Mars"}, "must be a time zone"),
+        ({"format": "grok"}, "patterns: are needed by grok"),
+        ({"format": "json", "patterns": ["%{WORD:a}"]}, "patterns: are needed by grok"),
+        ({"format": "key_value", "value_separator": " "}, "value_separator: must differ"),
+    ],
+)
+def test_options_that_do_not_fit_are_a_configuration_error(options, message):
+    """Options that do not fit the format are a configuration error with the reason."""
+    with pytest.raises(AgentConfigError, match=message):
+        interceptor("parse", **options)

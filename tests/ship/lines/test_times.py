@@ -17,7 +17,7 @@ from producer.ship.figures import Figures
 from producer.ship.line_times import LineTimes
 from producer.ship.lines.columns import LINE_TIMES, BlockColumns
 from producer.ship.lines.line import Block
-from producer.ship.lines.parsers.json_object import parse_json
+from producer.wire.json_object import parse_json
 from tests.ship.conftest import parse_ship
 
 _NOON = datetime(2024, 1, 31, 12, tzinfo=UTC)

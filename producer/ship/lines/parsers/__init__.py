@@ -9,13 +9,13 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ....wire.json_object import parse_json
 from ....wire.logfmt import parse_logfmt
 from ....wire.syslog import parse_syslog
 from ...errors import InputError
 from .apache import parse_apache
 from .auto import parse_auto
 from .delimited import Values, delimited_parser
-from .json_object import parse_json
 from .regex import compiled_pattern, regex_parser
 
 __all__ = ["PARSER_NAMES", "Parser", "Values", "compiled_pattern", "make_parser"]

@@ -15,10 +15,10 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from ....wire.access_log import parse_access_line
+from ....wire.json_object import parse_json
 from ....wire.logfmt import is_surely_logfmt, parse_logfmt
 from ....wire.syslog import parse_syslog
 from .apache import parse_error_log
-from .json_object import parse_json
 from .nginx import may_be_error, parse_nginx_error
 
 _BY_FIRST_CHARACTER: dict[str, Callable[[str], dict[str, str] | None]] = {
