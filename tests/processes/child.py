@@ -29,15 +29,15 @@ class Ended:
     @property
     def exit_seconds(self) -> float:
         """Return the seconds from the printed ``exits_at=`` (monotonic milliseconds) to the end."""
-        return self.at - self.said("exits_at") / 1000
+        return self.at - self.number("exits_at") / 1000
 
     @property
     def words(self) -> list[str]:
         lines = self.stdout.splitlines()
-        assert lines, f"it said nothing; on stderr: {self.stderr}"
+        assert lines, f"nothing was printed; stderr: {self.stderr}"
         return lines[-1].split()
 
-    def said(self, name: str) -> int:
+    def number(self, name: str) -> int:
         """Return the number after ``name=`` in the output."""
         for word in self.stdout.split():
             if word.startswith(f"{name}="):
@@ -73,8 +73,8 @@ class Child:
     def wait_for(self, line: str) -> None:
         """Wait until the program has printed ``line``."""
         assert self.process.stdout is not None
-        for said in self.process.stdout:
-            if said.strip() == line:
+        for printed in self.process.stdout:
+            if printed.strip() == line:
                 return
         raise AssertionError(f"it ended without saying {line!r}: {self.end(5).stderr}")
 

@@ -133,7 +133,7 @@ def test_an_interrupted_call_loses_no_record_of_another_where_it_waits(
 
 def _check_interrupts(run: Run, memory: int, twin: str, channel: str, python: str) -> None:
     ended = run("interrupts.py", LEAST_INTERRUPTS, memory, twin, channel, python=python)
-    assert ended.said("interrupts") >= LEAST_INTERRUPTS, ended.stderr
-    assert ended.said("native") == 0 or twin == "native"
-    assert (ended.said("lost"), ended.said("twice"), ended.said("unknown")) == (0, 0, 0), ended.stderr
-    assert ended.said("seconds") < 30, ended.stderr
+    assert ended.number("interrupts") >= LEAST_INTERRUPTS, ended.stderr
+    assert ended.number("native") == 0 or twin == "native"
+    assert (ended.number("lost"), ended.number("twice"), ended.number("unknown")) == (0, 0, 0), ended.stderr
+    assert ended.number("seconds") < 30, ended.stderr

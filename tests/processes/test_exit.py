@@ -54,7 +54,7 @@ def test_thread_that_outlives_the_main_thread_has_its_records_sent_while_it_runs
 ) -> None:
     """A thread's first send delivers before the exit, even where no thread can start any more (3.12)."""
     ended = run("exits.py", "thread_waits", 1, python=python)
-    assert ended.said("delivered") >= 1, ended.stderr
+    assert ended.number("delivered") >= 1, ended.stderr
     assert ended.stderr.count("no threads can be started") <= 1
 
 
@@ -80,7 +80,7 @@ def test_exit_with_dead_server_says_how_many_records_are_lost(python: str, run: 
     ended = run("dead.py", 300, "plain", endpoint=dead_endpoint, python=python)
     assert ended.returncode == 0
     assert "300 records could not be delivered" in ended.stderr
-    assert ended.said("told") == 300
+    assert ended.number("told") == 300
     assert ended.exit_seconds < allowed(1 + BUSY)
     assert "Traceback" not in ended.stderr
 
@@ -89,7 +89,7 @@ def test_exit_with_stalled_server_takes_no_longer_than_the_drain_timeout(run: Ru
     """A request that waits for its response does not delay the exit, whatever its read timeout."""
     ended = run("dead.py", 300, "plain", endpoint=stalled_endpoint)
     assert "300 records could not be delivered" in ended.stderr
-    assert ended.said("told") == 300
+    assert ended.number("told") == 300
     assert 1 <= ended.exit_seconds < allowed(1 + BUSY)
 
 
@@ -105,7 +105,7 @@ def test_interrupt_as_the_drain_begins_does_not_skip_it(python: str, run: Run, d
     ended = run("dead.py", 300, "at once", endpoint=dead_endpoint, python=python)
     assert "KeyboardInterrupt" in ended.stderr
     assert "300 records could not be delivered" in ended.stderr
-    assert ended.said("told") == 300
+    assert ended.number("told") == 300
 
 
 def test_ctrl_c_during_the_exits_drain_ends_it_at_once_and_prints_the_number_of_lost_records(

@@ -15,8 +15,8 @@ def test_a_child_sends_by_a_handle_whose_batch_was_open_at_the_fork(
 ) -> None:
     """A parent's thread holds the locks or seals a batch: the child waits for none, and each record is sent once."""
     ended = run("open_records.py", mode)
-    assert ended.said("child_status") == 0, ended.stderr
-    assert {name: ended.said(name) for name in ("pending", "own", "abandoned", "sent")} == {
+    assert ended.number("child_status") == 0, ended.stderr
+    assert {name: ended.number(name) for name in ("pending", "own", "abandoned", "sent")} == {
         "pending": 300,
         "own": 1,
         "abandoned": 300,

@@ -52,9 +52,9 @@ def test_stream_alone_keeps_its_producer(server: LogHubServer) -> None:
 def test_fifty_dropped_producers_leave_no_thread_and_no_descriptor(run: Run, server: LogHubServer) -> None:
     """A program that makes producers and drops them loses no record and leaks nothing."""
     ended = run("orphans.py")
-    assert ended.said("threads_of_one") == 0, ended.stderr
-    assert ended.said("threads") == 0
-    assert ended.said("descriptors") <= 0
+    assert ended.number("threads_of_one") == 0, ended.stderr
+    assert ended.number("threads") == 0
+    assert ended.number("descriptors") <= 0
     assert len(set(messages(server))) == len(messages(server)) == 50 * 10
 
 

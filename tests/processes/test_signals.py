@@ -44,5 +44,5 @@ def test_a_signal_under_load_loses_nothing_that_was_accepted(
 def test_a_pool_that_is_terminated_loses_nothing(run: Callable[..., Ended], server: LogHubServer) -> None:
     """Workers terminated at the end of a Pool's block deliver their accepted records, with the initializer."""
     ended = run("pooled.py")
-    assert ended.said("sent") == 20, ended.stderr
+    assert ended.number("sent") == 20, ended.stderr
     assert messages(server) == numbered("record", 20)

@@ -147,7 +147,7 @@ def test_worker_that_is_killed_stores_nothing_twice(start: Start, server: LogHub
     os.kill(kill_worker[-1], signal.SIGKILL)
     out, err = started.process.communicate(timeout=PATIENCE)
     assert started.process.returncode == 0, err
-    assert "of them stored before" in out
+    assert "of these, stored by an earlier attempt" in out
     assert stored(server) == Counter(expected)
 
 
