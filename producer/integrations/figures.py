@@ -54,6 +54,17 @@ def _held(stats: Stats) -> Mapping[str, float]:
     return {one.name: float(one.held is not None) for one in stats.destinations}
 
 
+def _in_use(stats: Stats) -> Iterator[Sample]:
+    for one in stats.endpoints:
+        for endpoint in one.endpoints:
+            yield {"project": one.project, "endpoint": endpoint}, float(endpoint == one.endpoint)
+
+
+def _changes(stats: Stats) -> Iterator[Sample]:
+    for one in stats.endpoints:
+        yield {"project": one.project}, one.changes
+
+
 FIGURES = (
     Figure("logs.accepted", "{log}", True, "Logs that send accepted.", _one(lambda s: s.accepted)),
     Figure("logs.delivered", "{log}", True, "Logs that LogHub acknowledged.", _one(lambda s: s.delivered)),
@@ -93,6 +104,8 @@ FIGURES = (
         _each("destination", lambda s: {one.name: one.limit for one in s.destinations}),
     ),
     Figure("destination.held", "{destination}", False, "1 while sending to it is paused.", _each("destination", _held)),
+    Figure("endpoint.in_use", "{endpoint}", False, "1 for the endpoint in use, 0 for the others.", _in_use),
+    Figure("endpoint.changes", "{change}", True, "Changes of the endpoint in use.", _changes),
     Figure("channel.events", "{event}", False, "Events in the channel.", _of_channel(lambda s, _: s.stored)),
     Figure("channel.used", "By", False, "Bytes in the channel.", _of_channel(lambda _, c: c.bytes)),
     Figure("channel.fill", "1", False, "Used part of the channel's capacity.", _of_channel(lambda _, c: c.fill)),

@@ -11,7 +11,7 @@ import dataclasses
 import os
 import re
 import socket
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, fields
 from functools import lru_cache
 from typing import TYPE_CHECKING, Any, Literal, Self, cast
@@ -180,6 +180,8 @@ class ProducerConfig(_Options):
     :ivar on_unencodable: treatment of a value or a name that still cannot be sent: ``raise`` refuses the log,
         ``repr`` sends its ``repr`` instead.
     :ivar processor: name of an ingest processor of the service; None is none.
+    :ivar failover_ms: with several endpoints of a project: how long the one in use may fail or be silent before the
+        next one is used, milliseconds; three failures one after another also suffice.
     :ivar drain_timeout_ms: how long the exit of the interpreter waits for deliveries, and ``close`` without a timeout
         for the next acknowledgement, milliseconds; retries take half of it. 0: the exit does not wait, and ``close``
         retries nothing.
@@ -216,6 +218,7 @@ class ProducerConfig(_Options):
     default: Callable[[Any], Any] | None = option(None)
     on_unencodable: Literal["raise", "repr"] = option("raise")
     processor: str | None = option(None, least=1)
+    failover_ms: int = option(10_000, least=1, unit="milliseconds")
     drain_timeout_ms: int = option(10_000, least=0, unit="milliseconds")
     http: HttpConfig = option(factory=HttpConfig)
     retry_policy: RetryPolicy = option(factory=RetryPolicy)
@@ -282,6 +285,7 @@ def producer_options() -> dict[str, Option]:
 _OF_PROJECT = (
     "project",
     "endpoint",
+    "endpoints",
     "access_key_id",
     "access_key_secret",
     "security_token",
@@ -309,7 +313,7 @@ class _ProjectOptions:
                 raise ConfigError(name, rule, name)
             if name not in _OF_PROJECT:
                 raise unknown(name, _OF_PROJECT, FOREIGN_OF_PROJECT)
-        if (given or options) and "endpoint" not in options:
+        if (given or options) and not {"endpoint", "endpoints"} & options.keys():
             rule = "must be given, such as endpoint='https://cn-hangzhou.log.aliyuncs.com'"
             raise ConfigError("endpoint", rule, "endpoint")
         return super().__new__(cls)
@@ -317,20 +321,24 @@ class _ProjectOptions:
 
 @dataclass(frozen=True, slots=True)
 class ProjectConfig(_ProjectOptions):
-    """The endpoint and credentials of one project.
+    """The endpoint or endpoints, and the credentials, of one project.
 
     Give either a static key (``access_key_id`` and ``access_key_secret``, with ``security_token`` for STS), or
     ``credentials``: an object with ``get_credentials() -> Credentials``, or the name of a source such as
     ``"ecs-ram-role"``.
 
     :ivar project: the project's name.
-    :ivar endpoint: such as ``https://cn-hangzhou.log.aliyuncs.com``; https if no scheme is given.
+    :ivar endpoint: such as ``https://cn-hangzhou.log.aliyuncs.com``; https if no scheme is given. Several, separated by
+        commas, are the same as ``endpoints``; the attribute is then the first one.
+    :ivar endpoints: several endpoints of the project, in place of ``endpoint``: the first one that answers is used.
+        Empty with one endpoint.
     :ivar credentials: the provider or the name; made from the static key if that is given.
     :ivar user_agent: the ``User-Agent`` header for this project; None is that of :class:`HttpConfig`.
     """
 
     project: str
-    endpoint: str = field(kw_only=True)
+    endpoint: str = field(default="", kw_only=True)
+    endpoints: Sequence[str] = field(default=(), kw_only=True)
     access_key_id: InitVar[str | None] = field(default=None, kw_only=True)
     access_key_secret: InitVar[str | None] = field(default=None, kw_only=True)
     security_token: InitVar[str | None] = field(default=None, kw_only=True)
@@ -342,8 +350,11 @@ class ProjectConfig(_ProjectOptions):
     ) -> None:
         if not is_project_name(self.project):
             raise ConfigError("project", PROJECT_RULE, self.project)
-        object.__setattr__(self, "endpoint", _normal_endpoint(self.endpoint))
-        _check_has_no_project(self.endpoint, self.project)
+        endpoints = _endpoints_of(self.endpoint, self.endpoints)
+        for endpoint in endpoints:
+            _check_has_no_project(endpoint, self.project)
+        object.__setattr__(self, "endpoint", endpoints[0])
+        object.__setattr__(self, "endpoints", endpoints if len(endpoints) > 1 else ())
         if self.user_agent is not None and not is_header_text(self.user_agent):
             raise ConfigError("user_agent", f"must be None or {_HEADER_TEXT}", self.user_agent)
         static = access_key_id is not None or access_key_secret is not None
@@ -377,18 +388,40 @@ class ProjectConfig(_ProjectOptions):
         # Not the provider's own repr, which may show secrets.
         given = self.credentials
         shown = repr(given) if isinstance(given, str) else f"<{type(given).__qualname__}>"
-        return f"ProjectConfig({self.project!r}, endpoint={self.endpoint!r}, credentials={shown})"
+        where = f"endpoints={list(self.endpoints)!r}" if self.endpoints else f"endpoint={self.endpoint!r}"
+        return f"ProjectConfig({self.project!r}, {where}, credentials={shown})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild_project, (self.project, self.endpoint, self.credentials, self.user_agent)
+        return _rebuild_project, (self.project, self.endpoint, self.credentials, self.user_agent, self.endpoints)
 
 
 #: The method of a provider, and the one of a client of the package alibabacloud-credentials.
 _METHODS = "get_credentials", "get_credential"
 
 
-def _rebuild_project(project: str, endpoint: str, credentials: Any, user_agent: str | None) -> ProjectConfig:
-    return ProjectConfig(project, endpoint=endpoint, credentials=credentials, user_agent=user_agent)
+def _rebuild_project(
+    project: str, endpoint: str, credentials: Any, user_agent: str | None, endpoints: Sequence[str] = ()
+) -> ProjectConfig:
+    return ProjectConfig(
+        project, endpoint=endpoint, endpoints=endpoints, credentials=credentials, user_agent=user_agent
+    )
+
+
+def _endpoints_of(endpoint: object, endpoints: object) -> tuple[str, ...]:
+    """Return the endpoints of a project, at least one.
+
+    :raises ConfigError: one is invalid or named twice, or both arguments are given and differ.
+    """
+    if not isinstance(endpoints, Sequence) or isinstance(endpoints, str) or len(endpoints) > _MOST_ENDPOINTS:
+        rule = f"must be a list of at most {_MOST_ENDPOINTS} endpoints, such as ['https://a', 'https://b']"
+        raise ConfigError("endpoints", rule, endpoints)
+    given = tuple(endpoints) or tuple(endpoint.split(",") if isinstance(endpoint, str) else [endpoint])
+    found = tuple(map(_normal_endpoint, given))
+    if len(set(found)) < len(found):
+        raise ConfigError("endpoints", "must differ from each other", list(found))
+    if endpoints and endpoint and endpoint != found[0]:
+        raise ConfigError("endpoints", "must not be given together with another endpoint=", list(found))
+    return found
 
 
 def _normal_endpoint(endpoint: object) -> str:
@@ -426,6 +459,8 @@ def _check_has_no_project(endpoint: str, project: str) -> None:
         raise ConfigError("endpoint", rule, endpoint)
 
 
+#: The most endpoints of a project: an internal, a VPC, a public and an accelerated one, each twice.
+_MOST_ENDPOINTS = 8
 # The service's own endpoints, public or within its network.
 _SERVICE_HOST = re.compile(r"[a-z0-9-]+\.log\.aliyuncs\.com(:\d+)?", re.IGNORECASE)
 

@@ -178,6 +178,10 @@ class Sink(ABC):
         """
         return key.project
 
+    def endpoints(self) -> tuple[EndpointStats, ...]:
+        """Return the endpoint in use of each project that has several."""
+        return ()
+
     def tail_size(self, key: StreamKey, pack_id: str | None) -> int:
         """Return the number of bytes that a body has besides its records.
 
@@ -446,6 +450,27 @@ class Channel(Protocol):
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Close it."""
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class EndpointStats:
+    """The endpoint in use of a project that has several.
+
+    :ivar project: the project.
+    :ivar endpoint: the endpoint of the next attempt.
+    :ivar reason: why the endpoints before it are not used, and its own outage if no endpoint answers; empty if the
+        first is used.
+    :ivar endpoints: all endpoints of the project, the preferred first.
+    :ivar left: those of them that were left for an outage.
+    :ivar changes: how many times another endpoint was chosen.
+    """
+
+    project: str
+    endpoint: str
+    reason: str
+    endpoints: tuple[str, ...]
+    left: tuple[str, ...]
+    changes: int
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)

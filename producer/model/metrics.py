@@ -8,7 +8,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, is_dataclass
 from typing import Any
 
-from .interfaces import ChannelStats
+from .interfaces import ChannelStats, EndpointStats
 
 
 class Counters:
@@ -103,7 +103,7 @@ class HeldStats:
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DestinationStats:
-    """Statistics of a destination as the sink defines it; for LogHub, a project at its endpoint.
+    """Statistics of a destination as the sink defines it; for LogHub, a project at its endpoint or endpoints.
 
     :ivar name: the destination as text; for LogHub ``my-project https://cn-hangzhou.log.aliyuncs.com``.
     :ivar limit: current limit on concurrent requests, as learned.
@@ -152,6 +152,7 @@ class Stats:
     :ivar callbacks_pending: completed batches whose callbacks no handler thread has started.
     :ivar streams: streams in use, or used recently.
     :ivar destinations: those in use or used within a minute, at most 100, the busiest first.
+    :ivar endpoints: the endpoint in use of each project that has several.
     :ivar stored: events in the channel, including those in flight; 0 without a channel. After ``close``: the events
         left there.
     :ivar recovered: events that were in the channel when the producer was made.
@@ -179,6 +180,7 @@ class Stats:
     callbacks_pending: int = 0
     streams: tuple[StreamStats, ...] = field(default=(), repr=False)
     destinations: tuple[DestinationStats, ...] = field(default=(), repr=False)
+    endpoints: tuple[EndpointStats, ...] = field(default=(), repr=False)
     stored: int = 0
     recovered: int = 0
     dead_lettered: int = 0

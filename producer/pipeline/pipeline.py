@@ -301,4 +301,4 @@ class Pipeline:
 
     def stats(self) -> Stats:
         """Return the statistics at this moment."""
-        return snapshot(self.budget, self.accumulator, self.io_pool, self.settlement, self.counters)
+        return snapshot(self.budget, self.accumulator, self.io_pool, self.settlement, self.counters, self.sink)

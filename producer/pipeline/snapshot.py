@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from ..model.interfaces import Sink
 from ..model.metrics import BATCH_STAGES, DROPPED, FAILED_BY_CODE, MEMORY_STAGES, Counters, Stats, StreamStats
 from ..model.records import StreamKey, plain
 from ..wire.speed import TWIN
@@ -18,6 +19,7 @@ def snapshot(
     io_pool: IOThreadPool,
     settlement: Settlement,
     counters: Counters,
+    sink: Sink,
 ) -> Stats:
     """Return the statistics of a pipeline at this moment."""
     batches = accumulator.incomplete()
@@ -45,6 +47,7 @@ def snapshot(
         callbacks_pending=sum(handler.pending for handler in settlement.handlers),
         streams=_stream_stats(accumulator, batches),
         destinations=io_pool.stats(),
+        endpoints=sink.endpoints(),
         twin=TWIN,
     )
 

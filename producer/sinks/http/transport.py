@@ -11,6 +11,7 @@ An attempt ends within its limit (``http.attempt_timeout_ms``), from its first s
 from __future__ import annotations
 
 import http.client
+import math
 import ssl
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
@@ -164,12 +165,20 @@ class Transport:
         return self.send(method, base_url, request_target(path, params), head_of(headers), body, proxies)
 
     def send(
-        self, method: str, base_url: str, target: str, head: bytes, body: bytes, proxies: Mapping[str, str]
+        self,
+        method: str,
+        base_url: str,
+        target: str,
+        head: bytes,
+        body: bytes,
+        proxies: Mapping[str, str],
+        patience: float = math.inf,
     ) -> tuple[Answer, Mapping[str, str]]:
         """Send one prepared request, and read its response.
 
         :param target: the target in the request line.
         :param head: the result of :func:`head_of`.
+        :param patience: a limit on connecting, and on the server's silence, below the configured ones, seconds.
         """
         with Attempt(self._attempts) as attempt:
             if is_monkey_patched():
@@ -178,7 +187,7 @@ class Transport:
                 route = self._route(base_url, proxies)
                 if self._warns and not route.silence.answered:
                     route.silence.listen(self._attempts, attempt, self._clock)
-                sock, received = self._exchange(route, attempt, method, target, head, body)
+                sock, received = self._exchange(route, attempt, method, target, head, body, patience)
             except BaseException as error:
                 attempt.close()
                 if not isinstance(error, _OF_THE_NETWORK):
@@ -225,22 +234,23 @@ class Transport:
         )
 
     def _exchange(
-        self, route: _Route, attempt: Attempt, method: str, target: str, head: bytes, body: bytes
+        self, route: _Route, attempt: Attempt, method: str, target: str, head: bytes, body: bytes, patience: float
     ) -> tuple[Any, Received]:
         whole = b"%b%b\r\nContent-Length: %d" % (route.head, head, len(body))
         begin = begin_of(method, route.prefix + target, whole)
         sock = route.idle.get()
         if sock is None:
-            sock = self._opened(route, attempt)
+            sock = self._opened(route, attempt, patience)
         else:
             attempt.hold(sock)
-        return sock, exchange(sock, attempt, self._read_timeout, begin, body, self._most_bytes)
+        return sock, exchange(sock, attempt, min(self._read_timeout, patience), begin, body, self._most_bytes)
 
-    def _opened(self, route: _Route, attempt: Attempt) -> Any:
+    def _opened(self, route: _Route, attempt: Attempt, patience: float) -> Any:
         trusted = self._trust.context
         own = self._tls
         tls = trusted if own is None else lambda: own() or trusted()
-        return Opening(route.target, route.proxy, attempt, self._connect_timeout, tls, trusted).open()
+        seconds = min(self._connect_timeout, patience)
+        return Opening(route.target, route.proxy, attempt, seconds, tls, trusted).open()
 
     def close(self) -> None:
         """Close the kept connections; current attempts still end within their limit."""

@@ -1,0 +1,185 @@
+"""Producers with two endpoints of a project, over real sockets: each log is stored once whatever the first one does.
+
+Both endpoints lead to one server, as those of the service do: by an address and by ``localhost``, or through a relay in
+a process of its own that a test kills or stops.
+"""
+
+import contextlib
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections import Counter
+from collections.abc import Iterator
+from pathlib import Path
+from typing import cast
+
+import pytest
+
+from producer import FileChannel, Producer, ProducerConfig, ProjectConfig, TargetError
+from producer.server import LogHubServer, faults
+from producer.server.messages import ApiRequest
+from producer.sinks.loghub import endpoint_choice
+from producer.sinks.loghub.sink import LogHubSink
+from tests.support.waiting import eventually
+
+#: A process that listens, prints its port, and passes each connection on to a port.
+_RELAY = """
+import socket, sys, threading
+def copy(source, target):
+    while data := source.recv(65536):
+        target.sendall(data)
+    target.shutdown(socket.SHUT_WR)
+listener = socket.create_server(("127.0.0.1", 0), backlog=100)
+print(listener.getsockname()[1], flush=True)
+while True:
+    near, _ = listener.accept()
+    far = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
+    for pair in ((near, far), (far, near)):
+        threading.Thread(target=copy, args=pair, daemon=True).start()
+"""
+
+
+@pytest.fixture(scope="module")
+def server() -> Iterator[LogHubServer]:
+    with LogHubServer() as server:
+        yield server
+
+
+@pytest.fixture(autouse=True)
+def _clean(server: LogHubServer, monkeypatch: pytest.MonkeyPatch) -> None:
+    server.faults.clear()
+    monkeypatch.setattr(endpoint_choice, "FIRST_PAUSE", 0.2)
+    monkeypatch.setattr(endpoint_choice, "LONGEST_PAUSE", 0.4)
+
+
+@contextlib.contextmanager
+def relay(server: LogHubServer) -> Iterator[tuple[subprocess.Popen[str], str]]:
+    command = [sys.executable, "-c", _RELAY, str(server.port)]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
+        assert process.stdout is not None
+        try:
+            yield process, f"http://127.0.0.1:{int(process.stdout.readline())}"
+        finally:
+            process.kill()
+
+
+def project_of(server: LogHubServer, *endpoints: str) -> ProjectConfig:
+    key = {name: value for name, value in server.connection.items() if name != "endpoint"}
+    return ProjectConfig("p", endpoints=endpoints, **key)
+
+
+CONFIG = ProducerConfig(linger_ms=20, failover_ms=400, io_thread_count=2, batch_count_threshold=4)
+
+
+def stored(server: LogHubServer, logstore: str) -> Counter[str]:
+    return Counter(dict(log.contents)["n"] for log in server.logs("p", logstore))
+
+
+def localhost(server: LogHubServer) -> str:
+    return f"http://localhost:{server.port}"
+
+
+def only_localhost(fault: faults.Fault) -> faults.Fault:
+    """Return the fault for requests to ``localhost`` alone, which is an endpoint of its own."""
+
+    def found(request: ApiRequest) -> faults.Action | None:
+        return fault(request) if "localhost" in request.headers["host"] else None
+
+    return found
+
+
+@pytest.mark.parametrize("channel", [False, True], ids=["memory", "channel"])
+@pytest.mark.parametrize("with_signal", [signal.SIGKILL, signal.SIGSTOP], ids=["killed", "frozen"])
+def test_an_endpoint_whose_process_is_killed_or_frozen_loses_and_repeats_nothing(
+    server: LogHubServer, tmp_path: Path, with_signal: signal.Signals, *, channel: bool
+) -> None:
+    """An idempotent stream is stored exactly once, although a frozen endpoint passes on its requests later."""
+    logstore = f"signal-{with_signal.name}-{channel}".lower()
+    with relay(server) as (process, first):
+        kept = FileChannel(tmp_path / "channel") if channel else None
+        producer = Producer(project_of(server, first, server.endpoint), config=CONFIG, channel=kept)
+        with producer:
+            stream = producer.stream("p", logstore, idempotent=True)
+            for n in range(400):
+                stream.send({"n": str(n)})
+                if n == 200:
+                    eventually(lambda: stored(server, logstore))
+                    os.kill(process.pid, with_signal)
+            producer.flush(60)
+            (found,) = producer.stats().endpoints
+            assert (found.endpoint, found.left, found.changes) == (server.endpoint, (first,), 1)
+            assert found.reason.startswith(f"left {first} (")
+            assert all(one.held is None for one in producer.stats().destinations), "the destination is not paused"
+            if with_signal is signal.SIGSTOP:
+                os.kill(process.pid, signal.SIGCONT)
+                send_until_it_uses(producer, logstore, first)
+        if channel:
+            assert kept is not None
+            kept.close()
+    counts = stored(server, logstore)
+    assert {str(n) for n in range(400)} <= counts.keys()
+    assert set(counts.values()) == {1}
+
+
+def send_until_it_uses(producer: Producer, logstore: str, endpoint: str) -> None:
+    """Send logs until the producer uses the endpoint."""
+    sent = iter(range(10_000, 20_000))
+
+    def uses() -> bool:
+        producer.send("p", logstore, {"n": str(next(sent))}).result(20)
+        return producer.stats().endpoints[0].endpoint == endpoint
+
+    eventually(uses)
+
+
+FAULTS = {
+    "busy": faults.answer(503, "ServerBusy"),
+    "gateway": faults.answer(502, "", body=b"<html>Bad Gateway</html>"),
+    "slow": faults.delay(2.0, stored=True),
+    "closes": faults.drop_answer(),
+    "half": faults.half_answer(),
+}
+
+
+@pytest.mark.parametrize("fault", FAULTS.values(), ids=FAULTS)
+def test_an_endpoint_that_answers_badly_is_left_and_returned_to(
+    server: LogHubServer, fault: faults.Fault, request: pytest.FixtureRequest, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With 5xx, slow, cut or missing answers at the first endpoint, an idempotent stream is stored exactly once."""
+    caplog.set_level("INFO", "loghub.endpoints")
+    logstore = f"fault-{request.node.callspec.id}"
+    server.faults.add(only_localhost(fault))
+    with Producer(project_of(server, localhost(server), server.endpoint), config=CONFIG) as producer:
+        stream = producer.stream("p", logstore, idempotent=True)
+        for n in range(100):
+            stream.send({"n": str(n)})
+        producer.flush(60)
+        assert producer.stats().endpoints[0].endpoint == server.endpoint
+        assert stored(server, logstore) == Counter(str(n) for n in range(100))
+        server.faults.clear()
+        send_until_it_uses(producer, logstore, localhost(server))
+        assert producer.stats().endpoints[0].reason == ""
+    changes = [record.message for record in caplog.records if record.name == "loghub.endpoints"]
+    assert len(changes) == 2
+    assert changes[0].startswith(f"p: left {localhost(server)} (")
+    assert changes[0].endswith(f"; using {server.endpoint}")
+    assert "answers probes again (3 in a row)" in changes[1]
+
+
+@pytest.mark.parametrize("first", ["http://127.0.0.1:1", "http://name.invalid", "https://127.0.0.1:{port}"])
+def test_an_endpoint_without_a_connection_a_name_or_tls_is_left_within_a_second(
+    server: LogHubServer, first: str
+) -> None:
+    """A refused connection, an unknown name and a failed handshake cost the first batch three attempts at most."""
+    with Producer(project_of(server, first.format(port=server.port), server.endpoint), config=CONFIG) as producer:
+        result = producer.send("p", "unreachable", {"n": "1"}).result(30)
+        assert 1 < result.attempt_count <= 4
+        assert producer.send("p", "unreachable", {"n": "2"}).result(30).attempt_count == 1
+        assert [one.name for one in producer.stats().destinations] == [
+            f"p {first.format(port=server.port)}, {server.endpoint}"
+        ]
+        cast("LogHubSink", producer._sink).ask_for_shards("p", "unreachable")
+        with pytest.raises(TargetError, match=re.escape(first.format(port=server.port))):
+            producer.check("p", "unreachable")
