@@ -73,6 +73,7 @@ if TYPE_CHECKING:
         ChannelStats,
         CredentialsProvider,
         Delivery,
+        EndpointStats,
         Event,
         FileStats,
         Payload,

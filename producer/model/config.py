@@ -350,9 +350,7 @@ class ProjectConfig(_ProjectOptions):
     ) -> None:
         if not is_project_name(self.project):
             raise ConfigError("project", PROJECT_RULE, self.project)
-        endpoints = _endpoints_of(self.endpoint, self.endpoints)
-        for endpoint in endpoints:
-            _check_has_no_project(endpoint, self.project)
+        endpoints = _endpoints_of(self.project, self.endpoint, self.endpoints)
         object.__setattr__(self, "endpoint", endpoints[0])
         object.__setattr__(self, "endpoints", endpoints if len(endpoints) > 1 else ())
         if self.user_agent is not None and not is_header_text(self.user_agent):
@@ -407,7 +405,7 @@ def _rebuild_project(
     )
 
 
-def _endpoints_of(endpoint: object, endpoints: object) -> tuple[str, ...]:
+def _endpoints_of(project: str, endpoint: object, endpoints: object) -> tuple[str, ...]:
     """Return the endpoints of a project, at least one.
 
     :raises ConfigError: one is invalid or named twice, or both arguments are given and differ.
@@ -416,7 +414,9 @@ def _endpoints_of(endpoint: object, endpoints: object) -> tuple[str, ...]:
         rule = f"must be a list of at most {_MOST_ENDPOINTS} endpoints, such as ['https://a', 'https://b']"
         raise ConfigError("endpoints", rule, endpoints)
     given = tuple(endpoints) or tuple(endpoint.split(",") if isinstance(endpoint, str) else [endpoint])
-    found = tuple(map(_normal_endpoint, given))
+    found = tuple(_normal_endpoint(each) for each in given)
+    for each in found:
+        _check_has_no_project(each, project)
     if len(set(found)) < len(found):
         raise ConfigError("endpoints", "must differ from each other", list(found))
     if endpoints and endpoint and endpoint != found[0]:

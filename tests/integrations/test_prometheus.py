@@ -14,7 +14,7 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.parser import text_string_to_metric_families
 
-from producer import ConfigError, Producer, ProducerConfig
+from producer import ConfigError, Producer, ProducerConfig, ProjectConfig
 from producer.channels import MemoryChannel
 from producer.integrations.prometheus import LogHubCollector
 from producer.server.store.log_groups import StoredLog
@@ -27,8 +27,12 @@ def test_figures_are_served_under_prometheus_names(
 ) -> None:
     """Metrics have Prometheus' names: units at the end, ``_total`` for counters, a label for each producer."""
     registry = CollectorRegistry()
-    with Producer(sink=RecordingSink(), config=ProducerConfig(name="durable"), channel=MemoryChannel()) as durable:
-        registry.register(LogHubCollector(producer, durable))
+    two = ProjectConfig("two", endpoints=["http://a", "http://b"], access_key_id="a", access_key_secret="s")
+    with (
+        Producer(sink=RecordingSink(), config=ProducerConfig(name="durable"), channel=MemoryChannel()) as durable,
+        Producer(two, config=ProducerConfig(name="two")) as with_two,
+    ):
+        registry.register(LogHubCollector(producer, durable, with_two))
         producer.stream(PROJECT, logstore).send_many([{"n": n} for n in range(7)])
         arrived()
         text = generate_latest(registry).decode()
@@ -46,6 +50,10 @@ def test_figures_are_served_under_prometheus_names(
     assert found["loghub_producer_memory_wait_seconds_total", own] == 0
     assert [name for name in found if name[0] == "loghub_producer_destination_held"]
     assert found["loghub_producer_channel_fill_ratio", ("producer", "durable")] == 0
+    of_two = ("producer", "two"), ("project", "two")
+    in_use = {url: found["loghub_producer_endpoint_in_use", ("endpoint", url), *of_two] for url in two.endpoints}
+    assert in_use == {"http://a": 1, "http://b": 0}
+    assert found["loghub_producer_endpoint_changes_total", *of_two] == 0
     assert ("loghub_producer_channel_fill_ratio", own) not in found
 
 

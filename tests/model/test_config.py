@@ -219,6 +219,37 @@ def test_an_endpoint_keeps_scheme_host_and_port_https_is_the_default(given: str,
     assert config.endpoint == normal
 
 
+def test_several_endpoints_are_a_list_or_text_with_commas() -> None:
+    """``endpoints`` takes a list and ``endpoint`` text with commas; ``endpoint`` is the first, also after pickling."""
+    key = {"access_key_id": "a", "access_key_secret": "b"}
+    listed = ProjectConfig("p", endpoints=["a.example", "http://b"], **key)
+    assert (listed.endpoint, listed.endpoints) == ("https://a.example", ("https://a.example", "http://b"))
+    assert ProjectConfig("p", endpoint="a.example, http://b", **key) == listed
+    assert pickle.loads(pickle.dumps(listed)) == dataclasses.replace(listed) == listed
+    assert repr(listed).startswith("ProjectConfig('p', endpoints=['https://a.example', 'http://b'], ")
+    assert ProjectConfig("p", endpoint="http://b", **key) == ProjectConfig("p", endpoints=["http://b"], **key)
+    moved = dataclasses.replace(ProjectConfig("p", endpoint="http://a", **key), endpoint="http://b")
+    assert (moved.endpoint, moved.endpoints) == ("http://b", ())
+
+
+@pytest.mark.parametrize(
+    ("given", "rule"),
+    [
+        ({"endpoints": "http://a"}, "endpoints: must be a list of at most 8 endpoints"),
+        ({"endpoints": [f"http://h{n}" for n in range(9)]}, "endpoints: must be a list of at most 8 endpoints"),
+        ({"endpoints": ["http://a", "http://a/"]}, "endpoints: must differ from each other"),
+        ({"endpoint": "http://a,"}, "endpoint: must be a URL of http or https"),
+        ({"endpoints": ["http://a", None]}, "endpoint: must be a URL of http or https"),
+        ({"endpoint": "http://c", "endpoints": ["http://a", "http://b"]}, "endpoints: must not be given together"),
+        ({"endpoints": []}, "endpoint: must be a URL of http or https"),
+    ],
+)
+def test_bad_endpoints_are_refused(given: Any, rule: str) -> None:
+    """An empty, long or contradictory list of endpoints is refused, and one with a repeated endpoint."""
+    with pytest.raises(ConfigError, match=rule):
+        ProjectConfig("p", **given, access_key_id="a", access_key_secret="b")
+
+
 @pytest.mark.parametrize(
     "endpoint",
     ["", "  ", None, 5, "ftp://h", "https://", "http://h/path", "http://h?x=1", "http://h:port", "http://h:99999"],
