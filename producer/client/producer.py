@@ -621,8 +621,8 @@ class Producer:
         """
         pipeline = self._pipeline
         if pipeline is None:
-            dropped = self._counters.under(DROPPED)
-            return Stats(memory_limit=self.config.total_size_in_bytes, dropped=dropped, twin=TWIN)
+            dropped, endpoints = self._counters.under(DROPPED), self._sink.endpoints()
+            return Stats(memory_limit=self.config.total_size_in_bytes, dropped=dropped, endpoints=endpoints, twin=TWIN)
         return pipeline.stats()
 
     def _make_pipeline(self) -> Sender:
