@@ -84,7 +84,7 @@ if TYPE_CHECKING:
         Stored,
         Transaction,
     )
-    from .model.metrics import DestinationStats, HeldStats, Stats, StreamStats
+    from .model.metrics import DestinationStats, HeldStats, LastError, LatencyStats, Stats, StreamStats
     from .model.records import LogItem, StreamKey
     from .model.results import Attempt, Callback, Result
     from .model.sequence import SequenceKey
@@ -129,6 +129,8 @@ __all__ = [
     "InternalError",
     "InvalidArgumentError",
     "InvalidSequenceError",
+    "LastError",
+    "LatencyStats",
     "LogItem",
     "LogSizeTooLargeError",
     "MaxBatchCountExceedError",
@@ -197,6 +199,8 @@ _PLACES = {
     "FileStats": "model.interfaces",
     "HeldStats": "model.metrics",
     "HttpConfig": "model.config",
+    "LastError": "model.metrics",
+    "LatencyStats": "model.metrics",
     "LogItem": "model.records",
     "MemoryChannel": "channels",
     "Payload": "model.interfaces",

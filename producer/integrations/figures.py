@@ -5,11 +5,12 @@ from __future__ import annotations
 import weakref
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 
 from ..client.producer import Producer
 from ..model.errors import ConfigError
 from ..model.interfaces import ChannelStats
-from ..model.metrics import Stats
+from ..model.metrics import DestinationStats, LatencyStats, Stats
 
 #: Labels and their value.
 Sample = tuple[Mapping[str, str], float]
@@ -50,8 +51,36 @@ def _of_channel(value: Callable[[Stats, ChannelStats], float]) -> Callable[[Stat
     return _one(lambda stats: None if stats.channel is None else value(stats, stats.channel))
 
 
-def _held(stats: Stats) -> Mapping[str, float]:
-    return {one.name: float(one.held is not None) for one in stats.destinations}
+def _of_destinations(value: Callable[[DestinationStats], float | None]) -> Callable[[Stats], Iterable[Sample]]:
+    def read(stats: Stats) -> Iterator[Sample]:
+        for one in stats.destinations:
+            found = value(one)
+            if found is not None:
+                yield {"destination": one.name}, found
+
+    return read
+
+
+def _failures(stats: Stats) -> Iterator[Sample]:
+    for one in stats.destinations:
+        for code, failures in one.failures_by_code.items():
+            yield {"destination": one.name, "code": code}, failures
+
+
+def latencies(stats: Stats) -> Iterator[tuple[Mapping[str, str], LatencyStats]]:
+    """Yield the labels and the latency histogram of each destination."""
+    for one in stats.destinations:
+        yield {"destination": one.name}, one.latency
+
+
+def buckets(latency: LatencyStats) -> Iterator[tuple[str, float]]:
+    """Yield the cumulative buckets of a histogram, each with its upper limit, as Prometheus writes them."""
+    limits = (*(f"{bound:g}" for bound in latency.bounds), "+Inf")
+    yield from zip(limits, map(float, accumulate(latency.counts)), strict=True)
+
+
+#: The name, the unit and the description of the histogram that :func:`latencies` reads.
+LATENCY = ("destination.request.duration", "s", "Duration of the requests that were answered.")
 
 
 def _in_use(stats: Stats) -> Iterator[Sample]:
@@ -90,20 +119,58 @@ FIGURES = (
         "callbacks.pending", "{batch}", False, "Completed, callbacks not run yet.", _one(lambda s: s.callbacks_pending)
     ),
     Figure(
+        "destination.requests", "{request}", True, "Requests made, by batches.", _of_destinations(lambda d: d.requests)
+    ),
+    Figure("destination.requests.failed", "{request}", True, "Requests that failed, by error code.", _failures),
+    Figure(
+        "destination.logs.delivered",
+        "{log}",
+        True,
+        "Logs that were acknowledged.",
+        _of_destinations(lambda d: d.delivered_logs),
+    ),
+    Figure(
+        "destination.delivered",
+        "By",
+        True,
+        "Bytes of acknowledged logs before compression.",
+        _of_destinations(lambda d: d.delivered_bytes),
+    ),
+    Figure(
+        "destination.sent",
+        "By",
+        True,
+        "Bytes of request bodies, as compressed, retries included.",
+        _of_destinations(lambda d: d.sent_bytes),
+    ),
+    Figure(
+        "destination.last_error.timestamp",
+        "s",
+        False,
+        "Unix time of the last failed request.",
+        _of_destinations(lambda d: None if d.last_error is None else d.last_error.timestamp_ms / 1000),
+    ),
+    Figure(
         "destination.requests.in_flight",
         "{request}",
         False,
         "Requests in flight.",
-        _each("destination", lambda s: {one.name: one.in_flight for one in s.destinations}),
+        _of_destinations(lambda d: d.in_flight),
     ),
     Figure(
         "destination.requests.limit",
         "{request}",
         False,
         "Limit of requests in flight, as learned.",
-        _each("destination", lambda s: {one.name: one.limit for one in s.destinations}),
+        _of_destinations(lambda d: d.limit or None),
     ),
-    Figure("destination.held", "{destination}", False, "1 while sending to it is paused.", _each("destination", _held)),
+    Figure(
+        "destination.held",
+        "{destination}",
+        False,
+        "1 while sending to it is paused.",
+        _of_destinations(lambda d: float(d.held is not None)),
+    ),
     Figure("endpoint.in_use", "{endpoint}", False, "1 for the endpoint in use, 0 for the others.", _in_use),
     Figure("endpoint.changes", "{change}", True, "Changes of the endpoint in use.", _changes),
     Figure("channel.events", "{event}", False, "Events in the channel.", _of_channel(lambda s, _: s.stored)),

@@ -33,10 +33,11 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from ..client.producer import Producer
 from ..model.errors import ProducerClosedError
+from ..model.metrics import LatencyStats
 from ..model.records import LogItem
 from ..runtime.internal_threads import TRACE_ID
 from .feedback import feeds_back
-from .figures import FIGURES, Figure, Watched
+from .figures import FIGURES, LATENCY, Figure, Watched, buckets, latencies
 from .outlet import HasOutlet, OnFull, OutletOptions
 from .severity import severity_text
 from .values import repr_of
@@ -228,7 +229,8 @@ def observe(*producers: Producer, meter: metrics.Meter | None = None) -> None:
     """Make observable instruments for the metrics of producers.
 
     Their names begin with ``loghub.producer.``, and their attribute ``producer`` is the producer's name. They keep no
-    producer alive.
+    producer alive. OpenTelemetry has no observable histogram, so the duration of requests is counters: ``.bucket`` with
+    the attribute ``le`` as in Prometheus, ``.sum`` and ``.count``.
 
     :param producers: the producers to observe.
     :param meter: the meter of the instruments; None for that of the global provider.
@@ -239,6 +241,25 @@ def observe(*producers: Producer, meter: metrics.Meter | None = None) -> None:
         make = own.create_observable_counter if figure.grows else own.create_observable_gauge
         name = f"loghub.producer.{figure.name}"
         make(name, callbacks=[_reader(watched, figure)], unit=figure.unit, description=figure.help)
+    name, unit, words = LATENCY
+    for part, unit_of_part in (("bucket", "{request}"), ("count", "{request}"), ("sum", unit)):
+        callbacks = [_latency_reader(watched, part)]
+        own.create_observable_counter(f"loghub.producer.{name}.{part}", callbacks, unit_of_part, words)
+
+
+def _latency_reader(watched: Watched, part: str) -> Callable[[metrics.CallbackOptions], Iterable[metrics.Observation]]:
+    def values(latency: LatencyStats) -> Iterable[tuple[Mapping[str, str], float]]:
+        if part == "bucket":
+            return [({"le": limit}, total) for limit, total in buckets(latency)]
+        return [({}, latency.count if part == "count" else latency.seconds)]
+
+    def read(_options: metrics.CallbackOptions) -> Iterable[metrics.Observation]:
+        for name, stats in watched.stats():
+            for labels, latency in latencies(stats):
+                for more, value in values(latency):
+                    yield metrics.Observation(value, {"producer": name, **labels, **more})
+
+    return read
 
 
 def _reader(watched: Watched, figure: Figure) -> Callable[[metrics.CallbackOptions], Iterable[metrics.Observation]]:

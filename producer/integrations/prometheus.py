@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 try:
-    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Metric
+    from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
 except ModuleNotFoundError as error:
     from ..text.extras import missing
 
@@ -21,7 +21,7 @@ except ModuleNotFoundError as error:
 from prometheus_client.registry import Collector
 
 from ..client.producer import Producer
-from .figures import FIGURES, Figure, Watched
+from .figures import FIGURES, LATENCY, Figure, Watched, buckets, latencies
 
 __all__ = ["LogHubCollector"]
 
@@ -42,7 +42,7 @@ class LogHubCollector(Collector):
 
     def describe(self) -> Iterator[Metric]:
         """Yield the metrics without values, so that registration does not read producers."""
-        return iter([_family(figure, ()) for figure in FIGURES])
+        return iter([*(_family(figure, ()) for figure in FIGURES), _latency()])
 
     def collect(self) -> Iterator[Metric]:
         """Yield the metrics with their current values."""
@@ -53,9 +53,22 @@ class LogHubCollector(Collector):
             for labels, value in samples:
                 family.add_metric(list(labels.values()), value)
             yield family
+        histogram = _latency()
+        for name, stats in known:
+            for where, latency in latencies(stats):
+                histogram.add_metric([name, *where.values()], list(buckets(latency)), latency.seconds)
+        yield histogram
+
+
+def _latency() -> HistogramMetricFamily:
+    name, unit, words = LATENCY
+    return HistogramMetricFamily(_name(name, unit), words, labels=("producer", "destination"))
+
+
+def _name(name: str, unit: str) -> str:
+    return f"loghub_producer_{name.replace('.', '_')}{_SUFFIXES.get(unit, '')}"
 
 
 def _family(figure: Figure, labels: tuple[str, ...]) -> CounterMetricFamily | GaugeMetricFamily:
     kind = CounterMetricFamily if figure.grows else GaugeMetricFamily
-    name = f"loghub_producer_{figure.name.replace('.', '_')}{_SUFFIXES.get(figure.unit, '')}"
-    return kind(name, figure.help, labels=labels)
+    return kind(_name(figure.name, figure.unit), figure.help, labels=labels)

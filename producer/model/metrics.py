@@ -41,6 +41,29 @@ class Counters:
 FAILED_BY_CODE, DROPPED = "failed:", "dropped:"
 
 
+#: The name that stands for all further ones of :class:`FewNames`.
+OTHER = "other"
+
+
+class FewNames:
+    """The first names of a kind; those that a server invents later are counted together.
+
+    :param most: the number of names.
+    """
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._known: set[str] = set()
+
+    def of(self, name: str) -> str:
+        """Return the name, or :data:`OTHER` for a new one beyond the limit."""
+        if name not in self._known:
+            if len(self._known) >= self._most:
+                return OTHER
+            self._known.add(name)
+        return name
+
+
 #: States of a batch that is not completed.
 BATCH_STAGES = ("open", "queued", "sending", "waiting")
 #: Users of memory: records before their batch, batches by state, and completed records.
@@ -101,24 +124,80 @@ class HeldStats:
     seconds: float
 
 
+#: Upper limits of the buckets of :class:`LatencyStats`, seconds.
+LATENCY_BOUNDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0, 30.0)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class LatencyStats:
+    """A histogram of the durations of requests that the server answered, also with an error.
+
+    :ivar counts: the number of requests in each bucket, and of those above the last bound.
+    :ivar seconds: the sum of their durations.
+    :ivar bounds: the upper limits of the buckets, seconds.
+    """
+
+    counts: tuple[int, ...] = (0,) * (len(LATENCY_BOUNDS) + 1)
+    seconds: float = 0.0
+    bounds: tuple[float, ...] = LATENCY_BOUNDS
+
+    @property
+    def count(self) -> int:
+        """The number of requests."""
+        return sum(self.counts)
+
+
+@dataclass(frozen=True, slots=True)
+class LastError:
+    """The last failed attempt at a destination.
+
+    :ivar code: the error code, such as ``WriteQuotaExceed``.
+    :ivar message: the error message, at most 300 characters.
+    :ivar request_id: the server's id of the request; empty if there was no response.
+    :ivar timestamp_ms: the start of the attempt, milliseconds since the Unix epoch.
+    """
+
+    code: str
+    message: str
+    request_id: str
+    timestamp_ms: int
+
+
 @dataclass(frozen=True, slots=True, kw_only=True)
 class DestinationStats:
     """Statistics of a destination as the sink defines it; for LogHub, a project at its endpoint or endpoints.
 
+    Counts are those since the producer was made. Beyond a hundred destinations, one named ``other destinations`` has
+    the counts of the others together.
+
     :ivar name: the destination as text; for LogHub ``my-project https://cn-hangzhou.log.aliyuncs.com``.
-    :ivar limit: current limit on concurrent requests, as learned.
+    :ivar limit: current limit on concurrent requests, as learned; 0 if nothing was sent there recently.
     :ivar in_flight: requests in flight.
     :ivar queued: batches that wait for their turn.
     :ivar held: the reason and time if sending is paused; None if not.
     :ivar held_logstores: the paused logstores, at most 100.
+    :ivar requests: attempts made; each sends one batch.
+    :ivar sent_bytes: bytes of all request bodies, as compressed, retries included.
+    :ivar delivered_logs: logs that were acknowledged.
+    :ivar delivered_bytes: their bytes before compression.
+    :ivar latency: the durations of the requests that were answered.
+    :ivar failures_by_code: failed attempts by error code, at most 20 codes; further ones as ``other``.
+    :ivar last_error: the last failed attempt; None if there was none. It remains after successes.
     """
 
     name: str
-    limit: int
-    in_flight: int
-    queued: int
+    limit: int = 0
+    in_flight: int = 0
+    queued: int = 0
     held: HeldStats | None = None
     held_logstores: tuple[HeldStats, ...] = ()
+    requests: int = 0
+    sent_bytes: int = 0
+    delivered_logs: int = 0
+    delivered_bytes: int = 0
+    latency: LatencyStats = LatencyStats()
+    failures_by_code: Mapping[str, int] = field(default_factory=dict)
+    last_error: LastError | None = None
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -133,7 +212,8 @@ class Stats:
     :ivar accepted: logs accepted by ``send``.
     :ivar delivered: logs acknowledged by the server.
     :ivar failed: logs that failed.
-    :ivar failed_by_code: failed logs by the error code of the last attempt, such as ``ProducerClosed``.
+    :ivar failed_by_code: failed logs by the error code of the last attempt, such as ``ProducerClosed``; at most 50
+        codes, further ones as ``other``.
     :ivar dropped: logs that integrations (handlers, sinks, processors, exporters) could not enqueue, by reason:
         ``full`` (memory, or the channel), ``too_large``, ``invalid``, ``closed``, ``stopped``, ``channel``, ``error``.
         They are not in ``accepted``. Errors that ``send`` raises are not counted.
@@ -151,7 +231,7 @@ class Stats:
     :ivar oldest_record_age: seconds since the oldest incomplete batch got its first record; None if there is none.
     :ivar callbacks_pending: completed batches whose callbacks no handler thread has started.
     :ivar streams: streams in use, or used recently.
-    :ivar destinations: those in use or used within a minute, at most 100, the busiest first.
+    :ivar destinations: those in use or used within a minute, at most 100, the busiest first; then the idle ones.
     :ivar endpoints: the endpoint in use of each project that has several.
     :ivar stored: events in the channel, including those in flight; 0 without a channel. After ``close``: the events
         left there.

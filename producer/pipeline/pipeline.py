@@ -301,4 +301,5 @@ class Pipeline:
 
     def stats(self) -> Stats:
         """Return the statistics at this moment."""
-        return snapshot(self.budget, self.accumulator, self.io_pool, self.settlement, self.counters, self.sink)
+        destinations = self.task.traffic.added_to(self.io_pool.stats())
+        return snapshot(self.budget, self.accumulator, destinations, self.settlement, self.counters, self.sink)

@@ -3,20 +3,28 @@
 from __future__ import annotations
 
 from ..model.interfaces import Sink
-from ..model.metrics import BATCH_STAGES, DROPPED, FAILED_BY_CODE, MEMORY_STAGES, Counters, Stats, StreamStats
+from ..model.metrics import (
+    BATCH_STAGES,
+    DROPPED,
+    FAILED_BY_CODE,
+    MEMORY_STAGES,
+    Counters,
+    DestinationStats,
+    Stats,
+    StreamStats,
+)
 from ..model.records import StreamKey, plain
 from ..wire.speed import TWIN
 from .batching.accumulator import LogAccumulator
 from .batching.batch import ProducerBatch
 from .batching.memory import MemoryBudget
-from .sending.io_pool import IOThreadPool
 from .settling.settlement import Settlement
 
 
 def snapshot(
     budget: MemoryBudget,
     accumulator: LogAccumulator,
-    io_pool: IOThreadPool,
+    destinations: tuple[DestinationStats, ...],
     settlement: Settlement,
     counters: Counters,
     sink: Sink,
@@ -46,7 +54,7 @@ def snapshot(
         oldest_record_age=accumulator.oldest_age(),
         callbacks_pending=sum(handler.pending for handler in settlement.handlers),
         streams=_stream_stats(accumulator, batches),
-        destinations=io_pool.stats(),
+        destinations=destinations,
         endpoints=sink.endpoints(),
         twin=TWIN,
     )

@@ -24,6 +24,7 @@ from producer import Producer, ProducerConfig
 from producer.integrations.logging import LogHubHandler
 from producer.integrations.opentelemetry import LogHubLogExporter, LogHubSpanExporter, observe, trace_context
 from producer.model.interfaces import Delivery, Receipt
+from producer.model.metrics import LATENCY_BOUNDS
 from producer.server import LogHubServer
 from producer.server.store.log_groups import StoredLog
 from producer.testing import RecordingSink
@@ -155,6 +156,9 @@ def test_records_of_logging_carry_the_trace(producer: Producer, logstore: str, a
     assert "traceID" not in outside.fields
 
 
+_LIMITS = (*(f"{bound:g}" for bound in LATENCY_BOUNDS), "+Inf")
+
+
 def test_figures_are_instruments(producer: Producer, logstore: str, arrived: Arrived) -> None:
     """Metrics are counters and gauges with units and the attribute ``producer``."""
     reader = InMemoryMetricReader()
@@ -169,6 +173,16 @@ def test_figures_are_instruments(producer: Producer, logstore: str, arrived: Arr
     [point] = found["loghub.producer.logs.delivered"].data.data_points
     assert (point.value, point.attributes) == (7, {"producer": producer.name})  # type: ignore[union-attr]
     assert found["loghub.producer.memory.used"].unit == "By"
+    [there] = producer.stats().destinations
+    [count] = found["loghub.producer.destination.request.duration.count"].data.data_points
+    assert (count.value, count.attributes) == (  # type: ignore[union-attr]
+        there.latency.count,
+        {"producer": producer.name, "destination": there.name},
+    )
+    [seconds] = found["loghub.producer.destination.request.duration.sum"].data.data_points
+    assert seconds.value == there.latency.seconds  # type: ignore[union-attr]
+    last = max(found["loghub.producer.destination.request.duration.bucket"].data.data_points, key=lambda p: p.value)  # type: ignore[union-attr]
+    assert (last.value, last.attributes["le"]) in {(count.value, le) for le in _LIMITS}  # type: ignore[union-attr,index]
     assert {p.attributes["stage"] for p in found["loghub.producer.memory.used"].data.data_points} > {"open", "sending"}  # type: ignore[index]
 
 

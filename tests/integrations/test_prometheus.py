@@ -4,6 +4,7 @@ import gc
 import os
 import subprocess
 import sys
+import time
 from collections.abc import Callable
 from contextlib import ExitStack
 from pathlib import Path
@@ -14,11 +15,11 @@ from prometheus_client import CollectorRegistry, generate_latest
 from prometheus_client.multiprocess import MultiProcessCollector
 from prometheus_client.parser import text_string_to_metric_families
 
-from producer import ConfigError, Producer, ProducerConfig, ProjectConfig
+from producer import ConfigError, Producer, ProducerConfig, ProjectConfig, RejectedError
 from producer.channels import MemoryChannel
 from producer.integrations.prometheus import LogHubCollector
 from producer.server.store.log_groups import StoredLog
-from producer.testing import RecordingSink
+from producer.testing import RecordingSink, ScriptedSink
 from tests.integrations.conftest import PROJECT
 
 
@@ -49,6 +50,15 @@ def test_figures_are_served_under_prometheus_names(
     assert found["loghub_producer_memory_used_bytes", own, ("stage", "open")] == 0
     assert found["loghub_producer_memory_wait_seconds_total", own] == 0
     assert [name for name in found if name[0] == "loghub_producer_destination_held"]
+    [there] = producer.stats().destinations
+    where = ("destination", there.name)
+    assert found["loghub_producer_destination_requests_total", where, own] == there.requests >= 1
+    assert found["loghub_producer_destination_logs_delivered_total", where, own] == 7
+    assert found["loghub_producer_destination_delivered_bytes_total", where, own] == there.delivered_bytes > 0
+    assert found["loghub_producer_destination_sent_bytes_total", where, own] == there.sent_bytes > 0
+    duration = "loghub_producer_destination_request_duration_seconds"
+    assert found[f"{duration}_bucket", where, ("le", "+Inf"), own] == found[f"{duration}_count", where, own] >= 1
+    assert found[f"{duration}_sum", where, own] == there.latency.seconds > 0
     assert found["loghub_producer_channel_fill_ratio", ("producer", "durable")] == 0
     of_two = ("producer", "two"), ("project", "two")
     in_use = {url: found["loghub_producer_endpoint_in_use", ("endpoint", url), *of_two] for url in two.endpoints}
@@ -61,6 +71,21 @@ def test_a_collector_of_something_that_is_not_a_producer_is_refused() -> None:
     """A collector of something that is not a producer is refused."""
     with pytest.raises(ConfigError, match="producer: must be a Producer"):
         LogHubCollector("shop")  # type: ignore[arg-type]
+
+
+def test_failures_of_a_destination_have_their_codes() -> None:
+    """Failed requests have the labels ``destination`` and ``code``; the last one has a time, but no text."""
+    registry = CollectorRegistry()
+    sink = ScriptedSink([RejectedError("InvalidLog", "the text", http_status=400)])
+    with Producer(sink=sink, config=ProducerConfig(name="shop")) as producer:
+        registry.register(LogHubCollector(producer))
+        producer.send("p", "l", {"n": 1}, urgent=True).exception(60)
+        where = {"destination": "p", "producer": "shop"}
+        failed = "loghub_producer_destination_requests_failed_total"
+        assert registry.get_sample_value(failed, where | {"code": "InvalidLog"}) == 1
+        at = registry.get_sample_value("loghub_producer_destination_last_error_timestamp_seconds", where)
+        assert at == pytest.approx(time.time(), abs=60)
+        assert "the text" not in generate_latest(registry).decode()
 
 
 def test_a_collector_keeps_no_producer_alive() -> None:

@@ -30,6 +30,7 @@ from .retry_queue import RetryQueue
 from .retry_rules import STOP_RETRYING, Decision, RetryRules
 from .sequencing import Sequencer
 from .split import split
+from .traffic import Traffic
 
 _log = get_logger("loghub.send_task")
 
@@ -41,6 +42,7 @@ class SendTask:
 
     :param sequencer: numbers the batches of idempotent streams.
     :param ready: the queue for the halves of a split batch.
+    :ivar traffic: the counts of each destination.
     :ivar accepted_at: when the sink last acknowledged a batch, monotonic seconds.
     """
 
@@ -68,6 +70,7 @@ class SendTask:
         self._ready = ready
         self._failures = FailureLog(clock)
         self._outages = OutageLog(clock)
+        self.traffic = Traffic()
         self.accepted_at = -math.inf
 
     def run(self, turn: Turn) -> Report:
@@ -118,7 +121,8 @@ class SendTask:
             seconds = self._clock.monotonic() - requested_at
             error = self._sequencer.error_of(batch, refusal)
             if error is not None:
-                self._note(batch, timestamp_ms, started, error=error)
+                attempt = self._note(batch, timestamp_ms, started, error=error)
+                self.traffic.failed(there.destination.name, error, attempt, len(payload.body), seconds)
                 verdict = verdict_of(error, waits=self._rules.endless)
                 self._after_failure(batch, error, there, verdict)
                 return Report(verdict, seconds)
@@ -127,6 +131,7 @@ class SendTask:
             seconds = self._clock.monotonic() - requested_at
         self.accepted_at = requested_at + seconds
         self._note(batch, timestamp_ms, started, receipt=receipt, already_written=already_written)
+        self.traffic.delivered(there.destination.name, batch, len(payload.body), seconds)
         if self._outages.any:
             for place in (there.destination, there):
                 self._outages.accepted(place.name)
@@ -149,7 +154,7 @@ class SendTask:
         receipt: Receipt | None = None,
         error: AttemptError | None = None,
         already_written: bool = False,
-    ) -> None:
+    ) -> Attempt:
         self._counters.add("attempts", 1)
         outcome = receipt if error is None else error
         attempt = Attempt(
@@ -164,6 +169,7 @@ class SendTask:
             already_written=already_written,
         )
         batch.history.note(attempt, error)
+        return attempt
 
     def _after_failure(self, batch: ProducerBatch, error: AttemptError, there: Logstore, verdict: Verdict) -> None:
         if isinstance(error, BodyTooLargeError) and self._sequencer.may_split(batch):

@@ -9,7 +9,7 @@ from __future__ import annotations
 import enum
 
 from ...model.errors import StreamStoppedError
-from ...model.metrics import FAILED_BY_CODE, Counters
+from ...model.metrics import FAILED_BY_CODE, Counters, FewNames
 from ...model.records import plain
 from ...model.results import Attempt, Result
 from ...runtime.clock import Clock
@@ -24,6 +24,9 @@ from .backing import Backing
 from .callbacks import BatchHandler
 
 _log = get_logger("loghub.handler")
+
+#: Error codes that are counted each on its own.
+_MOST_CODES = 50
 
 
 class _Outcome(enum.Enum):
@@ -67,6 +70,7 @@ class Settlement:
         self._backing = backing
         self._accumulator = accumulator
         self._counters = counters
+        self._codes = FewNames(_MOST_CODES)
         self.success = BatchHandler(f"{name}-success", budget)
         self.failure = BatchHandler(f"{name}-failure", budget)
 
@@ -143,7 +147,7 @@ class Settlement:
         released, batch.held = batch.held - overhead, overhead
         self._counters.add(outcome.value, batch.log_count)
         if outcome is _Outcome.FAILED:
-            self._counters.add(FAILED_BY_CODE + (result.error_code or "unknown"), batch.log_count)
+            self._counters.add(FAILED_BY_CODE + self._codes.of(result.error_code or "unknown"), batch.log_count)
         free = self._notify_backing(batch, outcome, result, released)
         batch.drop_bytes()
         if has_listeners:
