@@ -272,5 +272,5 @@ def test_odd_names_of_blobs_are_found_and_read(here: Any) -> None:
     here.upload_blob("last/q", b"another\n")
     found = find_files(["abfs://logs/last"])
     assert read(found) == {"abfs://logs/last/q": b"another\n"}
-    ((path, why),) = found.skipped
+    ((path, why),) = found.unread
     assert (path, "cannot read a name with `?`" in why) == ("abfs://logs/last/q?", True)
