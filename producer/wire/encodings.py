@@ -12,6 +12,7 @@ from __future__ import annotations
 import codecs
 import functools
 import os
+from typing import NamedTuple
 
 MARK = codecs.BOM_UTF8
 #: Fewer NULs may be a character of UTF-32.
@@ -100,13 +101,39 @@ def line_end_of(encoding: str) -> bytes:
     return "\n".encode(encoding)
 
 
-def to_utf8(data: bytes, encoding: str, *, first: bool) -> bytes:
+class Converted(NamedTuple):
+    """Lines in UTF-8.
+
+    :ivar replaced: characters U+FFFD in them, if some bytes were invalid.
+    """
+
+    data: bytes
+    replaced: int
+
+
+def to_utf8(data: bytes, encoding: str, *, first: bool) -> Converted:
     """Convert whole lines to UTF-8; invalid bytes become U+FFFD.
 
     :param first: True if the data begins the file, and may have a mark.
     """
-    text = data.decode(encoding, errors="replace")
-    return (text.removeprefix("\ufeff") if first else text).encode(errors="replace")
+    try:
+        text = data.decode(encoding)
+        encoded, replaced = (text.removeprefix("\ufeff") if first else text).encode(), 0
+    except UnicodeError:
+        text = "".join("\ufffd" if "\ud800" <= each <= "\udfff" else each for each in data.decode(encoding, "replace"))
+        encoded, replaced = (text.removeprefix("\ufeff") if first else text).encode(), text.count("\ufffd")
+    return Converted(encoded, replaced)
+
+
+def whole_characters(data: bytes, start: int, encoding: str) -> int:
+    """Return the end of the last complete character in a part of a line; ``start`` if none is complete.
+
+    :param start: the offset of the first character.
+    :param encoding: the encoding with its byte order.
+    """
+    decoder = codecs.getincrementaldecoder(encoding)(errors="replace")
+    decoder.decode(data[start:])
+    return len(data) - len(decoder.getstate()[0])
 
 
 def last_line_end(data: bytes, start: int, line_end: bytes) -> int:

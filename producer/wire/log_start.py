@@ -81,7 +81,7 @@ def last_start_in(data: bytes, pattern: StartPattern, encoding: str, *, first: b
     :param first: True if the data begins the file, and may have a mark.
     """
     line_end = line_end_of(encoding)
-    text = to_utf8(data[: last_line_end(data, 0, line_end)], encoding, first=first)
+    text = to_utf8(data[: last_line_end(data, 0, line_end)], encoding, first=first).data
     at = 0
     for _ in range(text.count(b"\n", 0, last_start(text, pattern, at_line=True))):
         at = _after_line_end(data, at, line_end)

@@ -31,6 +31,7 @@ SOURCE_COUNTERS = (
     "EventDroppedCount",
     "EventReadFail",
     "SkippedNulCount",
+    "ReplacedCharacterCount",
     "ChannelWriteFail",
     "GenericProcessingFail",
     "InterceptionMicroseconds",

@@ -45,15 +45,15 @@ class ExecSource:
         batch_timeout: float = option(
             3.0, scale=0.001, least=0, doc="accepted from Flume's files, without effect, for the same reason"
         )
-        charset: str = option("UTF-8", doc="encoding of the output; others are converted to UTF-8")
+        encoding: str = option("utf-8", flume="charset", doc="encoding of the output; others are converted to UTF-8")
         max_line_bytes: int = option(4 << 20, least=1024, unit="bytes", doc="bytes of a line; a longer one is split")
 
         def __post_init__(self) -> None:
             try:
-                codecs.lookup(self.charset)
+                codecs.lookup(self.encoding)
                 shlex.split(self.shell or self.command)
             except LookupError as error:
-                raise ConfigError("charset", "must be an encoding that Python supports", self.charset) from error
+                raise ConfigError("encoding", "must be an encoding that Python supports", self.encoding) from error
             except ValueError as error:
                 raise ConfigError("command", f"must be quoted as for a shell: {error}", self.command) from error
 
@@ -98,7 +98,7 @@ class ExecSource:
         options = self._options
         shell = shlex.split(options.shell) if options.shell else []
         arguments = [*shell, options.command] if shell else shlex.split(options.command)
-        lines = Lines(options.max_line_bytes, options.charset)
+        lines = Lines(options.max_line_bytes, options.encoding)
         with Command(arguments, options.command, log_errors=options.log_std_err) as command:
             while command.is_open and not stop.is_set():
                 data = command.read(LOOK)

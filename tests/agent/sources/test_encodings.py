@@ -64,7 +64,7 @@ def test_a_file_that_looks_like_another_encoding_gives_one_warning_with_its_name
     (first, second) = [record.getMessage() for record in caplog.records if "looks like" in record.message]
     assert "a.log looks like utf-16" in first
     assert "set encoding =" in first
-    assert "set input_charset =" in second
+    assert "set encoding =" in second
 
 
 def _hole(path: Path, size: int) -> None:
@@ -112,3 +112,59 @@ def test_events_of_several_lines_become_utf8(tmp_path: Path, encoding: str) -> N
     assert tail.seen(5.0) == ["3 \u4e2d".encode()]
     a.append("4\n5\n".encode(encoding).removeprefix(codecs.BOM_UTF16))
     assert tail.seen() == [b"4"]
+
+
+@pytest.mark.parametrize("encoding", ["utf-16-le", "utf-32-be", "gbk", "gb18030", "shift_jis", "utf-8"])
+@pytest.mark.parametrize("kind", ["taildir", "spooldir"])
+def test_a_long_line_is_split_between_characters(tmp_path: Path, kind: str, encoding: str) -> None:
+    """A line beyond max_line_bytes, and a line across the blocks of a file, are split at whole characters."""
+    text = "\u4e2d" * 700_000 if encoding != "shift_jis" else "\u4e2da" * 400_000
+    lines = [f"x{text}", f"xx{text}", *["\u4e2d"] * 30]
+    raw = "".join(f"{line}\n" for line in lines).encode(encoding)
+    if kind == "taildir":
+        reader: Tail = Tail(tmp_path, encoding=encoding, max_line_bytes=(1 << 20) + 1)
+        Writer(reader.logs / "a.log").append(raw)
+    else:
+        reader = Spool(tmp_path, encoding=encoding, max_line_bytes=(1 << 20) + 1)
+        reader.write("a.log", raw)
+    bodies = [body.decode() for body in reader.seen()]
+    assert "".join(bodies) == "".join(lines)
+    assert bodies[-30:] == lines[-30:]
+    assert len(bodies) > len(lines)
+    assert reader.counters.get("ReplacedCharacterCount") == 0
+
+
+@pytest.mark.parametrize(("encoding", "half"), [("gbk", 1), ("utf-16-le", 1), ("utf-16-le", 3)])
+def test_half_a_character_at_the_end_waits_for_its_other_half(tmp_path: Path, encoding: str, half: int) -> None:
+    """A last line that rests without its end is taken up to its last whole character."""
+    tail, text = Tail(tmp_path, encoding=encoding), "eins \U00020bb7" if half == 3 else "eins \u4e2d"
+    a, raw = Writer(tail.logs / "a.log"), text.encode(encoding)
+    a.append(raw[:-half])
+    assert tail.seen() == []
+    assert tail.seen(60) == [b"eins "]
+    a.append(raw[-half:] + "zwei\n".encode(encoding))
+    assert tail.seen() == [text[5:].encode() + b"zwei"]
+
+
+@pytest.mark.parametrize(("encoding", "bad"), [("gbk", b"\xff"), ("ascii", b"\xe9"), ("utf-16-le", b"\x00\xdc")])
+def test_invalid_bytes_are_marked_and_counted(
+    tmp_path: Path, encoding: str, bad: bytes, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Bytes that are invalid in the encoding become U+FFFD; they are counted, and logged once a file."""
+    raw = "eins ".encode(encoding) + bad + " zwei\ndrei\n".encode(encoding)
+    tail = Tail(tmp_path, encoding=encoding)
+    a = Writer(tail.logs / "a.log")
+    spool = Spool(tmp_path / "spool", encoding=encoding, decode_error_policy="REPLACE")
+    a.append(raw)
+    spool.write("a", raw)
+    expected = ["eins \ufffd zwei".encode(), b"drei"]
+    assert spool.seen() == expected
+    assert spool.counters.get("ReplacedCharacterCount") == 1
+    if encoding == "ascii":  # taildir keeps the bytes of UTF-8 files
+        return
+    assert tail.seen() == expected
+    a.append(raw)
+    assert tail.seen() == expected
+    assert tail.counters.get("ReplacedCharacterCount") == 2
+    marked = [message for message in caplog.messages if "U+FFFD" in message]
+    assert [message.partition(":")[0] for message in marked] == [str(spool.logs / "a"), str(a.path)]

@@ -165,7 +165,7 @@ def test_the_last_line_of_standard_error_is_logged_without_a_line_end(
 def test_another_charset_becomes_utf8(tmp_path: Path) -> None:
     """Output in another charset arrives as UTF-8, also if its line ends have two bytes."""
     (tmp_path / "text").write_bytes("grün\nblau\n".encode("utf-16"))
-    with Running(tmp_path, f"cat {tmp_path}/text", charset="UTF-16") as run:
+    with Running(tmp_path, f"cat {tmp_path}/text", encoding="UTF-16") as run:
         run.end()
 
         assert run.outlet.lines == ["grün".encode(), b"blau"]
@@ -236,7 +236,7 @@ def test_flumes_keys() -> None:
 
 @pytest.mark.parametrize(
     ("values", "said"),
-    [({}, "command: is missing"), ({"command": "a 'b"}, "quoted"), ({"command": "a", "charset": "x-no"}, "charset")],
+    [({}, "command: is missing"), ({"command": "a 'b"}, "quoted"), ({"command": "a", "encoding": "x-no"}, "encoding")],
 )
 def test_an_invalid_option_is_refused_before_the_start_with_its_name_the_rule_and_the_value(
     values: dict[str, str], said: str
@@ -268,6 +268,6 @@ def test_lines_of_utf_16_need_no_mark(tmp_path: Path) -> None:
     """UTF-16 without a byte order mark is little-endian; with a mark its byte order is used."""
     for written in ("a\nb\n".encode("utf-16-le"), b"\xfe\xff" + "a\nb\n".encode("utf-16-be")):
         (tmp_path / "out").write_bytes(written)
-        with Running(tmp_path, f"cat {tmp_path / 'out'}", charset="utf-16") as running:
+        with Running(tmp_path, f"cat {tmp_path / 'out'}", encoding="utf-16") as running:
             eventually(lambda running=running: not running.thread.is_alive())
         assert running.outlet.lines == [b"a", b"b"]

@@ -275,13 +275,13 @@ def test_with_fail_an_undecodable_file_is_renamed_and_logged_and_the_other_files
 
     assert spool.seen() == [b"good"]
     assert spool.done() == ["a.FAILED", "b.COMPLETED"]
-    assert "a is not UTF-8: invalid start byte" in caplog.text
+    assert "a is not utf-8: invalid start byte" in caplog.text
 
 
 @pytest.mark.parametrize(("charset", "text"), [("ISO-8859-1", "grün\nblau\n"), ("UTF-16", "grün\n漢字\n")])
 def test_another_charset_becomes_utf8(tmp_path: Path, charset: str, text: str) -> None:
     """inputCharset converts files to UTF-8, also with line ends of two bytes."""
-    spool = Spool(tmp_path, input_charset=charset)
+    spool = Spool(tmp_path, encoding=charset)
     spool.write("a", text.encode(charset))
 
     assert spool.seen() == text.encode().splitlines()
@@ -590,8 +590,8 @@ def test_nothing_is_kept_of_files_that_are_done(spool: Spool) -> None:
     [
         ({}, "spool_directory: is missing"),
         ({"spool_directory": "/x", "include_pattern": "("}, "include_pattern: must be a regular expression"),
-        ({"spool_directory": "/x", "input_charset": "idna"}, "input_charset: must be an encoding that Python supports"),
-        ({"spool_directory": "/x", "input_charset": "x-no"}, "input_charset: must be an encoding that Python supports"),
+        ({"spool_directory": "/x", "encoding": "idna"}, "encoding: must be an encoding that Python supports"),
+        ({"spool_directory": "/x", "encoding": "x-no"}, "encoding: must be an encoding that Python supports"),
         ({"spool_directory": "/x", "consume_order": "best"}, "must be one of oldest, youngest, random"),
         ({"spool_directory": "/x", "deserializer": "AVRO"}, "must be one of LINE, BLOB"),
     ],

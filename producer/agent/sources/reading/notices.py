@@ -1,4 +1,4 @@
-"""Notices: warnings, once a file, about a wrong encoding and about holes of NUL bytes."""
+"""Notices: warnings, once a file, about a wrong encoding, invalid bytes, and holes of NUL bytes."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ _MOST = 10_000
 
 
 class Notices:
-    """Logger of the warnings, and counter of skipped NUL bytes.
+    """Logger of the warnings, and counter of skipped NUL bytes and invalid characters.
 
     :param encoding: the configured encoding.
     :param option: the name of the option for the encoding.
@@ -22,7 +22,7 @@ class Notices:
 
     def __init__(self, log: logging.Logger, counters: Counters, encoding: str, option: str) -> None:
         self._log, self._counters = log, counters
-        self._utf8, self._option = is_utf8(encoding), option
+        self._encoding, self._utf8, self._option = encoding, is_utf8(encoding), option
         self._warned: set[tuple[Key, str]] = set()
 
     def look(self, place: str, key: Key, block: Block) -> None:
@@ -41,6 +41,17 @@ class Notices:
                 self._log.warning(
                     '%s looks like %s, and is read as UTF-8: set %s = "%s" for such files',
                     *(place, found, self._option, found),
+                )
+
+    def count(self, place: str, key: Key, replaced: int) -> None:
+        """Count characters that were invalid in the encoding, and became U+FFFD."""
+        if replaced:
+            self._counters.add(ReplacedCharacterCount=replaced)
+            if self._is_new(key, "replaced"):
+                self._log.warning(
+                    "%s: bytes are invalid in %s and become U+FFFD: set %s to the file's encoding; later ones are only"
+                    " counted",
+                    *(place, self._encoding, self._option),
                 )
 
     def _is_new(self, key: Key, what: str) -> bool:

@@ -12,7 +12,7 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from ....runtime.file_identity import TAIL_BYTES, Key, Mark, head_of, holds_marks, marks_of
-from ....wire.encodings import HOLE, MARK, hole_end, in_order, is_utf8, last_line_end, line_end_of
+from ....wire.encodings import HOLE, MARK, hole_end, in_order, is_utf8, last_line_end, line_end_of, whole_characters
 from ....wire.log_start import Logs, last_start, last_start_in
 from .cri import whole_end
 from .identity import HEAD_BYTES, FileName, Note, held_part, holds, open_quickly
@@ -255,7 +255,7 @@ class FileReader:
                 data.startswith(self._tail) and data.startswith(self._head[:want], known)
             ):
                 raise ContentChangedError
-            if start == self.position and data.startswith(HOLE, known) and self._is_utf8:
+            if start == self.position and data.startswith(HOLE, known) and self._has_bytes:
                 end = hole_end(descriptor, start)
                 if end is None:
                     return self._nothing_behind(len(data) - known, rested, now)
@@ -270,7 +270,8 @@ class FileReader:
             if cut == known and want == stop:
                 cut = len(data)
             if cut == known and not whole and want >= self._rules.max_line:
-                cut = self._line_end(data, known) or len(data)
+                cut = self._line_end(data, known) or whole_characters(data, known, self.encoding)
+                cut = cut if cut > known else len(data)
             if cut > known:
                 cut = self._few_lines(data, known, cut, now)
                 return Block(data[known : _before_hole(data, known, cut)], self.position, start - self.position)
@@ -300,9 +301,14 @@ class FileReader:
     def _is_utf8(self) -> bool:
         return is_utf8(self._rules.encoding)
 
+    @property
+    def _has_bytes(self) -> bool:
+        """True if a line end is one byte."""
+        return len(line_end_of(in_order(self._rules.encoding, b""))) == 1
+
     def _line_end(self, data: bytes, known: int) -> int:
         """Return the byte after the last line end; 0 if there is none."""
-        if self._is_utf8:
+        if self._has_bytes:
             return data.rfind(b"\n", known) + 1
         return last_line_end(data, known, line_end_of(self.encoding))
 
@@ -364,7 +370,7 @@ class FileReader:
             return cut or known
         if self._is_utf8 or self._rules.final:
             return len(data)
-        return len(data) - (len(data) - known) % len(line_end_of(self.encoding))
+        return whole_characters(data, known, self.encoding)
 
     def _few_lines(self, data: bytes, known: int, cut: int, now: float) -> int:
         """Return the end of a block within the limit of lines, if lines or events end there."""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from ....wire.encodings import MARK
+from ....wire.encodings import MARK, Converted, to_utf8
 from ...events.batch import EventBatch, Position
 from .options import SpoolDirectoryOptions
 
@@ -19,20 +19,22 @@ class EventMaker:
         self._errors = _ERRORS[options.decode_error_policy]
         self._keeps = options.is_utf8 and options.decode_error_policy == "KEEP"
 
-    def lines(
-        self, block: bytes, headers: Mapping[str, str], position: Position, encoding: str | None = None, *, first: bool
-    ) -> EventBatch:
-        """Return the events of whole lines.
+    def lines(self, block: bytes, encoding: str, *, first: bool) -> Converted:
+        """Convert whole lines to UTF-8.
 
-        :param encoding: the encoding of the lines, with its byte order; None for the source's charset.
+        :param encoding: the encoding of the lines, with its byte order.
         :param first: True if the block begins the file, and may have a byte order mark.
         :raises UnicodeDecodeError: the lines cannot be decoded, and the policy is FAIL.
         """
+        if self._errors == "replace":
+            return to_utf8(block, encoding, first=first)
         if not self._keeps and not (block.isascii() and self._options.is_utf8):
-            block = block.decode(encoding or self._options.input_charset, self._errors).encode()
-        if first:
-            block = block.removeprefix(MARK)
-        return self._cut(EventBatch.of_lines(block, headers, position))
+            block = block.decode(encoding, self._errors).encode()
+        return Converted(block.removeprefix(MARK) if first else block, 0)
+
+    def batch(self, lines: bytes, headers: Mapping[str, str], position: Position) -> EventBatch:
+        """Return the events of whole lines in UTF-8."""
+        return self._cut(EventBatch.of_lines(lines, headers, position))
 
     def blob(self, block: bytes, headers: Mapping[str, str], position: Position) -> EventBatch:
         """Return one event."""

@@ -40,7 +40,7 @@ class SpoolDirectoryOptions:
     recursive_directory_search: bool = option(False, doc="read subdirectories, too")
     poll_delay: float = option(0.5, scale=0.001, least=0.001, doc="seconds between two scans")
     settle: float = option(5.0, least=0, doc="seconds without a write after which a file is complete")
-    input_charset: str = option("UTF-8", doc="encoding of the files; others are converted to UTF-8")
+    encoding: str = option("utf-8", flume="inputCharset", doc="encoding of the files; others are converted to UTF-8")
     decode_error_policy: str = option(
         "KEEP",
         choices=("KEEP", "REPLACE", "IGNORE", "FAIL"),
@@ -67,11 +67,9 @@ class SpoolDirectoryOptions:
     def __post_init__(self) -> None:
         self.names()
         try:
-            encodings.is_utf8(self.input_charset)
+            encodings.is_utf8(self.encoding)
         except LookupError as error:
-            raise ConfigError(
-                "input_charset", "must be an encoding that Python supports", self.input_charset
-            ) from error
+            raise ConfigError("encoding", "must be an encoding that Python supports", self.encoding) from error
         if not self.file_suffix:
             raise ConfigError("file_suffix", "must not be empty", self.file_suffix)
         if self.decode_error_policy == "KEEP" and not self.is_utf8:
@@ -95,13 +93,7 @@ class SpoolDirectoryOptions:
     @property
     def is_utf8(self) -> bool:
         """True if the bytes of lines are not converted."""
-        return codecs.lookup(self.input_charset).name in ("utf-8", "ascii")
-
-    @property
-    def encoding_of_lines(self) -> str:
-        """The encoding whose line ends split files: the charset if its line end is longer than a byte, else UTF-8."""
-        wide = len(encodings.line_end_of(encodings.in_order(self.input_charset, b""))) > 1
-        return self.input_charset if wide and not encodings.is_utf8(self.input_charset) else "utf-8"
+        return codecs.lookup(self.encoding).name in ("utf-8", "ascii")
 
     @property
     def marks(self) -> Path:

@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from ....runtime.clock import Stop
 from ....runtime.file_identity import Key
 from ....runtime.loggers import get_logger
-from ....wire.encodings import is_utf8
 from ...events.batch import EventBatch, Position
 from ...events.interfaces import Context, Lag, Outlet
 from ..reading.identity import FileName, is_compressed, parse_name
@@ -75,8 +74,8 @@ class Spooler:
         self._options, self._context, self._outlet, self._stop = options, context, outlet, stop
         self._directory = SpoolDirectory(options)
         self._maker = EventMaker(options)
-        self._rules = Rules(None, options.max_line_bytes, 0.0, 0.0, encoding=options.encoding_of_lines, final=True)
-        self._notices = Notices(_log, context.counters, options.input_charset, "input_charset")
+        self._rules = Rules(None, options.max_line_bytes, 0.0, 0.0, encoding=options.encoding, final=True)
+        self._notices = Notices(_log, context.counters, options.encoding, "encoding")
         self._seen: dict[Key, _Seen] = {}
         self._unsafe: dict[str, FileReader] = {}
         self._behind: dict[str, os.stat_result] = {}
@@ -172,7 +171,7 @@ class Spooler:
             self._replaced(reader)
         except UnicodeDecodeError as error:
             aside = self._directory.put_aside(file.path)
-            _log.error("%s is not %s: %s; renamed to %s", file.path, self._options.input_charset, error.reason, aside)
+            _log.error("%s is not %s: %s; renamed to %s", file.path, self._options.encoding, error.reason, aside)
         except OSError as error:
             self._warn_once(file.path, f"cannot be read: {error.strerror}; retrying")
         finally:
@@ -212,9 +211,10 @@ class Spooler:
         while (block := reader.read(now)) is not None:
             self._notices.look(reader.place, reader.key, block)
             position = self._position(reader, block)
-            encoding = None if is_utf8(self._rules.encoding) else reader.encoding
             first = block.end == len(block.data)
-            yield block, self._maker.lines(block.data, reader.headers, position, encoding, first=first)
+            lines = self._maker.lines(block.data, reader.encoding, first=first)
+            self._notices.count(reader.place, reader.key, lines.replaced)
+            yield block, self._maker.batch(lines.data, reader.headers, position)
 
     def _blobs(self, reader: FileReader) -> Iterator[tuple[Block, EventBatch]]:
         while data := os.pread(reader.open(), self._options.max_blob_length, reader.position):

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Protocol
 
-from ....wire.encodings import MARK, is_utf8, to_utf8
+from ....wire.encodings import MARK, Converted, is_utf8, to_utf8
 from ....wire.log_start import SEEN_BYTES, Logs
 from ...events.batch import EventBatch, Position
 from ..reading.cri import events_of
@@ -38,15 +38,13 @@ class BatchMaker:
     byte_offset: bool
     cri: bool = False
 
-    def batch(
-        self, block: _Block, headers: Mapping[str, str], name: str, place: str = "", encoding: str = "utf-8"
-    ) -> EventBatch:
+    def batch(self, block: _Block, data: bytes, headers: Mapping[str, str], name: str, place: str = "") -> EventBatch:
         """Return the events of a block.
 
+        :param data: the lines in UTF-8 (:func:`text_of`).
         :param place: the file's path.
-        :param encoding: the file's encoding, with its byte order.
         """
-        position, data = Position(name, block.end, place), _text(block, encoding)
+        position = Position(name, block.end, place)
         if self.cri:
             return events_of(data, headers, position)
         if self.logs is None:
@@ -63,11 +61,14 @@ class BatchMaker:
         return batch
 
 
-def _text(block: _Block, encoding: str) -> bytes:
-    """Return the lines in UTF-8, without the file's byte order mark."""
+def text_of(block: _Block, encoding: str) -> Converted:
+    """Return the lines of a block in UTF-8, without the file's byte order mark.
+
+    :param encoding: the file's encoding, with its byte order.
+    """
     if not is_utf8(encoding):
         return to_utf8(block.data, encoding, first=block.start == 0)
-    return block.data.removeprefix(MARK) if block.start == block.hole == 0 else block.data
+    return Converted(block.data.removeprefix(MARK) if block.start == block.hole == 0 else block.data, 0)
 
 
 def _starts(data: bytes, logs: Logs) -> Iterator[int]:

@@ -12,7 +12,7 @@ from ...events.interfaces import Context, Lag, Outlet
 from ...recoveries import recoveries
 from ..reading.notices import Notices
 from ..reading.reader import ContentChangedError, FileReader
-from .batches import BatchMaker
+from .batches import BatchMaker, text_of
 from .file_registry import KnownFiles
 from .finder import Finder
 from .options import TaildirOptions
@@ -143,9 +143,11 @@ class Follower:
             if reader.name is None:
                 return  # written just now: the next scan names it
             self._notices.look(reader.place, reader.key, block)
-            batch = self._maker.batch(block, reader.headers, str(reader.name), reader.place, reader.encoding)
+            text = text_of(block, reader.encoding)
+            batch = self._maker.batch(block, text.data, reader.headers, str(reader.name), reader.place)
             if not self._outlet.put_until(batch, self._stop):
                 return
+            self._notices.count(reader.place, reader.key, text.replaced)
             reader.take(block)
             self._known.touch(reader)
         self._readers.keep_open(reader)
