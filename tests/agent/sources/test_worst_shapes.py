@@ -355,6 +355,16 @@ _LOCAL: Mapping[str, tuple[str, dict[str, Any], Callable[[], bytes]]] = {
     "taildir one line": ("taildir", {}, lambda: b"a" * _LONG),
     "taildir empty lines": ("taildir", {"byte_offset_header": True}, lambda: b"\n" * (2 * _MIB)),
     "taildir empty cri lines": ("taildir", {"line_format": "cri"}, lambda: b"\n" * (_MIB // 2)),
+    "taildir short multi-line events": (
+        "taildir",
+        {"line_format": "containers", "multiline_start": "a"},
+        lambda: b"a stdout F\nb stderr F a\n\n" * (_MIB // 16),
+    ),
+    "taildir parts of docker without an end": (
+        "taildir",
+        {"line_format": "docker"},
+        lambda: b'{"log":"","stream":"stdout","time":""}\n' * (_MIB // 16),
+    ),
 }
 
 

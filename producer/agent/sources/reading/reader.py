@@ -14,7 +14,7 @@ from typing import NamedTuple
 from ....runtime.file_identity import TAIL_BYTES, Key, Mark, head_of, holds_marks, marks_of
 from ....wire.encodings import HOLE, MARK, hole_end, in_order, is_utf8, last_line_end, line_end_of, whole_characters
 from ....wire.log_start import Logs, last_start, last_start_in
-from .cri import whole_end
+from .containers import ContainerLines
 from .identity import HEAD_BYTES, FileName, Note, held_part, holds, open_quickly
 
 #: Maximum bytes of one batch, except for a single longer line.
@@ -61,7 +61,7 @@ class Rules(NamedTuple):
     :ivar max_line: most bytes of an event; a longer one is split.
     :ivar settle: seconds without a write that complete a last line.
     :ivar log_settle: seconds without a write that complete a multi-line event.
-    :ivar cri: True for container logs in the CRI format, where several lines may be one event.
+    :ivar containers: the rules of container logs, where several lines may be one event; None for other files.
     :ivar encoding: the files' encoding.
     :ivar final: True if the files are complete: NUL bytes at their end are skipped.
     """
@@ -70,7 +70,7 @@ class Rules(NamedTuple):
     max_line: int
     settle: float
     log_settle: float
-    cri: bool = False
+    containers: ContainerLines | None = None
     encoding: str = "utf-8"
     final: bool = False
 
@@ -112,7 +112,6 @@ class FileReader:
         self._written: int | None = None
         self._tried: tuple[int, bool, bool] | None = None
         self._descriptor: int | None = None
-        self._held: tuple[int, float] | None = None
         self._encoding: str | None = None
         #: Observed sizes beyond the position, each with its time: the oldest and the newest.
         self._behind: tuple[tuple[int, float], ...] = ()
@@ -266,14 +265,13 @@ class FileReader:
                 continue
             whole = len(data) < known + want  # read to the end of the file
             self._record_size(start + len(data) - known, now)
-            cut = self._cut(data, known, rested if whole else (False, False), now)
+            cut = self._cut(data, known, rested if whole else (False, False))
             if cut == known and want == stop:
                 cut = len(data)
             if cut == known and not whole and want >= self._rules.max_line:
-                cut = self._line_end(data, known) or whole_characters(data, known, self.encoding)
-                cut = cut if cut > known else len(data)
+                cut = self._forced_cut(data, known)
             if cut > known:
-                cut = self._few_lines(data, known, cut, now)
+                cut = self._few_lines(data, known, cut)
                 return Block(data[known : _before_hole(data, known, cut)], self.position, start - self.position)
             if whole:
                 self._tried = (start + len(data) - known, *rested)
@@ -356,7 +354,7 @@ class FileReader:
             return rest >= min(_ROTATED_SETTLE, rules.settle), rest >= min(_ROTATED_SETTLE, rules.log_settle)
         return rest >= rules.settle, rest >= rules.log_settle
 
-    def _cut(self, data: bytes, known: int, rested: tuple[bool, bool], now: float) -> int:
+    def _cut(self, data: bytes, known: int, rested: tuple[bool, bool]) -> int:
         """Return the end of the complete lines or events; ``known`` if there are none."""
         logs = self._rules.logs
         if logs is not None and not rested[1]:
@@ -364,37 +362,31 @@ class FileReader:
                 return known + last_start(data[known:], logs.start, at_line=True)
             return known + last_start_in(data[known:], logs.start, self.encoding, first=self.position == 0)
         cut = self._line_end(data, known)
-        if self._rules.cri and cut and not rested[1]:
-            return self._whole_cut(data, known, cut, now)
+        containers = self._rules.containers
+        if containers is not None and cut and not rested[1]:
+            return known + containers.whole_end(data[known:cut], self._rules.log_settle)
         if cut or not rested[0] or (data == MARK and self.position == 0 and not self._rules.final):
             return cut or known
         if self._is_utf8 or self._rules.final:
             return len(data)
         return whole_characters(data, known, self.encoding)
 
-    def _few_lines(self, data: bytes, known: int, cut: int, now: float) -> int:
+    def _forced_cut(self, data: bytes, known: int) -> int:
+        """Return an end within an event that is too long; the other one of a container's streams may be complete."""
+        cut, containers = self._line_end(data, known), self._rules.containers
+        if cut and containers is not None:
+            return known + (containers.whole_end(data[known:cut], 0.0) or cut - known)
+        cut = cut or whole_characters(data, known, self.encoding)
+        return cut if cut > known else len(data)
+
+    def _few_lines(self, data: bytes, known: int, cut: int) -> int:
         """Return the end of a block within the limit of lines, if lines or events end there."""
         while data.count(b"\n", known, cut) > _MOST_LINES:
-            half = self._cut(data[: known + (cut - known) // 2], known, (False, False), now)
+            half = self._cut(data[: known + (cut - known) // 2], known, (False, False))
             if half == known:
                 break
             cut = half
         return cut
-
-    def _whole_cut(self, data: bytes, known: int, cut: int, now: float) -> int:
-        """Return the end of CRI lines before the first part whose last part is missing.
-
-        After ``log_settle`` seconds the first part is taken alone, since the wait delays the container's other stream.
-        """
-        end = known + whole_end(data[known:cut])
-        at = self.position + end - known
-        if end == cut:
-            self._held = None
-        elif self._held is None or self._held[0] != at:
-            self._held = at, now
-        elif now - self._held[1] >= self._rules.log_settle:
-            return cut
-        return end
 
 
 def _before_hole(data: bytes, known: int, cut: int) -> int:

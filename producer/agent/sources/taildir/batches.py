@@ -9,7 +9,7 @@ from typing import Protocol
 from ....wire.encodings import MARK, Converted, is_utf8, to_utf8
 from ....wire.log_start import SEEN_BYTES, Logs
 from ...events.batch import EventBatch, Position
-from ..reading.cri import events_of
+from ..reading.containers import ContainerLines
 
 BYTE_OFFSET_HEADER = "byteoffset"
 
@@ -31,12 +31,12 @@ class BatchMaker:
 
     :ivar logs: the rule by which multi-line events begin; None if each line is an event.
     :ivar byte_offset: True to add each event's byte offset in the file.
-    :ivar cri: True if the lines are container logs in the CRI format.
+    :ivar containers: the rules of container logs; None for other files.
     """
 
     logs: Logs | None
     byte_offset: bool
-    cri: bool = False
+    containers: ContainerLines | None = None
 
     def batch(self, block: _Block, data: bytes, headers: Mapping[str, str], name: str, place: str = "") -> EventBatch:
         """Return the events of a block.
@@ -45,8 +45,8 @@ class BatchMaker:
         :param place: the file's path.
         """
         position = Position(name, block.end, place)
-        if self.cri:
-            return events_of(data, headers, position)
+        if self.containers is not None:
+            return self.containers.batch(data, headers, position)
         if self.logs is None:
             batch = EventBatch.of_lines(data, headers, position)
             starts = batch.offsets() if self.byte_offset else []

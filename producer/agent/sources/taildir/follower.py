@@ -38,7 +38,7 @@ class Follower:
     def __init__(self, options: TaildirOptions, context: Context, outlet: Outlet, stop: Stop) -> None:
         self._options, self._outlet, self._stop, self._clock = options, outlet, stop, context.clock
         self._counters = context.counters
-        self._maker = BatchMaker(options.logs(), options.byte_offset_header, options.line_format == "cri")
+        self._maker = BatchMaker(options.logs(), options.byte_offset_header, options.containers())
         self._known = KnownFiles(outlet, context.state, context.name, context.clock)
         self._readers = Readers(options.max_open_files)
         try:

@@ -12,6 +12,7 @@ from ....model.errors import ConfigError
 from ....model.options import option
 from ....wire.encodings import is_utf8
 from ....wire.log_start import Logs, StartPattern
+from ..reading.containers import FORMATS, ContainerLines
 from .groups import Group, file_group, glob_group
 
 _NOT_NEEDED = "accepted from Flume's files, without effect: "
@@ -48,8 +49,9 @@ class TaildirOptions:
     )
     line_format: str = option(
         "plain",
-        choices=("plain", "cri"),
-        doc="cri: lines of Kubernetes container runtimes; parts are joined, time and stream become headers",
+        choices=("plain", *FORMATS),
+        doc="cri: lines of Kubernetes container runtimes; docker: of Docker's json-file driver; containers: either; "
+        "parts are joined, time and stream become headers",
     )
     encoding: str = option("utf-8", doc="encoding of the files; others are converted to UTF-8")
     max_line_bytes: int = option(
@@ -71,10 +73,8 @@ class TaildirOptions:
     def __post_init__(self) -> None:
         if not self.paths and not self.file_groups:
             raise ConfigError("paths", "is missing: globs of the files to follow, or file_groups", None)
-        if self.line_format == "cri" and (self.multiline_start is not None or self.byte_offset_header):
-            raise ConfigError(
-                "line_format", "cri cannot be used with multiline_start or byte_offset_header", self.line_format
-            )
+        if self.line_format in FORMATS and self.byte_offset_header:
+            raise ConfigError("line_format", "of containers cannot be used with byte_offset_header", self.line_format)
         self._check_encoding()
         self.groups()
         self.logs()
@@ -87,11 +87,11 @@ class TaildirOptions:
             utf8 = is_utf8(self.encoding)
         except LookupError as error:
             raise ConfigError("encoding", "must be a text encoding that Python supports", self.encoding) from error
-        if not utf8 and (self.line_format == "cri" or self.byte_offset_header):
+        if not utf8 and (self.line_format in FORMATS or self.byte_offset_header):
             raise ConfigError(
                 "encoding",
                 "other than utf-8 cannot be used with byte_offset_header, since events are converted, or with "
-                "line_format = cri, which runtimes write in UTF-8",
+                f"line_format = {self.line_format}, which runtimes write in UTF-8",
                 self.encoding,
             )
 
@@ -116,6 +116,10 @@ class TaildirOptions:
             return Logs(StartPattern(self.multiline_start), self.max_line_bytes)
         except ValueError as error:
             raise ConfigError("multiline_start", str(error), self.multiline_start) from error
+
+    def containers(self) -> ContainerLines | None:
+        """Return the rules of container logs; None for other files."""
+        return ContainerLines(self.line_format, self.logs()) if self.line_format in FORMATS else None
 
     @staticmethod
     def translate_flume(values: Mapping[str, str]) -> Mapping[str, Any]:

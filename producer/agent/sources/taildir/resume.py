@@ -41,11 +41,11 @@ class Beginnings:
         self._clock, self._state = context.clock, context.state
         self._groups = {group.name: group for group in options.groups()}
         self._rules = Rules(
-            options.logs(),
+            None if options.containers() else options.logs(),
             options.max_line_bytes,
             options.settle,
             options.multiline_timeout,
-            options.line_format == "cri",
+            options.containers(),
             options.encoding,
         )
         self._flumes = read_flume_positions(options.position_file) if known.first_start else {}
