@@ -53,7 +53,7 @@ LOWEST_TESTS := tests/test_lower_bounds.py tests/cli/test_parsing.py tests/model
 	tests/wire/test_columnar.py tests/wire/test_columnar_columns.py tests/wire/test_compression.py tests/wire/test_packing.py \
 	tests/sinks/loghub tests/pipeline/sending/test_retry_rules.py \
 	tests/channels/file/store/test_encryption.py tests/server/test_auth.py tests/server/test_messages.py tests/server/test_loghub_server.py tests/server/operations/test_sql.py tests/server/operations/test_spl.py \
-	tests/integrations tests/agent/test_kafka.py tests/agent/test_forward.py tests/agent/test_otlp.py tests/agent/test_thrift.py
+	tests/integrations tests/agent/test_kafka.py tests/agent/test_forward.py tests/agent/test_otlp.py tests/agent/test_thrift.py tests/agent/config/test_properties_text.py tests/server/operations/test_remote_write.py tests/server/console/test_health.py
 
 # What `make test-pure` runs without what is compiled: what stands on both twins, and is tested with one at a time.
 PURE_TESTS := tests/ship/lines tests/ship/test_sending.py tests/ship/test_exactly_once.py tests/ship/test_standard_input.py \

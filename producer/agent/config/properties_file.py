@@ -69,7 +69,7 @@ def parse_flume(
     if "\0" in text:
         message = "contains a NUL character: if the file is UTF-16, save it as UTF-8"
         raise AgentConfigError([Problem("", "", message, text.count("\n", 0, text.index("\0")) + 1)], origin)
-    properties = parse_properties(text)
+    properties = parse_properties(text, origin)
     agents = list(dict.fromkeys(key.partition(".")[0] for key in properties.values if "." in key))
     if name is None and len(agents) == 1:
         name = agents[0]

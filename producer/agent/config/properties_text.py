@@ -1,18 +1,14 @@
-r"""Parse a properties file as Java does: ``key = value``, ``key: value`` or ``key value``.
-
-A line that ends with a backslash continues on the next one. ``#`` and ``!`` begin a comment. ``\t``, ``\n``, ``\u20ac``
-and so on are escapes; before other characters a backslash is dropped. The last value of a key counts.
-"""
+"""Parse a properties file as Java does, by javaproperties, with the line of each key."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-_ESCAPE = re.compile(r"\\(u[0-9a-fA-F]{4}|.)", re.DOTALL)
-_KEY = re.compile(r"((?:[^\\=:\s]|\\.)*)[ \t\f]*[=:]?[ \t\f]*", re.DOTALL)
-_NAMED = {"t": "\t", "n": "\n", "r": "\r", "f": "\f"}
+from ...text.extras import how_to_install
+from .options import AgentConfigError, Problem
+
+_LINE_END = re.compile(r"\r\n|\r|\n")
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,43 +25,28 @@ class Properties:
     repeated: dict[str, int] = field(default_factory=dict)
 
 
-def parse_properties(text: str) -> Properties:
-    """Parse a text. Blanks around values are dropped, as in Flume."""
-    properties = Properties()
-    for number, line in _logical_lines(text):
-        match = _KEY.match(line)
-        assert match is not None  # noqa: S101  # it also matches the empty text
-        key = _plain(match[1]).strip()
-        if key in properties.values:
-            properties.repeated[key] = properties.lines[key]
-        properties.values[key] = _plain(line[match.end() :]).strip()
-        properties.lines[key] = number
+def parse_properties(text: str, origin: str = "configuration") -> Properties:
+    """Parse a text. Blanks around values are dropped, as in Flume.
+
+    :raises AgentConfigError: an escape is invalid, or javaproperties is not installed.
+    """
+    try:
+        import javaproperties  # of the extra
+    except ModuleNotFoundError as error:
+        message = f"a properties file needs the Python package javaproperties: {how_to_install('agent')}"
+        raise AgentConfigError([Problem("", "", message)], origin) from error
+    properties, number = Properties(), 1
+    try:
+        for part in javaproperties.parse(text):
+            if isinstance(part, javaproperties.KeyValue):
+                _add(properties, part.key.strip(), part.value.strip(), number)
+            number += len(_LINE_END.findall(part.source))
+    except javaproperties.InvalidUEscapeError as error:
+        raise AgentConfigError([Problem("", "", f"{error}: write four hexadecimal digits", number)], origin) from error
     return properties
 
 
-def _logical_lines(text: str) -> Iterator[tuple[int, str]]:
-    begun, parts = 0, list[str]()
-    for number, natural in enumerate(re.split(r"\r\n|\r|\n", text), 1):
-        line = natural.lstrip(" \t\f")
-        if not parts:
-            if not line or line[0] in "#!":
-                continue
-            begun = number
-        backslashes = len(line) - len(line.rstrip("\\"))
-        if backslashes % 2:
-            parts.append(line[:-1])
-            continue
-        yield begun, "".join([*parts, line])
-        parts = []
-    if parts:
-        yield begun, "".join(parts)
-
-
-def _plain(text: str) -> str:
-    return _ESCAPE.sub(lambda match: _character(match[1]), text)
-
-
-def _character(escape: str) -> str:
-    if len(escape) > 1:
-        return chr(int(escape[1:], 16))
-    return _NAMED.get(escape, escape)
+def _add(properties: Properties, key: str, value: str, number: int) -> None:
+    if key in properties.values:
+        properties.repeated[key] = properties.lines[key]
+    properties.values[key], properties.lines[key] = value, number

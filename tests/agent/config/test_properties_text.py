@@ -1,5 +1,10 @@
 from __future__ import annotations
 
+import sys
+
+import pytest
+
+from producer.agent.config.options import AgentConfigError
 from producer.agent.config.properties_text import parse_properties
 
 
@@ -38,3 +43,21 @@ def test_a_file_is_read_as_java_reads_it() -> None:
     assert properties.lines["list"] == 8
     assert properties.lines["even"] == 11
     assert properties.repeated == {"a": 3}
+
+
+def test_separators_and_escapes_are_only_javas() -> None:
+    """Two escapes make one character beyond 16 bits, and other blanks than Java's separate nothing."""
+    assert parse_properties("a = \\ud83d\\ude00\nb\u2028c = 1").values == {"a": "\N{GRINNING FACE}", "b\u2028c": "1"}
+
+
+def test_an_invalid_escape_is_an_error_with_its_line() -> None:
+    """An invalid escape is an error with its line, as it is for Java."""
+    with pytest.raises(AgentConfigError, match=r"a\.properties(?s:.*)line 3.*u00zz.*: write four hexadecimal digits"):
+        parse_properties("a = 1\n\nb = \\u00zz\n", "a.properties")
+
+
+def test_without_the_extra_a_properties_file_names_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without javaproperties, a properties file is an error with the command that installs it."""
+    monkeypatch.setitem(sys.modules, "javaproperties", None)
+    with pytest.raises(AgentConfigError, match=r"needs the Python package javaproperties: .*pip install"):
+        parse_properties("a = 1")
