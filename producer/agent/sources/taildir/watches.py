@@ -4,6 +4,9 @@ Each watch is on an inode, not on a path, and ends with its first notification. 
 polled, and causes no notifications. Without inotify, or when its limit is reached, files are only polled. Some file
 systems do not notify, such as one that another machine writes to. A device is not trusted any more after several
 changes without a notification.
+
+The C library is called by ctypes, as inotify_simple does. That package would save the 25 lines of these calls, and an
+agent without extras would only poll.
 """
 
 from __future__ import annotations
