@@ -7,7 +7,6 @@ nothing into the channels while the process is too large. CPU is limited by paus
 
 from __future__ import annotations
 
-import os
 import threading
 import time
 from collections.abc import Callable
@@ -16,6 +15,7 @@ from pathlib import Path
 
 from ...model.options import option
 from ...runtime.clock import Clock
+from ...runtime.process_memory import resident_bytes
 
 #: Bytes that an agent needs without its components.
 PROCESS_BYTES = 40 << 20
@@ -32,7 +32,6 @@ _IN_FLIGHT, _LEAST_IN_FLIGHT = 0.1, 16 << 20
 _TRIM_SECONDS = 1.0
 #: Seconds between two measurements of the process.
 _MEASURE_SECONDS = 0.02
-_STATM = Path("/proc/self/statm")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -97,14 +96,6 @@ class Pace:
                 return
 
 
-def resident() -> int:
-    """Return the bytes of memory of the process; 0 if the system does not report it."""
-    try:
-        return int(_STATM.read_text(encoding="ascii").split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except (OSError, ValueError, IndexError):
-        return 0
-
-
 def give_back() -> None:
     """Return freed memory that the C library keeps to the system, where ``malloc_trim`` exists."""
     import ctypes  # rarely needed
@@ -126,7 +117,7 @@ class Memory:
         self,
         limit: int | None,
         clock: Clock,
-        used: Callable[[], int] = resident,
+        used: Callable[[], int] = resident_bytes,
         give_back: Callable[[], object] = give_back,
     ) -> None:
         self.limit = limit

@@ -13,6 +13,7 @@ from typing import Any
 
 from ...model.errors import ChannelError
 from ...model.interfaces import ChannelStats
+from ...runtime.process_memory import resident_bytes
 from ..events.counters import Counters
 from ..flow.channel import BatchChannel
 from ..run.agent import Agent
@@ -184,12 +185,4 @@ def _counted(counters: Counters | None, names: tuple[str, ...]) -> dict[str, Any
 
 def _process() -> dict[str, float]:
     times = os.times()
-    return {"cpu_seconds": times.user + times.system, "resident_bytes": _resident()}
-
-
-def _resident() -> int:
-    try:
-        with open("/proc/self/statm", encoding="ascii") as file:  # noqa: PTH123  # not a user's file
-            return int(file.read().split()[1]) * os.sysconf("SC_PAGE_SIZE")
-    except OSError:  # not on Linux
-        return 0
+    return {"cpu_seconds": times.user + times.system, "resident_bytes": resident_bytes()}

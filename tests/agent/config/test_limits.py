@@ -11,7 +11,7 @@ import pytest
 
 from producer.agent import Agent, AgentConfigError
 from producer.agent.config import limits, parse_toml
-from producer.agent.config.limits import Memory, Pace, resident
+from producer.agent.config.limits import Memory, Pace
 from producer.agent.config.toml_text import write_toml
 from producer.agent.events.batch import EventBatch
 from producer.agent.events.counters import Counters
@@ -22,6 +22,7 @@ from producer.agent.flow.sink_runner import SinkRunner
 from producer.agent.run.blueprint import draw
 from producer.agent.selectors.replicating import ReplicatingSelector
 from producer.runtime.clock import Stop, SystemClock
+from producer.runtime.process_memory import resident_bytes
 from producer.testing import ManualClock
 
 from ...support.threads import cpu_of
@@ -286,7 +287,9 @@ def test_an_agent_stays_within_its_memory(tmp_path: Path, caplog: pytest.LogCapt
     gc.collect()
     limits.give_back()  # or memory of earlier tests would become free later, and hold more events than this test puts
     room = 12 << 20  # for the agent itself and what it imports, and then for events
-    limit = max(int((resident() + room) / (1 - limits._IN_FLIGHT)), resident() + room + limits._LEAST_IN_FLIGHT)
+    limit = max(
+        int((resident_bytes() + room) / (1 - limits._IN_FLIGHT)), resident_bytes() + room + limits._LEAST_IN_FLIGHT
+    )
     text = _text(f"max_memory_bytes = {limit}", tmp_path, options="size = 20")
     dead = text.replace('type = "null"', 'type = "http"\nendpoint = "http://127.0.0.1:9/x"')
     agent = Agent(parse_toml(dead))
@@ -294,6 +297,6 @@ def test_an_agent_stays_within_its_memory(tmp_path: Path, caplog: pytest.LogCapt
     try:
         eventually(lambda: "at its memory limit" in caplog.text, "the source to wait", 120)
         assert agent.counters["sources.numbers"].get("EventAcceptedCount") > 100
-        assert resident() <= limit
+        assert resident_bytes() <= limit
     finally:
         agent.stop(1)
