@@ -16,6 +16,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 from ..model.options import option
+from ..runtime.backoff import pause_after
 from ..runtime.clock import Clock, Deadline
 from ..runtime.loggers import get_logger
 from ..runtime.rate_limited_log import RateLimitedLog
@@ -28,7 +29,8 @@ from .recoveries import recoveries
 
 _log = get_logger("loghub.agent.sink")
 
-_MOST_DOUBLINGS = 16
+#: Seconds of a sink's first backoff.
+_FIRST_BACKOFF = 2.0
 #: Seconds after a sink's backoff in which another failure still counts as one in a row.
 _FORGET_AFTER = 3600.0
 
@@ -231,8 +233,8 @@ class _Backoff:
     def fail(self, longest: float) -> None:
         now = self._clock.monotonic()
         forgotten = now > self._until + _FORGET_AFTER
-        self._failures = 1 if forgotten else min(self._failures + 1, _MOST_DOUBLINGS)
-        self._until = now + min(longest, float(2**self._failures))
+        self._failures = 1 if forgotten else self._failures + 1
+        self._until = now + pause_after(self._failures, _FIRST_BACKOFF, longest)
 
     def succeed(self) -> None:
         self._failures, self._until = 0, self._clock.monotonic()

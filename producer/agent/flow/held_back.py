@@ -13,6 +13,7 @@ from collections import deque
 from collections.abc import Callable, Sequence
 
 from ...model.errors import ChannelClosedError, ChannelError
+from ...runtime.backoff import Backoff
 from ...runtime.clock import Clock
 from ..events.batch import EventBatch
 from ..events.interfaces import left_of
@@ -32,7 +33,7 @@ class HeldBack:
         self._clock = clock
         self._waiting: deque[Outgoing] = deque()
         self._size = 0
-        self._pause, self._next = _FIRST_PAUSE, clock.monotonic()
+        self._backoff, self._next = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE), clock.monotonic()
 
     def __bool__(self) -> bool:
         return bool(self._waiting)
@@ -52,7 +53,8 @@ class HeldBack:
         :param held: the batches that they belong to.
         """
         if not self._waiting:
-            self._pause, self._next = _FIRST_PAUSE, self._clock.monotonic() + _FIRST_PAUSE
+            self._backoff.reset()
+            self._next = self._clock.monotonic() + _FIRST_PAUSE
         of_batches = {one.batch.sequence: one for one in held}
         for part, marks in letters:  # without numbers: these stand for whole batches, but the rest was delivered
             of_batches[part.sequence].letters.append(Letter(part.numbered(None), marks))
@@ -81,15 +83,14 @@ class HeldBack:
             one.delivery.commit_one(one)
             self._waiting.popleft()
             self._size -= one.size
-            self._pause = _FIRST_PAUSE
+            self._backoff.reset()
 
     def _wait_longer(self, one: Outgoing, left: Sequence[EventBatch]) -> None:
         marks, before = {id(part): marks for part, marks in one.letters}, one.size
         one.letters = [Letter(part, marks.get(id(part), one.letters[0].marks)) for part in left]
         self._size -= before - one.size
         self._waiting.rotate(-1)
-        self._next = self._clock.monotonic() + self._pause
-        self._pause = min(2 * self._pause, _LONGEST_PAUSE)
+        self._next = self._clock.monotonic() + self._backoff.next_pause()
 
     def give_back(self) -> None:
         """Return all batches to their channel.

@@ -11,6 +11,7 @@ from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 
 from ...model.errors import ChannelError, ChannelFullError, InvalidArgumentError
+from ...runtime.backoff import Backoff
 from ...runtime.clock import Clock, Deadline, Stop, WaitingRoom
 from ...runtime.loggers import get_logger
 from ...runtime.rate_limited_log import RateLimitedLog
@@ -92,7 +93,7 @@ class SourceOutlet:
             self._log_error(self._no_memory())
             if stop.wait(_POLL_SECONDS):
                 return False
-        passage, pause = self._passage(batch), _FIRST_PAUSE
+        passage, backoff = self._passage(batch), Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
         while True:
             try:
                 passage.commit(None, stop)
@@ -104,9 +105,8 @@ class SourceOutlet:
                     return False
                 self._log_error(error)
             self._counters.add(ChannelWriteFail=1)
-            if stop.wait(pause):
+            if stop.wait(backoff.next_pause()):
                 return False
-            pause = min(2 * pause, _LONGEST_PAUSE)
 
     @property
     def short_of_memory(self) -> bool:

@@ -15,6 +15,7 @@ from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 from ...model.errors import ChannelClosedError, ChannelError, InvalidArgumentError
+from ...runtime.backoff import Backoff
 from ...runtime.clock import Clock, Stop, SystemClock
 from ...runtime.loggers import get_logger
 from ...runtime.rate_limited_log import RateLimitedLog
@@ -83,7 +84,7 @@ class SinkRunner:
         self._health = health or Health(counters, self._clock)
         self._pace = pace or Pace(None, self._clock)
         self._most_events, self._most_bytes = most_events, most_bytes
-        self._pause = _FIRST_PAUSE
+        self._backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
 
     def run(self, stop: Stop) -> None:
         """Deliver until ``stop``, and finish the delivery in flight.
@@ -93,10 +94,9 @@ class SinkRunner:
         try:
             while not stop.is_set():
                 if self.deliver(_POLL_SECONDS, stop):
-                    self._pause = _FIRST_PAUSE
+                    self._backoff.reset()
                 else:
-                    stop.wait(self._pause)
-                    self._pause = min(2 * self._pause, _LONGEST_PAUSE)
+                    stop.wait(self._backoff.next_pause())
                 tick(self._processor)
                 self._pace.rest(lambda pause: self._channel.hurried or stop.wait(pause))
         finally:
@@ -384,7 +384,7 @@ class SinkRunner:
         try:
             if done:
                 delivery.commit(later)
-                self._pause = _FIRST_PAUSE
+                self._backoff.reset()
                 self._health.worked()
                 self._counters.add(EventDrainSuccessCount=done - refused, EventRefusedCount=dead)
             else:

@@ -11,6 +11,7 @@ import traceback
 from collections.abc import Callable
 
 from ...model.errors import ProducerError
+from ...runtime.backoff import Backoff
 from ...runtime.clock import Clock, Deadline, Stop, WaitingRoom
 from ...runtime.loggers import get_logger
 from ...runtime.rate_limited_log import RateLimitedLog
@@ -86,7 +87,7 @@ class Supervised:
         return self._room.wait_until(lambda: self.state in (State.FINISHED, State.STOPPED), deadline)
 
     def _live(self) -> None:
-        pause = FIRST_PAUSE
+        backoff = Backoff(FIRST_PAUSE, LONGEST_PAUSE)
         try:
             while not self._stop.is_set():
                 begun = self._clock.monotonic()
@@ -95,10 +96,11 @@ class Supervised:
                     if self._again is self._run_stop:
                         continue
                     break
-                pause = FIRST_PAUSE if self._clock.monotonic() - begun > _WORKED else pause
+                if self._clock.monotonic() - begun > _WORKED:
+                    backoff.reset()
+                pause = backoff.next_pause()
                 self._log_failure(failure, pause)
                 self._stop.wait(pause)
-                pause = min(2 * pause, LONGEST_PAUSE)
         finally:
             self._become(State.STOPPED if self._stop.is_set() else State.FINISHED)
 

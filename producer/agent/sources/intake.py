@@ -8,6 +8,7 @@ wait, so those at hand are lost and counted. Events that no channel can ever tak
 from __future__ import annotations
 
 from ...model.errors import ChannelError
+from ...runtime.backoff import Backoff
 from ...runtime.clock import Stop
 from ...runtime.loggers import get_logger
 from ...runtime.rate_limited_log import RateLimitedLog
@@ -84,7 +85,7 @@ class Intake:
 
         :returns: False if ``stop`` was set before.
         """
-        pause = _FIRST_PAUSE
+        backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
         while True:
             try:
                 done = outlet.put_until(batch, stop)
@@ -93,9 +94,8 @@ class Intake:
             else:
                 self._log_recovery()
                 return done
-            if stop.wait(pause):
+            if stop.wait(backoff.next_pause()):
                 return False
-            pause = min(2 * pause, _LONGEST_PAUSE)
 
     def put_or_lose(self, outlet: Outlet, batch: EventBatch, stop: Stop) -> None:
         """Put events that cannot be sent again; make one attempt, since later events must not wait."""

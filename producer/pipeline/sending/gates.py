@@ -32,6 +32,7 @@ from ...model.errors import (
     ServerError,
     UnreachableError,
 )
+from ...runtime.backoff import pause_after
 from .concurrency import AdaptiveLimit
 
 #: An unreachable destination is tried at least this often, seconds, so that delivery soon resumes.
@@ -197,8 +198,8 @@ class Gate:
         if self.is_open:
             self.since = now
         self.state, self.reason, self._refused_at = GateState.HELD, reason, now
-        self.until = now + min(self._base * 2.0 ** min(self._streak, 64), self._longest)
         self._streak += 1
+        self.until = now + pause_after(self._streak, self._base, self._longest)
 
     def let_probe(self, now: float) -> None:
         """Make the gate half open, if its time is over."""

@@ -18,6 +18,7 @@ import tenacity
 
 from ...model.config import ProducerConfig
 from ...model.errors import AttemptError, MisconfiguredError, QuotaExceededError
+from ...runtime.backoff import pause_after
 from ...runtime.clock import Clock
 from ..batching.batch import ProducerBatch
 
@@ -37,8 +38,7 @@ class wait_backoff(tenacity.wait.wait_base):  # noqa: N801  # tenacity names its
 
     def __call__(self, retry_state: tenacity.RetryCallState) -> float:
         """Return the seconds to wait after attempt number ``retry_state.attempt_number``."""
-        # The exponent is bounded against overflow; the ceiling is reached long before.
-        high = min(self.base * 2.0 ** min(retry_state.attempt_number, 64), self.maximum)
+        high = pause_after(retry_state.attempt_number + 1, self.base, self.maximum)
         return self._uniform(max(self.base, high / 2), high)
 
 

@@ -6,6 +6,7 @@ import glob
 import os
 from collections.abc import Collection
 
+from ....runtime.backoff import Backoff
 from ....runtime.clock import Stop
 from ...events.interfaces import Context, Lag, Outlet
 from .follower import Follower
@@ -35,14 +36,13 @@ class TaildirSource:
 
     def run(self, outlet: Outlet, stop: Stop) -> None:
         self._follower = follower = Follower(self._options, self._context, outlet, stop)
-        pause = _FIRST_PAUSE
+        backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
         try:
             while not stop.is_set():
                 if follower.look():
-                    pause = _FIRST_PAUSE
+                    backoff.reset()
                 else:
-                    stop.wait(pause)
-                    pause = min(2 * pause, _LONGEST_PAUSE)
+                    stop.wait(backoff.next_pause())
         finally:
             follower.close()
 
