@@ -137,7 +137,7 @@ def read_options(
     for key, value in values.items():
         try:
             if key not in options:
-                raise _unknown(key, options, beside)
+                raise _unknown(key, options, beside, getattr(cls, "foreign", {}))
             chosen[key] = _checked(options[key], value, flume=flume)
         except ConfigError as error:
             problems.append(_problem(error, where, lines, value, options.get(key)))
@@ -194,11 +194,11 @@ def _problems_of_class(cls: type, chosen: Mapping[str, Any], where: str, lines: 
     return found
 
 
-def _unknown(key: str, options: Mapping[str, Option], beside: Sequence[str]) -> ConfigError:
+def _unknown(key: str, options: Mapping[str, Option], beside: Sequence[str], foreign: Mapping[str, str]) -> ConfigError:
     for name, each in options.items():
         if key == flume_name(each):
             return ConfigError(key, f"is Flume's name; here the option is {name!r}", key)
-    return unknown(key, [*options, *difflib.get_close_matches(key, beside, 1)])
+    return unknown(key, [*options, *difflib.get_close_matches(key, beside, 1)], foreign)
 
 
 def _got(error: ConfigError) -> str:

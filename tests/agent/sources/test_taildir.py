@@ -163,6 +163,10 @@ def test_headers_of_groups_and_paths_and_offsets(tmp_path: Path) -> None:
         ({"file_groups": {"g": "/x/("}}, "is not a regular expression"),
         ({"paths": ["/var/log/"]}, "must be globs of files, not of directories"),
         ({"paths": ["/x/*"], "headers": {"q": {}}}, "must name a file group"),
+        ({"paths": ["/x/*"], "group_start_at": {"q": "end"}}, "group_start_at: must name a file group"),
+        ({"paths": ["/x/*"], "group_start_at": {"paths": "noon"}}, "must be beginning or end"),
+        ({"paths": ["/x/*"], "skip_to_end": True}, 'skip_to_end: unknown option; it is start_at = "end"'),
+        ({"paths": ["/x/*"], "close_inactive": 60}, "it is called idle_timeout here"),
         ({"paths": ["/x/*"], "multiline_start": ".*"}, "matches an empty line"),
     ],
 )
@@ -174,18 +178,92 @@ def test_an_invalid_option_is_refused_before_the_start_with_its_name_the_rule_an
         read_options(TaildirSource.Options, values, "sources.t")
 
 
-def test_skip_to_end_skips_only_lines_that_exist_at_the_very_first_start(tmp_path: Path) -> None:
-    """skip_to_end skips only lines that exist at the very first start, not those written while the agent is down."""
-    tail = Tail(tmp_path, skip_to_end=True)
-    a = Writer(tail.logs / "a.log")
-    a.lines(10)
-    assert tail.seen() == []
-    written = a.lines(2)
-    assert tail.seen() == written
-    tail.restart()
-    written = a.lines(2) + Writer(tail.logs / "b.log").lines(3)
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16-le"])
+def test_start_at_end_skips_only_lines_that_exist_at_the_very_first_start(tmp_path: Path, encoding: str) -> None:
+    """start_at = "end" skips only lines that exist at the very first start, not those written while the agent is down.
 
-    assert sorted(tail.seen()) == sorted(written)
+    It begins after the last line end, also where a line end is two bytes.
+    """
+    options = from_flume(TaildirSource.Options, {"filegroups": "g", "skipToEnd": "true"})
+    assert options["start_at"] == "end"
+    tail = Tail(tmp_path, start_at="end", encoding=encoding)
+    a, b = Writer(tail.logs / "a.log"), Writer(tail.logs / "b.log")
+    a.append("one\n\u0a0a\nhal".encode(encoding))
+    assert tail.seen() == []
+    a.append("f\ntwo\n".encode(encoding))
+    assert tail.seen() == [b"half", b"two"]
+    tail.restart()
+    a.append("three\n".encode(encoding))
+    b.append("four\n".encode(encoding))
+
+    assert sorted(tail.seen()) == [b"four", b"three"]
+
+
+def test_groups_may_start_at_their_own_place(tmp_path: Path) -> None:
+    """group_start_at replaces start_at for the files of a group."""
+    groups = {"old": f"{tmp_path}/logs/a.*", "rest": f"{tmp_path}/logs/.*"}
+    tail = Tail(tmp_path, file_groups=groups, start_at="end", group_start_at={"old": "beginning"})
+    a, b = Writer(tail.logs / "a.log"), Writer(tail.logs / "b.log")
+    read, _ = a.lines(3), b.lines(3)
+    assert tail.seen() == read
+    written = b.lines(1)
+    assert tail.seen() == written
+
+
+def test_files_that_are_older_than_ignore_older_are_opened_when_they_are_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A new file that was not written for longer than ignore_older is not opened; once written, it is read whole.
+
+    A file with a position is read on, however old it is.
+    """
+    opened: list[str] = []
+    real = os.open
+    monkeypatch.setattr(os, "open", lambda path, *rest, **more: opened.append(str(path)) or real(path, *rest, **more))
+    groups = {"young": f"{tmp_path}/logs/a.*", "all": f"{tmp_path}/logs/.*"}
+    tail = Tail(tmp_path, file_groups=groups, ignore_older=3600, group_ignore_older={"all": 1e9})
+    young, old, known = (Writer(tail.logs / name) for name in ("a.young", "a.old", "a.known"))
+    first, second, third = young.lines(1), old.lines(2), known.lines(1)
+    now = tail.clock.time()
+    for writer, age in ((young, 3000), (old, 4000), (known, 0)):
+        os.utime(writer.path, (now - age, now - age))
+    assert sorted(tail.seen()) == sorted(first + third)
+    assert str(old.path) not in opened
+    tail.restart()
+    unread = known.lines(1)
+    os.utime(known.path, (now - 9000, now - 9000))
+    assert tail.seen() == unread
+    assert str(old.path) not in opened
+    second += old.lines(1)
+    os.utime(old.path, (now, now))
+    assert tail.seen(1.0) == second
+
+
+def test_old_files_at_a_first_start_at_the_end_give_only_new_lines(tmp_path: Path) -> None:
+    """With start_at = "end", the end of an old file is noted at the first start, so that later only new lines come."""
+    tail = Tail(tmp_path, start_at="end", ignore_older=3600)
+    a = Writer(tail.logs / "a.log")
+    a.lines(2)
+    os.utime(a.path, (0, 0))
+    assert tail.seen() == []
+    written = a.lines(1)
+    assert tail.seen(1.0) == written
+
+
+@pytest.mark.parametrize("start_at", ["beginning", "end"])
+def test_a_first_start_that_reads_much_says_so(tmp_path: Path, start_at: str, caplog: pytest.LogCaptureFixture) -> None:
+    """A first start that reads over 1 GiB from the beginning of files logs their number and size, and the options."""
+    tail = Tail(tmp_path, start_at=start_at)
+    for name in ("a.log", "b.log"):
+        path = tail.logs / name
+        path.touch()
+        os.truncate(path, 700 << 20)
+    assert tail.seen() == []
+    tail.restart()
+    tail.look()
+    said = [message for message in caplog.messages if "GiB" in message]
+    assert len(said) == (start_at == "beginning")
+    assert all("reads 2 files with 1.4 GiB" in each and 'start_at = "end"' in each for each in said)
 
 
 def test_flumes_position_file_is_taken_over_at_the_first_start(tmp_path: Path) -> None:

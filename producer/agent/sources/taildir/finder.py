@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import os
 import stat
 from collections.abc import Iterable, Mapping, Sequence
@@ -10,6 +11,7 @@ from ....runtime.clock import Clock, Stop
 from ....runtime.file_identity import Key
 from ....runtime.link_targets import LinkTargets, not_followed, opened_path
 from ....runtime.loggers import get_logger
+from ....text.plural import counted
 from ...recoveries import recoveries
 from ..reading.identity import is_compressed, open_quickly
 from ..reading.reader import FileReader
@@ -23,6 +25,8 @@ _log = get_logger("loghub.agent.taildir")
 
 #: Scans take at most a 50th of the time, but never start later than 5 s after the last: rotated files are deleted soon.
 _SCAN_SHARE, _LONGEST_WAIT = 50, 5.0
+#: Files that are not opened because of ignore_older, and that are checked in a scan.
+_OLD_POLLS = 200
 #: Seconds between two attempts to open a file.
 _RETRY = 1.0
 #: Seconds without a change after which a file that may be a copy in progress is read as a file of its own.
@@ -68,6 +72,8 @@ class Finder:
         self._met: dict[str, tuple[int, Key | None]] = {}
         self._waiting: dict[str, _Waiting] = {}
         self._links: dict[str, Key] = {}
+        # Files that are not opened because of ignore_older.
+        self._old: dict[str, Group] = {}
         self._warned: set[str] = set()
         self._unreadable: set[str] = set()
         self._next_scan = clock.monotonic()
@@ -90,6 +96,7 @@ class Finder:
         if now >= self._next_scan:
             self._beginning = 0.0
             self._follow_links()
+            self._try_old()
             for scan in self._directories.scans(now):
                 self._take_in(scan, now)
                 if self._stop.is_set():
@@ -97,6 +104,8 @@ class Finder:
             self._log_unreadable()
             if self._beginnings.first:
                 self._beginnings.end_first()
+                if self._old:
+                    _log.info("%s not opened, because of ignore_older", counted(len(self._old), "file"))
             self._wait(now)
         self._try_waiting(now)
 
@@ -202,12 +211,17 @@ class Finder:
             if _directory_of(path) == scan.path:
                 del self._met[path]
                 self._links.pop(path, None)
+                self._old.pop(path, None)
 
     # -- new files
 
     def _begin(self, path: str, group: Group | None, now: float) -> Key | None:
         """Open a file for the first time; return its key if it is read."""
         began = self._clock.monotonic()
+        if group is not None and self._is_old(path, group):
+            self._waiting.pop(path, None)
+            self._old[path] = group
+            return None
         try:
             descriptor = open_quickly(path)
             try:
@@ -229,6 +243,28 @@ class Finder:
             return None
         finally:
             self._beginning += self._clock.monotonic() - began
+
+    def _is_old(self, path: str, group: Group) -> bool:
+        """Return True if an unknown file was not written for so long that it is not opened."""
+        if group.ignore_older is None or self._beginnings.skips(group):
+            return False
+        try:
+            status = os.stat(path)
+        except OSError:
+            return False
+        key = status.st_dev, status.st_ino
+        known = key in self._readers.by_key or self._known.held_by(key, path) is not None
+        return not known and self._clock.time() - status.st_mtime > group.ignore_older
+
+    def _try_old(self) -> None:
+        """Check some files that were not opened, in turn; the next scan opens those that were written."""
+        for path in list(itertools.islice(self._old, _OLD_POLLS)):
+            group = self._old.pop(path)
+            if self._is_old(path, group):
+                self._old[path] = group
+            else:
+                self._met.pop(path, None)
+                self._directories.look_again(_directory_of(path))
 
     def _sort_in(self, path: str, descriptor: int, group: Group | None, now: float) -> Key | None:
         status = os.fstat(descriptor)

@@ -28,6 +28,8 @@ class Group:
     :ivar directory: the files' directory; a glob if ``wild``.
     :ivar names: the pattern of a whole file name.
     :ivar headers: the headers of their events.
+    :ivar at_end: True to begin at the end of files that exist at the very first start.
+    :ivar ignore_older: seconds without a write after which a file is not opened; None to open all.
     """
 
     name: str
@@ -35,6 +37,8 @@ class Group:
     wild: bool
     names: Pattern[str]
     headers: Mapping[str, str]
+    at_end: bool = False
+    ignore_older: float | None = None
 
     @property
     def named_directory(self) -> str:

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 from ....model.errors import ConfigError
 from ....model.options import option
@@ -25,6 +25,14 @@ _LEAST_IDLE = 1000
 class TaildirOptions:
     """Options of the ``taildir`` source: Flume's ``TAILDIR``, and more."""
 
+    #: Hints for names of other agents.
+    foreign: ClassVar[Mapping[str, str]] = {
+        "skip_to_end": 'it is start_at = "end"',
+        "close_inactive": "idle_timeout",
+        "ignore_older_secs": "ignore_older",
+        "read_from": "start_at",
+    }
+
     paths: tuple[str, ...] = option((), doc="globs of the files to follow; ** matches directories of any depth")
     file_groups: Mapping[str, str] = option(
         {}, flume="filegroups", doc="groups by name, each a directory, a slash and a regular expression for file names"
@@ -38,9 +46,17 @@ class TaildirOptions:
     byte_offset_header: bool = option(
         False, doc="add the header byteoffset, the event's first byte in the file; costs time for each line"
     )
-    skip_to_end: bool = option(
-        False, doc="at the source's very first start, read existing files from their end instead of their beginning"
+    start_at: str = option(
+        "beginning",
+        flume="skipToEnd",
+        choices=("beginning", "end"),
+        doc="where the source's very first start begins in existing files; later files are read from their beginning",
     )
+    group_start_at: Mapping[str, str] = option({}, doc="start_at of single file groups, by name")
+    ignore_older: float | None = option(
+        None, least=0, doc="seconds; a new file that was not written for longer is not opened until it is written"
+    )
+    group_ignore_older: Mapping[str, float] = option({}, doc="ignore_older of single file groups, by name")
     settle: float = option(10.0, least=0, doc="seconds without a write after which an unfinished last line is read")
     idle_timeout: float = option(120.0, scale=0.001, least=1, doc="seconds without a write until a file is closed")
     multiline_start: str | None = option(None, doc="regular expression for the first line of a multi-line event")
@@ -78,9 +94,13 @@ class TaildirOptions:
         self._check_encoding()
         self.groups()
         self.logs()
-        for group in self.headers:
-            if group not in self.file_groups and group != "paths":
-                raise ConfigError("headers", f"must name a file group: {', '.join(self.file_groups) or 'paths'}", group)
+        for name in ("headers", "group_start_at", "group_ignore_older"):
+            for group in getattr(self, name):
+                if group not in self.file_groups and group != "paths":
+                    raise ConfigError(name, f"must name a file group: {', '.join(self.file_groups) or 'paths'}", group)
+        for start in self.group_start_at.values():
+            if start not in ("beginning", "end"):
+                raise ConfigError("group_start_at", "must be beginning or end", start)
 
     def _check_encoding(self) -> None:
         try:
@@ -100,9 +120,17 @@ class TaildirOptions:
 
         :raises ConfigError: a group is invalid.
         """
-        return [
+        found = [
             *(file_group(name, text, self.headers.get(name, {})) for name, text in self.file_groups.items()),
             *(glob_group(text, self.headers.get("paths", {})) for text in self.paths),
+        ]
+        return [
+            replace(
+                group,
+                at_end=self.group_start_at.get(group.name, self.start_at) == "end",
+                ignore_older=self.group_ignore_older.get(group.name, self.ignore_older),
+            )
+            for group in found
         ]
 
     def logs(self) -> Logs | None:
@@ -137,6 +165,8 @@ class TaildirOptions:
             for key, value in values.items()
             if key.startswith("filegroups.") and key.removeprefix("filegroups.") not in groups
         }
+        if (skip := others.get("skipToEnd", "").lower()) in ("true", "false"):
+            others["skipToEnd"] = "end" if skip == "true" else "beginning"
         if 0 <= _number(others.get("idleTimeout")) < _LEAST_IDLE:
             others["idleTimeout"] = str(_LEAST_IDLE)
         return {"positionFile": _FLUMES_FILE, **others, **strays, "filegroups": groups, "headers": headers}

@@ -7,6 +7,8 @@ import os
 from ....runtime.clock import Stop
 from ....runtime.file_identity import Key
 from ....runtime.loggers import get_logger
+from ....text.plural import counted
+from ....wire.encodings import last_line_end, line_end_of
 from ...events.batch import Position
 from ...events.interfaces import Context, Outlet
 from ..reading.identity import HEAD_BYTES, FileName, Heads, Note, holds
@@ -19,6 +21,11 @@ from .options import TaildirOptions
 from .readers import Readers
 
 _log = get_logger("loghub.agent.taildir")
+
+#: Bytes of existing files above which the very first start logs a warning.
+_MUCH_BYTES = 1 << 30
+#: A multiple of the size of a character in encodings whose line end is longer than a byte.
+_ALIGNED = 4
 
 
 class Beginnings:
@@ -49,7 +56,9 @@ class Beginnings:
             options.encoding,
         )
         self._flumes = read_flume_positions(options.position_file) if known.first_start else {}
-        self._skipping = known.first_start and options.skip_to_end
+        self._name = context.name
+        #: Number and bytes of the files that the very first start reads from their beginning.
+        self._whole_files, self._whole_bytes = 0, 0
         self.first = True
 
     def open(self, path: str, group: Group | None, key: Key) -> bool:
@@ -67,12 +76,18 @@ class Beginnings:
                     reader.close()
                     return False
                 if self.first:
-                    self._skip(reader, size)
+                    self._skip(reader, size, at_end=self.skips(group))
+                    self._whole_files += reader.position == 0
+                    self._whole_bytes += size if reader.position == 0 else 0
         except OSError:
             reader.close()
             raise
         self._begin(reader)
         return True
+
+    def skips(self, group: Group) -> bool:
+        """Return True if files of a group are read from their end: in the first scan of the very first start."""
+        return self.first and self._known.first_start and group.at_end
 
     def begin_anew(self, reader: FileReader) -> None:
         """Read a file from byte 0 under a new name: its old bytes are gone."""
@@ -122,7 +137,14 @@ class Beginnings:
             note, begin = self._known.note_of(name), self._outlet.ends(str(name))[0]
             if note is not None and note.size > begin:
                 _log.error("%s: %d unread bytes were deleted", note.place, note.size - begin)
-        self.first, self._skipping, self._flumes = False, False, {}
+        self.first, self._flumes = False, {}
+        if self._known.first_start and self._whole_bytes > _MUCH_BYTES:
+            _log.warning(
+                "source %s: the first start reads %s with %.1f GiB from their beginning. To read only new lines, set"
+                ' start_at = "end"; to leave out old files, set ignore_older. Both are for sources without positions:'
+                " remove this one's, or rename it",
+                *(self._name, counted(self._whole_files, "file"), self._whole_bytes / (1 << 30)),
+            )
 
     def _reader(self, path: str, group: str, key: Key) -> FileReader:
         return FileReader(path, group, key, self._rules, self._clock.monotonic())
@@ -197,9 +219,9 @@ class Beginnings:
         self._begin(reader)
         return True
 
-    def _skip(self, reader: FileReader, size: int) -> None:
-        """Skip a new file's beginning, as ``skip_to_end`` or Flume's positions say."""
-        start = self._start(reader, size)
+    def _skip(self, reader: FileReader, size: int, *, at_end: bool) -> None:
+        """Skip a new file's beginning, as ``start_at`` or Flume's positions say."""
+        start = self._start(reader, size, at_end=at_end)
         if start:
             name = self.give_name(reader, os.pread(reader.open(), min(HEAD_BYTES, start), 0))
             if reader.resume(name, None, [start]):
@@ -208,11 +230,12 @@ class Beginnings:
             else:
                 reader.name = None  # truncated just now: read it from byte 0
 
-    def _start(self, reader: FileReader, size: int) -> int:
+    def _start(self, reader: FileReader, size: int, *, at_end: bool) -> int:
         flumes = self._flumes.get(reader.key[1])
         if flumes is not None and flumes <= size:
             return flumes
-        if not self._skipping:
+        if not at_end:
             return 0
-        tail = os.pread(reader.open(), BLOCK_BYTES, max(0, size - BLOCK_BYTES))
-        return size - len(tail) + tail.rfind(b"\n") + 1
+        begin = max(0, size - BLOCK_BYTES) // _ALIGNED * _ALIGNED
+        tail = os.pread(reader.open(), size - begin, begin)
+        return begin + last_line_end(tail, 0, line_end_of(reader.encoding))
