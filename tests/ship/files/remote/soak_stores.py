@@ -268,9 +268,3 @@ def test_odd_names_of_blobs_are_found_and_read(here: Any) -> None:
     for address, data in expected.items():
         assert read(find_files([address])) == {address: data}
     assert set(read(find_files(["abfs://logs/app/x.g?"]))) == {"abfs://logs/app/x.gz"}
-    here.upload_blob("last/q?", b"q\n")
-    here.upload_blob("last/q", b"another\n")
-    found = find_files(["abfs://logs/last"])
-    assert read(found) == {"abfs://logs/last/q": b"another\n"}
-    ((path, why),) = found.unread
-    assert (path, "cannot read a name with `?`" in why) == ("abfs://logs/last/q?", True)
