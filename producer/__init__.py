@@ -86,7 +86,7 @@ if TYPE_CHECKING:
     )
     from .model.metrics import DestinationStats, HeldStats, LastError, LatencyStats, Stats, StreamStats
     from .model.records import LogItem, StreamKey
-    from .model.results import Attempt, Callback, Result
+    from .model.results import Attempt, Callback, Result, Undelivered
     from .model.sequence import SequenceKey
     from .sinks import FileSink, StdoutSink
 
@@ -174,6 +174,7 @@ __all__ = [
     "TransactionFullError",
     "TransactionStateError",
     "UnauthorizedError",
+    "Undelivered",
     "UnreachableError",
     "__version__",
     "flush_all",
@@ -225,6 +226,7 @@ _PLACES = {
     "StreamKey": "model.records",
     "StreamStats": "model.metrics",
     "Transaction": "model.interfaces",
+    "Undelivered": "model.results",
     "flush_all": "client.at_exit",
     "install_signal_handlers": "client.at_exit",
 }

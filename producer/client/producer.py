@@ -42,13 +42,15 @@ if TYPE_CHECKING:
     from ..pipeline.batching.accumulator import Piece
     from ..pipeline.batching.open_records import OpenRecords
     from ..pipeline.sender import Sender
+    from ..pipeline.settling.leftovers import Fallback
     from ..pipeline.shutdown import Shutdown
     from .arrow import ArrowSender
+    from .fallback import FallbackOption
 
 _numbers = itertools.count()
 #: The maximum number of threads that store records in a channel for coroutines.
 _STORING_THREADS = 4
-_OPTIONS = frozenset({"config", "channel", "dead_letter", "sink", "clock"})
+_OPTIONS = frozenset({"config", "channel", "dead_letter", "fallback", "sink", "clock"})
 
 
 class Producer:
@@ -82,11 +84,15 @@ class Producer:
         producer owns it and closes it.
     :param dead_letter: a channel for undeliverable records, with the reason in their headers; the producer owns it,
         too. None: report them only to callbacks, counters and the log.
+    :param fallback: gets the logs of batches that fail, without a channel: the path of a file for JSON lines (64 MiB,
+        then one former file ``PATH.1``); a handler of ``logging``, for the same lines; or a function, called with
+        :class:`~producer.Undelivered` and the :class:`~producer.Result` on a handler thread before the callbacks. An
+        error is logged, and changes no outcome. None to drop the logs.
     :param sink: the destination of batches in place of LogHub: a file (see ``producer.sinks``), a test double (see
         ``producer.testing``), or your own. None for LogHub.
     :param clock: the source of time, for tests; None for the system's clock.
-    :raises ConfigError: a project is given twice, an argument has the wrong type, or ``dead_letter`` comes without a
-        channel or is the same channel.
+    :raises ConfigError: a project is given twice, an argument has the wrong type, ``dead_letter`` comes without a
+        channel or is the same channel, or ``fallback`` comes with a channel.
     :raises ChannelClosedError: the channel is closed.
     """
 
@@ -103,6 +109,7 @@ class Producer:
         config: ProducerConfig | None = None,
         channel: Channel | None = None,
         dead_letter: Channel | None = None,
+        fallback: FallbackOption | None = None,
         sink: Sink | None = None,
         clock: Clock | None = None,
     ) -> None:
@@ -124,6 +131,7 @@ class Producer:
         if base is not None and base == getattr(dead_letter, "base", None):
             raise ConfigError("dead_letter", "must have another base: its events would be adopted as records", base)
         self._channel, self._dead_letter = channel, dead_letter
+        self._fallback_option, self._leftovers = fallback, None if fallback is None else _made_of(fallback, channel)
         if sink is not None and (isinstance(sink, type) or not isinstance(sink, Sink)):
             raise ConfigError("sink", "must be None or inherit from producer.Sink", sink)
         self._clock: Clock = clock or SystemClock()
@@ -650,7 +658,7 @@ class Producer:
         owner = PipelineOwner(self, self._losses, self.config.drain_timeout_ms / 1000)
         parts = (self.config, self._sink, self._clock, self.name)
         if self._channel is None:
-            pipeline = Pipeline(*parts, owner=owner, counters=self._counters)
+            pipeline = Pipeline(*parts, owner=owner, counters=self._counters, fallback=self._leftovers)
             return owner.owns(pipeline, Shutdown(pipeline))
         from ..durable.pipeline import DurablePipeline
         from ..durable.shutdown import DurableCloser
@@ -697,7 +705,7 @@ class Producer:
         channels = self._channel, self._dead_letter
         # A given sink is pickled with its projects.
         projects, sink = ((), self._sink) if self._sink_given else (self._sink.project_configs(), None)
-        return _rebuild, (projects, self.config, sink, *channels)
+        return _rebuild, (projects, self.config, sink, *channels, self._fallback_option)
 
     def __repr__(self) -> str:
         state = "closed" if self.closed else "open"
@@ -755,8 +763,22 @@ def _rebuild(
     sink: Sink | None,
     channel: Channel | None = None,
     dead_letter: Channel | None = None,
+    fallback: FallbackOption | None = None,
 ) -> Producer:
-    return Producer(*projects, config=config, sink=sink, channel=channel, dead_letter=dead_letter)
+    return Producer(*projects, config=config, sink=sink, channel=channel, dead_letter=dead_letter, fallback=fallback)
+
+
+def _made_of(fallback: FallbackOption, channel: Channel | None) -> Fallback:
+    """Return the fallback for the pipeline.
+
+    :raises ConfigError: it is invalid, or there is a channel.
+    """
+    if channel is not None:
+        rule = "must be None with a channel: dead_letter=... keeps the records that it cannot deliver"
+        raise ConfigError("fallback", rule, fallback)
+    from .fallback import made_of  # most programs have no fallback
+
+    return made_of(fallback)
 
 
 def _check_callback(callback: object) -> None:

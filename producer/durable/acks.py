@@ -18,7 +18,7 @@ from ..model.records import SEQUENCED, StreamKey
 from ..model.results import Result
 from ..pipeline.batching.batch import ProducerBatch
 from ..pipeline.batching.memory import Refund
-from ..pipeline.settling.backing import Abandonment, Backing, NumberJournal
+from ..pipeline.settling.backing import Abandonment, Backing, Body, NumberJournal
 from ..pipeline.threads import StageThread
 from ..runtime.clock import LOOK_AGAIN, Clock, Deadline, Latch, WaitingRoom
 from ..runtime.loggers import get_logger
@@ -121,7 +121,7 @@ class Acks(Backing):
     def delivered(self, batch: ProducerBatch) -> None:
         self._put(tickets_of(batch))
 
-    def failed(self, batch: ProducerBatch, result: Result, refund: Refund) -> None:
+    def failed(self, batch: ProducerBatch, result: Result, refund: Refund, body: Body) -> None:  # noqa: ARG002  # it has the events
         records, logs = [bytes(record) for record in batch.records], batch.logs_of_sends
         self._put(_Failed(batch.key, tickets_of(batch), records, logs, result, refund))
 

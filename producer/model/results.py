@@ -5,8 +5,10 @@ A batch completes once, and every send in it shares one :class:`Result`.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
+
+from .records import LogItem, StreamKey
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -78,6 +80,25 @@ class Result:
     def request_id(self) -> str:
         """The request id of the last attempt, for the service's support; may be empty."""
         return self.attempts[-1].request_id if self.attempts else ""
+
+
+@dataclass(frozen=True, slots=True)
+class Undelivered:
+    """The logs of a batch that failed, for a function given as the producer's ``fallback``.
+
+    :ivar key: their stream: project, logstore, topic, source, shard hash and tags.
+    :ivar logs: the logs, each with its time, so that they can be sent again. Values are text as it was encoded, or
+        bytes if they are not UTF-8.
+    """
+
+    key: StreamKey
+    logs: tuple[LogItem, ...]
+
+    def __iter__(self) -> Iterator[LogItem]:
+        return iter(self.logs)
+
+    def __len__(self) -> int:
+        return len(self.logs)
 
 
 #: A function for ``send(callback=…)``. It runs once on a handler thread, on success and on failure.

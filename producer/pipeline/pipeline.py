@@ -31,6 +31,7 @@ from .sending.retry_rules import RetryRules
 from .sending.send_task import SendTask
 from .sending.sequencing import Sequencer
 from .settling.backing import Backing
+from .settling.leftovers import Fallback, Leftovers
 from .settling.settlement import Settlement
 from .snapshot import snapshot
 from .threads import StageThread
@@ -48,6 +49,7 @@ class Pipeline:
     :param threadless: True to start no threads: the thread that flushes or closes does the work (see
         :meth:`work_inline`).
     :param backing: the place where the records are kept besides.
+    :param fallback: gets the records of failed batches, if they have no backing.
     :ivar owner: the producer.
     """
 
@@ -62,18 +64,22 @@ class Pipeline:
         threadless: bool = False,
         backing: Backing | None = None,
         counters: Counters | None = None,
+        fallback: Fallback | None = None,
     ) -> None:
         self.clock = clock
         self.sink = sink
         self.owner = owner or Owner()
         self.name = name
         self.counters = Counters() if counters is None else counters
-        self._backing = backing = backing or Backing()
+        leftovers = None if fallback is None else Leftovers(fallback, sink, clock)
+        self._backing = backing = backing or leftovers or Backing()
         ready = ReadyBatches(clock)
         self.admission = Admission(config, clock, sink, ready, self, kept=backing.keeps)
         self.budget, self.accumulator = self.admission.budget, self.admission.accumulator
         self.retry_queue = RetryQueue(clock)
         self.settlement = Settlement(name, self.budget, self.accumulator, self.counters, ready, clock, backing)
+        if leftovers is not None:
+            leftovers.enqueue = self.settlement.failure.put_call
         rules = RetryRules(config, clock, endless=backing.keeps)
         self.task = SendTask(
             sink=sink,

@@ -36,12 +36,14 @@ class FileSink(Sink):
 
     :param path: the file; its directory must exist.
     :param fsync: True to sync the file to the disk for each batch, before the batch counts as delivered.
+    :param max_bytes: the size at which the file is renamed to ``PATH.1``, replacing the former one, and a new file
+        begins; a single batch may be larger. None for no limit.
     :raises ConfigError: the path is a directory, or its directory does not exist.
     """
 
-    def __init__(self, path: str | os.PathLike[str], *, fsync: bool = False) -> None:
+    def __init__(self, path: str | os.PathLike[str], *, fsync: bool = False, max_bytes: int | None = None) -> None:
         self.path = Path(path).absolute()
-        self._fsync = fsync
+        self._fsync, self._max_bytes = fsync, max_bytes
         if self.path.is_dir() or not self.path.parent.is_dir():
             raise ConfigError("path", "must be a file in a directory that exists", str(path))
 
@@ -54,13 +56,36 @@ class FileSink(Sink):
 
     def write(self, delivery: Delivery) -> Receipt:
         try:
-            with self.path.open("a+b", buffering=0) as file:
-                fcntl.flock(file, fcntl.LOCK_EX)
+            with self._open_for(len(delivery.payload.body)) as file:
                 self._append(file, delivery.payload.body)
         except OSError as error:
             words = f"{self.path}: {error.strerror}: nothing of the batch is in the file"
             raise UnreachableError("WriteError", words) from error
         return Receipt(http_status=None)
+
+    def _open_for(self, size: int) -> io.FileIO:
+        """Open and lock the file; rename it first if ``size`` bytes more would make it too large."""
+        while True:
+            file = self.path.open("a+b", buffering=0)
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX)
+                if self._max_bytes is None:
+                    return file
+                end = file.seek(0, os.SEEK_END)
+                if self._is_current(file):
+                    if not end or end + size <= self._max_bytes:
+                        return file
+                    self.path.replace(f"{self.path}.1")
+            except BaseException:
+                file.close()
+                raise
+            file.close()  # another process may have renamed it before this one had the lock
+
+    def _is_current(self, file: io.FileIO) -> bool:
+        try:
+            return os.path.samestat(os.fstat(file.fileno()), self.path.stat())
+        except FileNotFoundError:
+            return False
 
     def _append(self, file: io.FileIO, body: bytes) -> None:
         end = file.seek(0, os.SEEK_END)

@@ -12,19 +12,22 @@ backslashes.
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 
 from ..model.records import StreamKey
 from .json_group import frames_of, members_of, object_of
 
 
-def json_lines(key: StreamKey, records: Sequence[bytes]) -> bytes:
+def json_lines(key: StreamKey, records: Sequence[bytes], more: Mapping[str, str] = MappingProxyType({})) -> bytes:
     """Return the lines of these records.
 
     :param records: results of :func:`~producer.wire.log_group.encode_log`; each may hold several logs.
+    :param more: further values for each line, behind those of the stream.
     """
     names = {"__project__": key.project, "__logstore__": key.logstore, "__topic__": key.topic, "__source__": key.source}
     names |= {f"__tag__:{name}": value for name, value in key.tags}
+    names |= more
     stream = [(name, json.dumps(value, ensure_ascii=False)) for name, value in names.items() if value]
     lines = []
     for joined in records:

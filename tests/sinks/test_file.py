@@ -219,3 +219,21 @@ def test_a_channel_before_a_file_sink_is_durable_and_ordered_sequence_numbers_ar
         assert producer.stats().stored == 0
     assert [line["n"] for line in lines(path)] == [str(n) for n in range(20)]
     assert threading.active_count() < 50
+
+
+def test_a_file_with_a_limit_is_renamed_before_it_exceeds_it(tmp_path: Path) -> None:
+    """The file and its one former part stay below the limit, also with several writers; a large batch stands alone."""
+    path, former = tmp_path / "out.jsonl", tmp_path / "out.jsonl.1"
+    writers = [FileSink(path, max_bytes=1000), FileSink(path, max_bytes=1000)]
+    for number in range(40):
+        deliver(writers[number % 2], str(number))
+        assert path.stat().st_size <= 1000
+    assert former.stat().st_size <= 1000
+    kept = [int(str(line["m"])) for file in (former, path) for line in lines(file)]
+    assert kept == list(range(kept[0], 40))
+    assert len(kept) > 7
+    deliver(writers[0], "x" * 2000)
+    assert [line["m"] for line in lines(path)] == ["x" * 2000]
+    deliver(writers[1], "y")
+    assert [line["m"] for line in lines(path)] == ["y"]
+    assert [line["m"] for line in lines(former)] == ["x" * 2000]

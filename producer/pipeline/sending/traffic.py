@@ -105,10 +105,13 @@ class Traffic:
 
     def added_to(self, destinations: Sequence[DestinationStats]) -> tuple[DestinationStats, ...]:
         """Return the destinations with their counts, and behind them the ones that are not in use."""
-        known = {each.name for each in destinations}
         with self._lock:
-            idle = [DestinationStats(name=name) for name in self._by_name if name not in known]
-            return tuple(
-                self._by_name[each.name].added_to(each) if each.name in self._by_name else each
-                for each in (*destinations, *idle)
-            )
+            return self._added_to(destinations)
+
+    def _added_to(self, destinations: Sequence[DestinationStats]) -> tuple[DestinationStats, ...]:
+        known = {each.name for each in destinations}
+        idle = [DestinationStats(name=name) for name in self._by_name if name not in known]
+        return tuple(
+            self._by_name[each.name].added_to(each) if each.name in self._by_name else each
+            for each in (*destinations, *idle)
+        )

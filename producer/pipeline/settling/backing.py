@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
-from ...model.interfaces import SequenceId
+from ...model.interfaces import Payload, Record, SequenceId
 from ...model.results import Result
 from ..batching.batch import ProducerBatch
 from ..batching.memory import Refund
@@ -17,6 +18,13 @@ class Abandonment:
 
     code: str
     message: str
+
+
+class Body(NamedTuple):
+    """The bytes of a batch: its records, or its encoded body."""
+
+    records: Sequence[Record]
+    payload: Payload | None
 
 
 class NumberJournal(Protocol):
@@ -54,10 +62,11 @@ class Backing:
     def delivered(self, batch: ProducerBatch) -> None:
         """Note that the server has the records of ``batch``."""
 
-    def failed(self, batch: ProducerBatch, result: Result, refund: Refund) -> None:  # noqa: ARG002  # for subclasses
+    def failed(self, batch: ProducerBatch, result: Result, refund: Refund, body: Body) -> None:  # noqa: ARG002  # for subclasses
         """Note that the records of ``batch`` failed permanently; they are dropped when this returns.
 
         :param refund: the memory of the records, to be paid when it is no longer needed.
+        :param body: the bytes of the batch.
         """
         refund.pay()
 

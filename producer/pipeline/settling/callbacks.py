@@ -55,8 +55,8 @@ def _log_raised() -> None:
     _log.exception("a callback raised; the outcome of the record is unchanged")
 
 
-#: An item for a handler: a completed batch, futures without a batch and their result, or a barrier.
-_Item = ProducerBatch | tuple[Sequence[SendFuture], Result] | Latch | None
+#: An item for a handler: a completed batch, futures without a batch and their result, a call, or a barrier.
+_Item = ProducerBatch | tuple[Sequence[SendFuture], Result] | Callable[[], object] | Latch | None
 
 
 class BatchHandler:
@@ -84,6 +84,10 @@ class BatchHandler:
         """Enqueue futures that are in no batch, and whose holders have this result."""
         self._put((futures, result))
         self._end_gathering()
+
+    def put_call(self, call: Callable[[], object]) -> None:
+        """Enqueue a call of user code, which must not raise."""
+        self._put(call)
 
     def _put(self, item: _Item) -> None:
         with self._lock:
@@ -172,8 +176,11 @@ class BatchHandler:
         elif isinstance(item, tuple):
             with in_callback():
                 self._notify(*item)
-        elif item is not None:
+        elif isinstance(item, Latch):
             item.set()
+        elif item is not None:
+            with in_callback():
+                item()
 
     def _finish(self, batch: ProducerBatch) -> None:
         held, batch.held = batch.held, 0

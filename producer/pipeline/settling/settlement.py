@@ -20,7 +20,7 @@ from ..batching.batch import BATCH_OVERHEAD, BatchState, ProducerBatch
 from ..batching.memory import MemoryBudget, Refund
 from ..batching.open_records import RECORD_OVERHEAD
 from ..batching.ready_batches import ReadyBatches
-from .backing import Backing
+from .backing import Backing, Body
 from .callbacks import BatchHandler
 
 _log = get_logger("loghub.handler")
@@ -140,6 +140,8 @@ class Settlement:
         successful = outcome is _Outcome.DELIVERED
         to = BatchState.SUCCEEDED if successful else BatchState.FAILED
         result = batch.history.result(successful=successful, last=last)
+        # Read first: once the batch is completed, an IO thread may drop its bytes.
+        body = Body(batch.records, batch.payload)
         if not batch.settle(to, result, unless=unless):
             return False
         has_listeners = batch.has_listeners
@@ -148,7 +150,7 @@ class Settlement:
         self._counters.add(outcome.value, batch.log_count)
         if outcome is _Outcome.FAILED:
             self._counters.add(FAILED_BY_CODE + self._codes.of(result.error_code or "unknown"), batch.log_count)
-        free = self._notify_backing(batch, outcome, result, released)
+        free = self._notify_backing(batch, outcome, result, released, body)
         batch.drop_bytes()
         if has_listeners:
             self._budget.release(free)
@@ -160,7 +162,7 @@ class Settlement:
             self._ready.put(successor)
         return True
 
-    def _notify_backing(self, batch: ProducerBatch, outcome: _Outcome, result: Result, memory: int) -> int:
+    def _notify_backing(self, batch: ProducerBatch, outcome: _Outcome, result: Result, memory: int, body: Body) -> int:
         """Notify the backing; return the bytes of the records' memory that are free now.
 
         The backing returns the memory of failed records itself, when it no longer needs them.
@@ -168,7 +170,7 @@ class Settlement:
         refund = Refund(self._budget, memory) if outcome is _Outcome.FAILED else None
         try:
             if refund is not None:
-                self._backing.failed(batch, result, refund)
+                self._backing.failed(batch, result, refund, body)
             elif outcome is _Outcome.DELIVERED:
                 self._backing.delivered(batch)
             elif outcome is _Outcome.PARKED:

@@ -19,7 +19,7 @@ from producer.model.results import Attempt
 from producer.pipeline.batching.batch import BATCH_OVERHEAD, ProducerBatch
 from producer.pipeline.batching.memory import MemoryBudget, Refund
 from producer.pipeline.batching.open_records import RECORD_OVERHEAD
-from producer.pipeline.settling.backing import Backing
+from producer.pipeline.settling.backing import Backing, Body
 from producer.pipeline.settling.callbacks import BatchHandler
 from producer.runtime.clock import SystemClock
 from producer.testing import RecordingSink, ScriptedSink
@@ -226,7 +226,7 @@ def test_a_backing_that_raises_does_not_stop_notifications(caplog: pytest.LogCap
     """The backing's error is logged; the callback runs, and the memory is returned once."""
 
     class _Broken(Backing):
-        def failed(self, batch: ProducerBatch, result: Result, refund: Refund) -> None:
+        def failed(self, batch: ProducerBatch, result: Result, refund: Refund, body: Body) -> None:
             if batch.key.topic == KEY.topic:
                 refund.pay()
             raise KeyError("no such batch")
