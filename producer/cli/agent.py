@@ -1,10 +1,10 @@
-"""The command ``producer agent``: run an agent; check, convert and explain its configuration.
+"""The command ``producer agent``: run an agent; check, test, convert and explain its configuration.
 
 Exit codes:
 
 * 0: the configuration is valid, or the agent was stopped and shut down gracefully.
 * 1: a channel cannot be opened, or a component did not stop in time. For ``check``: this machine lacks a resource that
-  the configuration names, or a peer does not answer.
+  the configuration names, or a peer does not answer. For ``test``: a test or an interceptor failed.
 * 2: the configuration or an argument is invalid.
 * 130, 143: the agent received a second SIGINT or SIGTERM.
 """
@@ -33,6 +33,7 @@ from ..agent.run.convert import convert
 from ..agent.run.former_channels import start_warnings
 from ..agent.run.missing_resources import missing
 from ..text.plural import counted
+from . import agent_trial
 from .agent_program import STORY, Program
 from .arguments.agent import add_arguments
 from .output import say, tell
@@ -47,7 +48,15 @@ _ANSWER_SECONDS = 10.0
 
 def run(args: argparse.Namespace) -> int:
     """Run ``producer agent``, and return the exit code."""
-    actions = {"check": _check, "convert": _convert, "explain": _explain, "schema": _schema, "unit": _unit, None: _run}
+    actions = {
+        "check": _check,
+        "convert": _convert,
+        "explain": _explain,
+        "schema": _schema,
+        "test": _test,
+        "unit": _unit,
+        None: _run,
+    }
     try:
         return actions[args.action](args)
     except AgentConfigError as error:
@@ -98,6 +107,10 @@ def _check(args: argparse.Namespace) -> int:
         tell(f"producer agent: {note}")
     answers = _connected(blueprint, ask=args.connect)
     return _OK if answers and not lacks else _FAILED
+
+
+def _test(args: argparse.Namespace) -> int:
+    return agent_trial.run(args, _load(args, unset=agent_trial.UNSET))
 
 
 def _connected(blueprint: Blueprint, *, ask: bool) -> bool:
@@ -174,14 +187,15 @@ def _path(args: argparse.Namespace) -> Path:
     return Path(args.config or args.flume)
 
 
-def _load(args: argparse.Namespace) -> AgentConfig:
+def _load(args: argparse.Namespace, *, unset: str | None = None) -> AgentConfig:
     """Load the configuration, with the values that arguments override.
 
+    :param unset: as in :func:`read_toml`.
     :raises AgentConfigError: the file cannot be read.
     """
     path = _path(args)
     unknown = {"ignore_unknown": args.ignore_unknown}
-    config = read_toml(path) if args.config else read_properties(path, args.name, **unknown)
+    config = read_toml(path, unset=unset) if args.config else read_properties(path, args.name, **unknown)
     if not config.state.is_absolute():  # independent of the working directory
         config = dataclasses.replace(config, state=path.absolute().parent / config.state)
     if args.state is not None:
@@ -233,3 +247,14 @@ def _sink(part: SinkPart, config: AgentConfig) -> str:
     if group is None:
         return f"sink {sinks}{letters}"
     return f"group {group.name} ({group.type}): {sinks}{letters}"
+
+
+_ACTIONS = {
+    "check": _check,
+    "convert": _convert,
+    "explain": _explain,
+    "schema": _schema,
+    "test": _test,
+    "unit": _unit,
+    None: _run,
+}

@@ -628,8 +628,8 @@ def test_the_log_and_metrics_report_an_invalid_file_until_it_is_valid_again(
     with Beside(act):
         assert main(["agent", "--config", path]) == 0
     well, wrong, mended = seen
-    assert well == mended == ("1", {"ready": True, "reasons": []})
-    assert (wrong[0], wrong[1]["ready"]) == ("0", True)
+    assert well == mended == ("1.0", {"ready": True, "reasons": []})
+    assert (wrong[0], wrong[1]["ready"]) == ("0.0", True)
     (note,) = wrong[1]["notes"]  # type: ignore[misc]
     assert note.startswith("the file's configuration is not running: ")
     assert "line 13: sinks.k1.type: no such type 'nul'" in note

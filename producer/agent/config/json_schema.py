@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from ...model.options import Option, options_of
+from .cases import CASE_KEYS, EXPECT_KEYS
 from .explain import summary_of
 from .limits import AgentOptions
 from .registry import BUILT_IN, class_of, plugged_in
@@ -68,9 +69,17 @@ def json_schema() -> dict[str, Any]:
     return {
         "$schema": "https://json-schema.org/draft/2020-12/schema",
         "title": "A configuration of producer agent",
-        **_closed({"agent": _closed(agent), **components}),
+        **_closed({"agent": _closed(agent), **components, "tests": {"type": "array", "items": _tests()}}),
         "$defs": definitions,
     }
+
+
+def _tests() -> dict[str, Any]:
+    expected, case = (
+        {key: {**form, "description": text} for key, (form, text) in keys.items()} for keys in (EXPECT_KEYS, CASE_KEYS)
+    )
+    case["expect"]["items"] = _closed(expected)
+    return _closed(case, ["input", "expect"])
 
 
 def _one_of(kind: str, names: Iterable[str]) -> dict[str, Any]:

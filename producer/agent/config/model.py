@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+from .cases import Case
 from .limits import Limits
 from .options import Problem
 
@@ -72,6 +73,7 @@ class AgentConfig:
     """The configuration of a whole agent.
 
     :ivar name: the agent's name.
+    :ivar tests: the tests of the configuration.
     :ivar state: the directory for the components' state.
     :ivar monitoring: the address of the monitoring server, ``host:port``; None for no server.
     :ivar stop_timeout: the longest graceful shutdown, in seconds.
@@ -88,6 +90,7 @@ class AgentConfig:
     channels: Mapping[str, ComponentConfig]
     sinks: Mapping[str, SinkConfig]
     groups: Mapping[str, GroupConfig] = field(default_factory=dict)
+    tests: tuple[Case, ...] = field(default=(), compare=False)
     state: Path = Path("loghub-agent")
     monitoring: str | None = None
     stop_timeout: float = 30.0

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -16,10 +16,19 @@ _LEAST_HIDDEN = 4
 
 
 class References:
-    """Replaces references, and records their values so that messages can hide them."""
+    """Replaces references, and records their values so that messages can hide them.
 
-    def __init__(self) -> None:
+    :param unset: the text that replaces a reference that cannot be resolved; None to raise.
+    """
+
+    def __init__(self, unset: str | None = None) -> None:
         self.hidden: dict[str, str] = {}
+        self._unset, self._failures = unset, dict[str, None]()
+
+    def notes(self) -> Iterator[str]:
+        """Yield a note of the references that could not be resolved."""
+        if self._failures:
+            yield f"{self._unset!r} stands for values that are not here: {'; '.join(self._failures)}"
 
     def resolve(self, value: Any) -> Any:
         """Return a value with all references replaced, also those in its lists and tables.
@@ -39,7 +48,13 @@ class References:
     def _replaced(self, match: re.Match[str]) -> str:
         if match[1]:
             return match[0][1:]
-        found = _value_of(match)
+        try:
+            found = _value_of(match)
+        except ValueError as error:
+            if self._unset is None:
+                raise
+            self._failures[str(error)] = None
+            return self._unset
         for part in (found, *found.split()):
             if len(part) >= _LEAST_HIDDEN:
                 self.hidden[part] = match[0]

@@ -27,6 +27,7 @@
     sinks = ["store", "spare"]
 
 All other keys of a component are its options. Any text may refer to ``${env:X}`` and ``${file:/path}``.
+``[[tests]]`` are read by :mod:`.cases`.
 """
 
 from __future__ import annotations
@@ -39,6 +40,7 @@ from typing import Any
 
 from ...model.options import options_of
 from . import toml_lines
+from .cases import read_cases
 from .file_bytes import read_file
 from .limits import AgentOptions, Limits
 from .model import AgentConfig, ComponentConfig, GroupConfig, SinkConfig, SourceConfig
@@ -46,12 +48,13 @@ from .options import AgentConfigError, Problem, nearest, read_options, shown
 from .references import References
 from .toml_syntax import limit_line, syntax_problem
 
-_TABLES = ("agent", "sources", "channels", "sinks", "groups")
+_TABLES = ("agent", "sources", "channels", "sinks", "groups", "tests")
 
 
-def read_toml(path: Path) -> AgentConfig:
+def read_toml(path: Path, *, unset: str | None = None) -> AgentConfig:
     """Read the configuration in a file.
 
+    :param unset: the text that replaces references that cannot be resolved; None to report them as problems.
     :raises AgentConfigError: if the file cannot be read or is not TOML. Other problems are in ``problems``.
     """
     raw = read_file(path)
@@ -61,13 +64,14 @@ def read_toml(path: Path) -> AgentConfig:
         line = raw.count(b"\n", 0, error.start) + 1
         message = f"byte 0x{raw[error.start]:02x} is not UTF-8: save the file as UTF-8"
         raise AgentConfigError([Problem("", "", message, line)], str(path)) from error
-    return parse_toml(text, str(path))
+    return parse_toml(text, str(path), unset=unset)
 
 
-def parse_toml(text: str, origin: str = "configuration") -> AgentConfig:
+def parse_toml(text: str, origin: str = "configuration", *, unset: str | None = None) -> AgentConfig:
     """Read the configuration in a text.
 
     :param origin: the path of the file, for messages.
+    :param unset: as in :func:`read_toml`.
     :raises AgentConfigError: if the text is not TOML.
     """
     text = text.removeprefix("\ufeff").replace("\r\n", "\n")
@@ -80,16 +84,18 @@ def parse_toml(text: str, origin: str = "configuration") -> AgentConfig:
         raise AgentConfigError([syntax_problem(error, text)], origin) from error
     except (ValueError, RecursionError) as error:  # a number of thousands of digits, or deeply nested brackets
         raise AgentConfigError([Problem("", "", f"cannot be read: {error}", limit_line(text))], origin) from error
-    return _Reader(document, toml_lines.lines_of(text), origin).read()
+    return _Reader(document, toml_lines.lines_of(text), origin, unset).read()
 
 
 class _Reader:
     """Builds the configuration, collecting problems on the way."""
 
-    def __init__(self, document: Mapping[str, Any], lines: Mapping[toml_lines.Path, int], origin: str) -> None:
+    def __init__(
+        self, document: Mapping[str, Any], lines: Mapping[toml_lines.Path, int], origin: str, unset: str | None
+    ) -> None:
         self._document, self._lines, self._origin = dict(document), dict(lines), origin
         self._problems: list[Problem] = []
-        self._references = References()
+        self._references = References(unset)
 
     def read(self) -> AgentConfig:
         self._check_tables()
@@ -99,12 +105,14 @@ class _Reader:
         channels = {name: self._channel(name, table) for name, table in self._components("channels")}
         sinks = {name: self._sink(name, table) for name, table in self._components("sinks")}
         groups = {name: self._group(name, table) for name, table in self._components("groups")}
+        tests = tuple(read_cases(self._document.get("tests", []), self._report, self._line))
         return AgentConfig(
             own.name,
             sources,
             channels,
             sinks,
             groups,
+            tests,
             state=own.state,
             monitoring=str(own.monitoring) or None,
             stop_timeout=own.stop_timeout,
@@ -112,6 +120,7 @@ class _Reader:
             lines={key: self._line(("agent", key)) for key in agent},
             origin=self._origin,
             problems=tuple(self._problems),
+            notes=tuple(self._references.notes()),
             hidden=self._references.hidden,
         )
 

@@ -202,6 +202,10 @@ class Source(Protocol):
     A source with a method ``lag() -> Lag`` reports its lag; the monitoring calls it on another thread. A source that
     listens has ``listening``, a ``threading.Event``; the agent is ready once it is set. A source that always waits for
     more has the class attribute ``endless = True``; ``--until-done`` then refuses it.
+
+    For ``producer agent test`` a source has a static method ``decode_sample(options, data, clock)``, which returns the
+    batch of the events in ``data``; without it, each line is an event. A sink has ``render_sample(options, event,
+    clock)``, which returns the text of a batch of one event as the destination gets it.
     """
 
     def run(self, outlet: Outlet, stop: Stop) -> None:

@@ -145,6 +145,7 @@ class _Drawer:
         self._check_dead_letters()
         self._check_shared(sources, channels)
         self._check_memory(channels, sources, sinks)
+        self._check_tests()
         return Blueprint(config, channels, sources, sinks, tuple(self._notes))
 
     def _source(self, source: SourceConfig) -> SourcePart:
@@ -303,6 +304,18 @@ class _Drawer:
             message = f"{least}; the components may need, in MiB: {listed}"
             line = config.lines.get("max_memory_bytes")
             self.problems.append(Problem("agent", "max_memory_bytes", message, line))
+
+    def _check_tests(self) -> None:
+        """Check the names of sources and channels in the tests."""
+        sources, channels = self._config.sources, self._config.channels
+        for place, case in enumerate(self._config.tests):
+            named = [name for each in case.expect for name in each.channels or () if name not in channels]
+            found = [("expect", f"there is no channel {name!r}{nearest(name, channels)}") for name in named]
+            if case.source and case.source not in sources:
+                found.append(("source", f"there is no source {case.source!r}{nearest(case.source, sources)}"))
+            elif not case.source and len(sources) > 1:
+                found.append(("source", f"is missing: the sources are {', '.join(sources)}"))
+            self.problems += [Problem(f"tests.{place}", key, message, case.line) for key, message in found]
 
     def _check_owner(
         self, owners: dict[object, str], place: object, component: ComponentConfig, where: str, key: str, shown: str

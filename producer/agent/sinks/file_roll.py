@@ -24,6 +24,7 @@ from pathlib import Path
 
 from ...model.errors import ChannelError
 from ...model.options import option
+from ...runtime.clock import Clock
 from ...runtime.loggers import get_logger
 from ...runtime.whole_file import sync_directory
 from ..config.flume_keys import in_small_letters, serializer_of
@@ -72,6 +73,11 @@ class FileRollSink:
 
     most_bytes = 8 << 20
 
+    @staticmethod
+    def render_sample(options: Options, event: EventBatch, _clock: Clock) -> str:
+        """Return the text of an event in a file."""
+        return _text(options, event).decode(errors="backslashreplace")
+
     def __init__(self, options: Options, context: Context) -> None:
         self._options, self._clock = options, context.clock
         self.most_events = options.batch_size
@@ -108,7 +114,7 @@ class FileRollSink:
             if self._written is not None and self._written.is_new:
                 # Otherwise a crash before the first note would leave unacknowledged lines that look valid.
                 self._written.note(file.hidden.name, before, [])
-            file.append((self._text(batch) for batch in batches), self._options.fsync)
+            file.append((_text(self._options, batch) for batch in batches), self._options.fsync)
             if self._written is not None:
                 self._written.note(file.hidden.name, file.size, batches)
         except ChannelError as error:
@@ -137,14 +143,6 @@ class FileRollSink:
             _finish(file, self._options.fsync)
             if self._written is not None:
                 self._written.ended(file.hidden.name)
-
-    def _text(self, batch: EventBatch) -> bytes | bytearray:
-        if self._options.serializer == "json":
-            text = bytearray()  # objects of short lines would need many times their bytes
-            for headers, body in batch.events():
-                text += json_line(headers, body)
-            return text
-        return batch.lines() if self._options.append_newline else b"".join(batch.bodies())
 
     def _open(self) -> _OpenFile:
         options = self._options
@@ -187,6 +185,15 @@ class FileRollSink:
             file.shorten(min(noted, file.size))
         elif self._options.append_newline or self._options.serializer == "json":
             file.cut_half_line()
+
+
+def _text(options: FileRollSink.Options, batch: EventBatch) -> bytes | bytearray:
+    if options.serializer == "json":
+        text = bytearray()  # objects of short lines would need many times their bytes
+        for headers, body in batch.events():
+            text += json_line(headers, body)
+        return text
+    return batch.lines() if options.append_newline else b"".join(batch.bodies())
 
 
 class _OpenFile:

@@ -27,7 +27,7 @@ from urllib.parse import unquote, urlsplit
 from ...model.config import HttpConfig
 from ...model.errors import AttemptError, ConfigError
 from ...model.options import option
-from ...runtime.clock import Deadline
+from ...runtime.clock import Clock, Deadline
 from ...runtime.loggers import get_logger
 from ...sinks.http.ca_bundle import client_context, file_of_authorities
 from ...sinks.http.failures import elsewhere, error_of_proxy, page_of
@@ -123,6 +123,12 @@ class HttpSink:
             """Set Flume's format of one event, and drop the options of its metrics."""
             ignored = ("incrementMetrics.", "defaultIncrementMetrics")
             return {"format": "event"} | {k: v for k, v in texts.items() if not k.startswith(ignored)}
+
+    @staticmethod
+    def render_sample(options: Options, event: EventBatch, _clock: Clock) -> str:
+        """Return the body of a request with one event; a batch for another agent as text."""
+        form = TextForm("json" if options.format == "batches" else options.format)
+        return form.body([Part(Encoded(event, form, Progress()), 0, 1)]).decode(errors="backslashreplace")
 
     def __init__(self, options: Options, context: Context, form: Form | None = None) -> None:
         self._options, self._clock, self._counters = options, context.clock, context.counters

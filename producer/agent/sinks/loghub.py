@@ -23,6 +23,7 @@ from __future__ import annotations
 
 import contextlib
 import hashlib
+import json
 import secrets
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
@@ -43,8 +44,9 @@ from ...model.interfaces import Record
 from ...model.options import option
 from ...model.results import Result
 from ...model.sequence import SequenceKey
-from ...runtime.clock import Deadline
+from ...runtime.clock import Clock, Deadline
 from ...spark.failure_reason import blames_rows, reason_of
+from ...wire.read_log_group import read_record
 from ..events.batch import EventBatch, Headers
 from ..events.interfaces import Context, Refusal, RefusedError, SinkError
 from ..flow.held_back import HELD_BYTES
@@ -117,6 +119,19 @@ class LogHubSink:
                 http=HttpConfig(proxies=proxies_of(self.proxy)),
                 name=name,
             )
+
+    @staticmethod
+    def render_sample(options: Options, event: EventBatch, clock: Clock) -> str:
+        """Return the log of an event as JSON, with its topic and tags.
+
+        :raises ProducerError: the event can never be sent.
+        """
+        tags = event.shared if options.headers == "tags" else {}
+        common = {"__topic__": options.topic} if options.topic else {}
+        common |= {f"__tag__:{name}": value for name, value in tags.items()}
+        record = b"".join(bytes(data) for data, _ in Pieces(options, clock).of(event))
+        logs = [{"__time__": int(time), **common, **fields} for time, fields in read_record(record)]
+        return "\n".join(json.dumps(log, ensure_ascii=False) for log in logs)
 
     def __init__(self, options: Options, context: Context) -> None:
         self._options, self._name, self._clock = options, context.name, context.clock

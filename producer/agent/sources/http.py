@@ -19,6 +19,7 @@ from dataclasses import dataclass
 from functools import partial
 
 from ...model.options import option
+from ...runtime.clock import Clock
 from ..config.flume_keys import without_needless
 from ..events.batch import EventBatch
 from ..events.interfaces import Context
@@ -59,6 +60,16 @@ class HttpSource(PostSource):
             if "handler.maxBlobLength" in found:
                 found["maxBody"] = found.pop("handler.maxBlobLength")
             return found
+
+    @staticmethod
+    def decode_sample(options: Options, data: bytes, _clock: Clock) -> EventBatch:
+        """Return the events of a request's body, without the query's parameters.
+
+        :raises RequestError: the body is invalid.
+        """
+        if options.format == "json":
+            return events_of_json(data, lambda _size: None)
+        return EventBatch.of_bodies([data.rstrip(b"\n")]) if options.format == "blob" else EventBatch.of_lines(data)
 
     def __init__(self, options: Options, context: Context) -> None:
         super().__init__(options, options.port, context)

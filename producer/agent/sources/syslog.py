@@ -10,10 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
+from typing import Protocol
 
 from ...model.errors import ConfigError
 from ...model.options import option
-from ...runtime.clock import Stop
+from ...runtime.clock import Clock, Stop
 from ..config.flume_keys import without_needless
 from ..events.batch import EventBatch
 from ..events.interfaces import Context, Outlet
@@ -53,8 +54,21 @@ def _translated(texts: Mapping[str, str]) -> dict[str, str]:
     return found
 
 
+class _Fields(Protocol):
+    @property
+    def keep_fields(self) -> tuple[str, ...]: ...
+
+
+def _decode_sample(options: _Fields, data: bytes, clock: Clock) -> EventBatch:
+    """Return the events of messages, one a line, without the peer's headers."""
+    messages = [line for line in data.replace(b"\r\n", b"\n").split(b"\n") if line]
+    return SyslogParser(kept(options.keep_fields), clock).batch(messages) if messages else EventBatch.of_lines(b"")
+
+
 class SyslogTcpSource(TcpSource):
     """Source of syslog over TCP. Modelled on Flume's ``SyslogTcpSource`` and ``MultiportSyslogTCPSource``."""
+
+    decode_sample = staticmethod(_decode_sample)
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Options(TcpOptions):
@@ -126,6 +140,7 @@ class SyslogUdpSource:
     """Source of syslog over UDP: each datagram is a message. Modelled on Flume's ``SyslogUDPSource``."""
 
     endless = True
+    decode_sample = staticmethod(_decode_sample)
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Options(UdpOptions):

@@ -19,6 +19,17 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     check = add_action(actions, "check", "list what would run, or all errors; start nothing")
     _add_file(check, argparse.SUPPRESS)
     check.add_argument("--connect", action="store_true", help="also connect to every LogHub and peer")
+    test = add_action(actions, "test", "run the file's [[tests]]; with SOURCE, show each stage's work on sample lines")
+    _add_file(test, argparse.SUPPRESS)
+    test.add_argument("source", nargs="?", metavar="SOURCE", help="the source that reads the sample lines")
+    test.add_argument("--input", metavar="FILE", help="the file with the lines; default: standard input")
+    test.add_argument(
+        "--header",
+        metavar="NAME=VALUE",
+        action="append",
+        default=[],
+        help="a header of the source's events; repeatable",
+    )
     turn = add_action(actions, "convert", "translate a Flume file to TOML, on standard output")
     turn.add_argument("--flume", metavar="FILE", default=argparse.SUPPRESS, help="a properties file")
     turn.add_argument("--name", metavar="AGENT", default=argparse.SUPPRESS, help="the agent's name in it")
@@ -30,6 +41,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     text.add_argument("--config", metavar="FILE", default=argparse.SUPPRESS, help="the agent's configuration")
     checked = "producer agent check --config agent.toml"
     set_examples(check, checked, f"{checked} --connect")
+    tested = "producer agent test --config agent.toml"
+    set_examples(test, tested, f"head -n 3 access.log | {tested} access", f"{tested} access --input access.log")
     set_examples(turn, "producer agent convert --flume flume.properties --name a1 > agent.toml")
     set_examples(tell, "producer agent explain", "producer agent explain taildir")
     set_examples(form, "producer agent schema > agent.schema.json")

@@ -90,3 +90,11 @@ def test_every_key_of_every_table_is_in_it(schema: dict[str, Any]) -> None:
             described = schema["$defs"][f"{kind}.{name}"]["properties"]
             for option in options_of(class_of(kind, name).Options).values():
                 assert option.doc in described[option.name]["description"]
+
+
+def test_the_tests_of_a_file_are_checked(schema: dict[str, Any]) -> None:
+    """The schema accepts ``[[tests]]`` as the agent does, and refuses a misspelt key or a wrong value in them."""
+    text = NGINX + '\n[[tests]]\ninput = "a"\n[[tests.expect]]\ndropped = true\n'
+    assert wrong(schema, text) == ""
+    assert "'inptu' was unexpected" in wrong(schema, text.replace("input", "inptu"))
+    assert "'yes' is not of type 'boolean'" in wrong(schema, text.replace("= true\n", '= "yes"\n'))

@@ -6,6 +6,7 @@ import secrets
 from collections.abc import Sequence
 from math import inf
 
+from ....runtime.clock import Clock
 from ....text.printable import without_userinfo
 from ...events.batch import EventBatch
 from ...events.interfaces import Context, Patience, Refusal, RefusedError, SinkError
@@ -27,6 +28,12 @@ class ObjectsSink:
     """Sink that writes objects: files on a disk, in S3 and other stores, or in HDFS; text, JSON or Parquet."""
 
     Options = ObjectsOptions
+
+    @staticmethod
+    def render_sample(options: ObjectsOptions, event: EventBatch, _clock: Clock) -> str:
+        """Return the text of an event in an object; of Parquet as JSON."""
+        form = "json" if options.format == "parquet" else options.format
+        return encoded([event], form, "none", ()).decode(errors="backslashreplace")
 
     def __init__(self, options: ObjectsOptions, context: Context) -> None:
         self._options, self._clock, self._counters = options, context.clock, context.counters

@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
-from ....runtime.clock import Stop
+from ....runtime.clock import Clock, Stop
 from ....runtime.file_identity import Key
 from ....runtime.loggers import get_logger
 from ...events.batch import EventBatch, Position
@@ -41,6 +41,14 @@ class SpoolDirectorySource:
     endless = True
 
     Options = SpoolDirectoryOptions
+
+    @staticmethod
+    def decode_sample(options: SpoolDirectoryOptions, data: bytes, _clock: Clock) -> EventBatch:
+        """Return the events of a file's content, without the headers of its path."""
+        maker, position = EventMaker(options), Position("sample", len(data))
+        if options.deserializer == "BLOB":
+            return maker.blob(data, {}, position)
+        return maker.batch(data, {}, position)
 
     def __init__(self, options: SpoolDirectoryOptions, context: Context) -> None:
         self._options, self._context = options, context

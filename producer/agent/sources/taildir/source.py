@@ -7,8 +7,11 @@ import os
 from collections.abc import Collection
 
 from ....runtime.backoff import Backoff
-from ....runtime.clock import Stop
+from ....runtime.clock import Clock, Stop
+from ...events.batch import EventBatch
 from ...events.interfaces import Context, Lag, Outlet
+from ..reading.reader import Block
+from .batches import BatchMaker
 from .follower import Follower
 from .options import TaildirOptions
 
@@ -27,6 +30,12 @@ class TaildirSource:
         paths = [os.path.abspath(os.path.expanduser(text)) for text in options.paths if "**" not in text]
         missing = [path for path in paths if next(glob.iglob(path), None) is None]
         return [f"no file matches {path} yet" for path in missing]
+
+    @staticmethod
+    def decode_sample(options: TaildirOptions, data: bytes, _clock: Clock) -> EventBatch:
+        """Return the events of a file's content, without headers that its path decides."""
+        maker = BatchMaker(options.logs(), options.byte_offset_header, options.containers())
+        return maker.batch(Block(data, 0), data, {}, "sample")
 
     Options = TaildirOptions
 
