@@ -24,6 +24,7 @@ from ....model.credentials import Credentials
 from ....model.errors import AttemptError
 from ....model.interfaces import CredentialsProvider
 from ....runtime.clock import Deadline
+from ....text.plural import counted
 from .asking import Asking, ask, failed, object_of, request, session_of
 from .metadata import is_true
 
@@ -151,7 +152,7 @@ def read_bounded(path: Path, most: int) -> str:
     except UnicodeDecodeError:  # its message has a part of the content
         raise failed(f"{path} is not UTF-8 text") from None
     if len(content) > most:
-        raise failed(f"{path} has more than {most} bytes")
+        raise failed(f"{path} has more than {counted(most, 'byte')}")
     return text
 
 
