@@ -89,7 +89,22 @@ class ManualClock:
 
 
 class RecordingSink(Sink):
-    """A sink that accepts every delivery and records it, as uncompressed LogGroups."""
+    """A sink that accepts every delivery and records it, as uncompressed LogGroups.
+
+    It decodes no fields: to compare them use a :class:`LogHubServer`.
+
+    Example:
+
+        >>> sink = RecordingSink()
+        >>> with Producer(sink=sink) as producer:
+        ...     future = producer.send("my-project", "app-log", {"n": 1})
+        ...
+        >>> len(sink.records()), sink.deliveries[0].key.logstore
+        (1, 'app-log')
+
+    :ivar deliveries: the accepted batches in order: ``key`` is the stream, ``payload.body`` the LogGroup.
+    :ivar closed: True once the producer has closed the sink.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()  # guards deliveries and _projects
@@ -132,7 +147,7 @@ class RecordingSink(Sink):
             return Receipt(f"request-{len(self.deliveries)}")
 
     def records(self) -> list[bytes]:
-        """Return every delivered record, in the order of delivery."""
+        """Return every delivered record, in the order of delivery: the encoded bytes of one log each."""
         with self._lock:
             return [record for delivery in self.deliveries for record in self.decode(delivery.payload)]
 

@@ -13,7 +13,7 @@ from producer.runtime.signals import STOP_SIGNALS, StopSignals
 from producer.testing import RecordingSink
 
 FUNCTIONS = [package.install_signal_handlers, package.flush_all]
-PUBLIC = [Producer, Stream, SendFuture, Result, Sink, FileSink, StdoutSink, *FUNCTIONS]
+PUBLIC = [Producer, Stream, SendFuture, Result, Sink, FileSink, StdoutSink, RecordingSink, *FUNCTIONS]
 FOUND = [
     test
     for each in PUBLIC
@@ -29,8 +29,12 @@ def test_an_example_runs(example: doctest.DocTest, monkeypatch: pytest.MonkeyPat
     before = {number: signal.getsignal(number) for number in STOP_SIGNALS}
     printed: list[str] = []
     with Producer(sink=RecordingSink()) as producer:
-        names = {"Producer": Producer, "producer": producer, "stream": producer.stream("my-project", "app-log")}
-        example.globs = names
+        example.globs = {
+            "Producer": Producer,
+            "RecordingSink": RecordingSink,
+            "producer": producer,
+            "stream": producer.stream("my-project", "app-log"),
+        }
         result = doctest.DocTestRunner(optionflags=doctest.FAIL_FAST).run(
             example, out=printed.append, clear_globs=False
         )
