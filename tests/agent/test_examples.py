@@ -130,20 +130,16 @@ def test_flume_properties_delivers_from_taildir_through_a_file_channel_into_file
 
 
 def test_containers_logs_reach_loghub_whole(tmp_path: Path, server: LogHubServer) -> None:
-    """The configuration of the DaemonSet joins parts of a line to one log, with its stream, time, node and file."""
-    log = tmp_path / "var/log/containers/web-1_shop_web-0123.log"
+    """The configuration of the DaemonSet joins parts of a line to one log, with its stream, time, node and pod."""
+    log = tmp_path / f"var/log/containers/web-1_shop_app-{'3f' * 32}.log"
     written(log, "2026-10-06T00:17:09.5Z stderr P one \n2026-10-06T00:17:09.6Z stderr F log\n")
     text = moved(str(NODE), tmp_path).replace('monitoring = "0.0.0.0:9180"\n', "")
     delivered(Agent(parse_toml(text)), lambda: server.count("cluster", "containers") == 1)
     (stored,) = server.logs("cluster", "containers")
     assert stored.time == 1791245829
     fields = dict(stored.contents)
-    assert (fields["content"], fields["stream"], fields["node"], fields["file"]) == (
-        "one log",
-        "stderr",
-        "node-1",
-        str(log),
-    )
+    assert [fields[name] for name in ("content", "stream", "node")] == ["one log", "stderr", "node-1"]
+    assert [fields[name] for name in ("namespace", "pod", "container")] == ["shop", "web-1", "app"]
 
 
 def listening_on(agent: Agent, source: str) -> int:

@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 from ....runtime.clock import Stop
 from ....runtime.file_identity import TAIL_BYTES, Key
+from ....runtime.link_targets import LinkTargets
 from ....runtime.loggers import get_logger
 from ..reading.identity import FileName, Note, holds, is_compressed, open_quickly
 from ..reading.reader import FileReader, Rules
@@ -68,7 +69,13 @@ class UnpackedReader(FileReader):
 
 
 def find_packed(
-    name: FileName, note: Note, ends: Sequence[int], taken: Mapping[Key, FileReader], directory: Path, stop: Stop
+    name: FileName,
+    note: Note,
+    ends: Sequence[int],
+    taken: Mapping[Key, FileReader],
+    directory: Path,
+    stop: Stop,
+    links_to: LinkTargets,
 ) -> Packed | None:
     """Unpack the unread part of a file; None if there is none, or it is not found.
 
@@ -76,8 +83,9 @@ def find_packed(
     :param taken: files with a reader: these are not compressed.
     :param directory: the directory for the unpacked file.
     :param stop: the event that ends the search.
+    :param links_to: the rule for links that are followed.
     """
-    for path in _candidates(note, taken):
+    for path in _candidates(note, taken, links_to):
         try:
             descriptor = open_quickly(path)
         except OSError:
@@ -97,9 +105,9 @@ def find_packed(
     return None
 
 
-def _candidates(note: Note, taken: Mapping[Key, FileReader]) -> list[str]:
+def _candidates(note: Note, taken: Mapping[Key, FileReader], links_to: LinkTargets) -> list[str]:
     try:
-        return [path for path in paths_beside(note) if key_of(path) not in taken]
+        return [path for path in paths_beside(note, links_to) if key_of(path) not in taken]
     except OSError:
         return []  # find_copy() has logged it
 

@@ -10,6 +10,7 @@ from typing import NamedTuple
 from ....channels.file.store.notes import FileNotes
 from ....runtime.clock import Clock
 from ....runtime.file_identity import Key
+from ....runtime.link_targets import LinkTargets
 from ....runtime.loggers import get_logger
 from ...events.interfaces import Outlet
 from ..reading.identity import (
@@ -204,14 +205,17 @@ class Copy(NamedTuple):
     size: int
 
 
-def find_copy(name: FileName, note: Note, end: int, taken: Mapping[Key, FileReader]) -> Copy | None:
+def find_copy(
+    name: FileName, note: Note, end: int, taken: Mapping[Key, FileReader], links_to: LinkTargets
+) -> Copy | None:
     """Return the file beside the old one that holds most of the bytes read under a name.
 
     :param end: a channel's position in the file.
     :param taken: files with a reader.
+    :param links_to: the rule for links that are followed.
     """
     try:
-        beside = [path for path in paths_beside(note) if path != note.place]
+        beside = [path for path in paths_beside(note, links_to) if path != note.place]
     except OSError as error:
         _log.warning("%s: no copy was searched: %s", note.place.rpartition("/")[0], error.strerror)
         return None
@@ -226,12 +230,19 @@ def find_copy(name: FileName, note: Note, end: int, taken: Mapping[Key, FileRead
     return best
 
 
-def paths_beside(note: Note) -> list[str]:
-    """Return the files in the same directory whose names begin like that of a file.
+def paths_beside(note: Note, links_to: LinkTargets) -> list[str]:
+    """Return the files in the same directory whose names begin like that of a file; for a link, also beside its target.
 
     :raises OSError: the directory cannot be read.
     """
-    directory, stem = note.place.rpartition("/")[0], stem_of(note.path)
+    found = _paths_like(note.place, stem_of(note.path))
+    if os.path.islink(note.place) and links_to.allow(target := os.path.realpath(note.place)):
+        found += _paths_like(target, stem_of(target))
+    return found
+
+
+def _paths_like(path: str, stem: str) -> list[str]:
+    directory = path.rpartition("/")[0]
     return sorted(f"{directory}/{each}" for each in os.listdir(directory or "/") if each.startswith(stem))
 
 

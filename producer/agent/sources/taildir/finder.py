@@ -16,7 +16,7 @@ from ...recoveries import recoveries
 from ..reading.identity import is_compressed, open_quickly
 from ..reading.reader import FileReader
 from .copies import Copies
-from .file_registry import KnownFiles
+from .file_registry import KnownFiles, key_of
 from .groups import Directories, Entry, Group, Scan
 from .readers import Readers
 from .resume import Beginnings
@@ -195,7 +195,8 @@ class Finder:
 
     def _locate(self, reader: FileReader, places: Sequence[str], scan: Scan, now: float) -> None:
         reader.located = True
-        if reader.place not in places:
+        # With a link in another directory it has two paths.
+        if reader.place not in places and key_of(reader.place) != reader.key:
             _log.info("%s was renamed to %s", reader.place, places[0])
             group = None if reader.name is not None or reader.size else scan.group_of(places[0].rpartition("/")[2])
             self._readers.moved(reader, places[0], None if group is None else places[0])

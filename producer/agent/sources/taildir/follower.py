@@ -39,15 +39,15 @@ class Follower:
         self._options, self._outlet, self._stop, self._clock = options, outlet, stop, context.clock
         self._counters = context.counters
         self._maker = BatchMaker(options.logs(), options.byte_offset_header, options.containers())
+        groups = options.groups()
+        links_to = LinkTargets([*(group.named_directory for group in groups), *options.allow_links_to])
         self._known = KnownFiles(outlet, context.state, context.name, context.clock)
         self._readers = Readers(options.max_open_files)
         try:
-            self._beginnings = Beginnings(options, context, outlet, self._known, self._readers, stop)
+            self._beginnings = Beginnings(options, context, outlet, self._known, self._readers, stop, links_to)
         except BaseException:
             self._known.close()
             raise
-        groups = options.groups()
-        links_to = LinkTargets([*(group.named_directory for group in groups), *options.allow_links_to])
         known, beginnings = self._known, self._beginnings
         self._finder = Finder(groups, self._readers, known, beginnings, context.clock, stop, links_to)
         self._notices = Notices(_log, context.counters, options.encoding, "encoding")

@@ -43,6 +43,9 @@ class TaildirOptions:
     headers: Mapping[str, Mapping[str, str]] = option({}, doc="headers for the events of each file group")
     file_header: bool = option(False, doc="add a header with the file's path")
     file_header_key: str = option("file", doc="name of the header for the path")
+    pod_headers: bool = option(
+        False, doc="add the headers namespace, pod, container and uid of Kubernetes, from the path of a container's log"
+    )
     byte_offset_header: bool = option(
         False, doc="add the header byteoffset, the event's first byte in the file; costs time for each line"
     )

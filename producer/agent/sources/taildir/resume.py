@@ -6,12 +6,14 @@ import os
 
 from ....runtime.clock import Stop
 from ....runtime.file_identity import Key
+from ....runtime.link_targets import LinkTargets
 from ....runtime.loggers import get_logger
 from ....text.plural import counted
 from ....wire.encodings import last_line_end, line_end_of
 from ...events.batch import Position
 from ...events.interfaces import Context, Outlet
 from ..reading.identity import HEAD_BYTES, FileName, Heads, Note, holds
+from ..reading.pods import pod_headers
 from ..reading.reader import BLOCK_BYTES, FileReader, Rules
 from .compressed import UnpackedReader, find_packed
 from .file_registry import Copy, KnownFiles, copy_at, find_copy, stem_of
@@ -31,6 +33,7 @@ _ALIGNED = 4
 class Beginnings:
     """Starter of readers at the right position.
 
+    :param links_to: the rule for links that are followed.
     :ivar first: True during the first scan, whose files existed when the source was started.
     """
 
@@ -42,8 +45,9 @@ class Beginnings:
         known: KnownFiles,
         readers: Readers,
         stop: Stop,
+        links_to: LinkTargets,
     ) -> None:
-        self._stop = stop
+        self._stop, self._links_to = stop, links_to
         self._options, self._outlet, self._known, self._readers = options, outlet, known, readers
         self._clock, self._state = context.clock, context.state
         self._groups = {group.name: group for group in options.groups()}
@@ -115,7 +119,7 @@ class Beginnings:
         if reader.name is None:
             return False
         name, note = reader.name, reader.note()
-        found = find_copy(name, note, reader.position, self._readers.by_key)
+        found = find_copy(name, note, reader.position, self._readers.by_key, self._links_to)
         is_read = (found is not None and self._read_copy(name, found)) or self._read_packed(name, note)
         return is_read or self._stop.is_set()
 
@@ -127,7 +131,7 @@ class Beginnings:
                 return
             note, ends = self._known.note_of(name), self._outlet.ends(str(name))
             if note is not None and note.path:
-                found = find_copy(name, note, ends[-1], self._readers.by_key)
+                found = find_copy(name, note, ends[-1], self._readers.by_key, self._links_to)
                 if (found is not None and self._read_copy(name, found)) or self._read_packed(name, note):
                     continue
                 if self._stop.is_set():  # the search may be incomplete
@@ -158,6 +162,8 @@ class Beginnings:
         if group is not None:
             reader.group = group.name
         reader.headers = dict(group.headers) if group is not None else {}
+        if self._options.pod_headers:
+            reader.headers |= pod_headers(reader.path)
         if self._options.file_header:
             shown = os.fsencode(reader.path).decode(errors="backslashreplace")
             reader.headers[self._options.file_header_key] = shown
@@ -176,7 +182,8 @@ class Beginnings:
             end = self._outlet.ends(str(other))[-1]
             found = copy_at(reader.place, other, note, end)
             if found is not None and not found.whole:
-                found = find_copy(other, note, end, self._readers.by_key)  # another copy may hold more
+                # Another copy may hold more.
+                found = find_copy(other, note, end, self._readers.by_key, self._links_to)
             if found is not None and found.key == reader.key and self._resume(reader, other):
                 return True
         return False
@@ -203,13 +210,14 @@ class Beginnings:
             _log.error("%s, a copy of a followed file, cannot be read: %s", copy.path, error.strerror)
             return False
         _log.info("%s: reading its unread bytes from %s", reader.path, copy.path)
+        reader.located = reader.directory == os.path.dirname(reader.path)  # else no scan sees when it is deleted
         self._begin(reader)
         return True
 
     def _read_packed(self, name: FileName, note: Note) -> bool:
         """Continue a name in a compressed file; return True if there is one."""
         ends = self._outlet.ends(str(name))
-        packed = find_packed(name, note, ends, self._readers.by_key, self._state, self._stop)
+        packed = find_packed(name, note, ends, self._readers.by_key, self._state, self._stop, self._links_to)
         if packed is None:
             return False
         reader = UnpackedReader(packed, note.group, note, self._rules, self._clock.monotonic())
