@@ -19,7 +19,7 @@ from ...runtime.clock import Stop
 from ..events.batch import EventBatch
 from ..events.interfaces import Outlet
 from .intake import Intake
-from .listening import listen, woken_by
+from .listening import ListenOptions, address_of, listening, woken_by
 
 #: Maximum bytes of a datagram.
 _LONGEST = 65_536
@@ -31,10 +31,9 @@ Datagram = tuple[bytes, str]
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class UdpOptions:
+class UdpOptions(ListenOptions):
     """Options of all sources of datagrams."""
 
-    bind: str = option("127.0.0.1", doc="address to listen on; 0.0.0.0 or :: for all")
     batch_size: int = option(1000, least=1, doc="maximum number of datagrams put at once")
     receive_buffer: int = option(
         4 << 20, least=0, unit="bytes", doc="bytes of the system's receive buffer; 0 for its default"
@@ -50,7 +49,7 @@ class UdpServer:
     def __init__(
         self,
         options: UdpOptions,
-        port: int,
+        port: int | None,
         convert: Callable[[Sequence[Datagram]], EventBatch | None],
         intake: Intake,
     ) -> None:
@@ -64,14 +63,14 @@ class UdpServer:
         :raises OSError: the address is not available.
         """
         with (
-            listen(self._options.bind, self._port, socket.SOCK_DGRAM) as listener,
+            listening(self._options, self._port or 0, socket.SOCK_DGRAM) as listener,
             selectors.DefaultSelector() as selector,
             contextlib.ExitStack() as waking,
         ):
             if self._options.receive_buffer:
                 listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._options.receive_buffer)
             selector.register(listener, selectors.EVENT_READ)
-            self.addresses.append(listener.getsockname()[:2])
+            self.addresses.append(address_of(listener))
             self.listening.set()
             waking.enter_context(woken_by(stop, selector))
             while not stop.is_set():
@@ -87,5 +86,5 @@ class UdpServer:
             while len(found) < self._options.batch_size and left > 0:
                 data, address = listener.recvfrom(_LONGEST)
                 left -= getsizeof(data)
-                found.append((data, address[0]))
+                found.append((data, "unix" if listener.family == socket.AF_UNIX else address[0]))
         return found

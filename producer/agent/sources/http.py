@@ -44,7 +44,7 @@ class HttpSource(PostSource):
     class Options(RequestOptions):
         """Options of Flume's ``http``, and limits."""
 
-        port: int = option(least=0, most=65535, doc="port to listen on; 0 for any free one")
+        port: int | None = option(None, least=0, most=65535, doc="port to listen on; 0 for any free one")
         format: str = option("json", flume="handler", doc="format of bodies", choices=_FORMATS)
         mandatory_parameters: tuple[str, ...] = option((), doc="query parameters that a blob must have")
 
@@ -72,7 +72,7 @@ class HttpSource(PostSource):
         return EventBatch.of_bodies([data.rstrip(b"\n")]) if options.format == "blob" else EventBatch.of_lines(data)
 
     def __init__(self, options: Options, context: Context) -> None:
-        super().__init__(options, options.port, context)
+        super().__init__(options, options.port or 0, context)
         self._options = options
 
     def _batches(self, request: Request, body: bytes) -> Iterable[EventBatch]:

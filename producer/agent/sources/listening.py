@@ -29,6 +29,7 @@ from ...text.addresses import is_address
 from ...text.plural import counted
 from ..events.interfaces import Context
 from ..protocols.tls_files import RenewedTls, load_authorities, load_own, validity_errors
+from .unix_sockets import check_unix, is_unix, peer_of, unix_listener
 
 _log = get_logger("loghub.agent.source")
 
@@ -51,10 +52,24 @@ _NUMBERS = re.compile(r"[\d.]+")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TcpOptions:
+class ListenOptions:
+    """Options of all sources that listen."""
+
+    bind: str = option("127.0.0.1", doc="address to listen on; 0.0.0.0 or :: for all; unix:/path for a Unix socket")
+    socket_mode: str = option("660", doc="permissions of a Unix socket, octal")
+
+    def __post_init__(self) -> None:
+        check_unix(self.bind, self.socket_mode)
+        if _NUMBERS.fullmatch(self.bind) and not is_address(self.bind):
+            raise ConfigError("bind", "must be an address of this machine", self.bind)
+        if getattr(self, "port", 0) is None and not getattr(self, "ports", ()) and not is_unix(self.bind):
+            raise ConfigError("port", 'is missing: port to listen on, or bind = "unix:/path"', None)
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class TcpOptions(ListenOptions):
     """Options of all sources that accept connections."""
 
-    bind: str = option("127.0.0.1", doc="address to listen on; 0.0.0.0 or :: for all")
     max_connections: int = option(500, least=1, doc="maximum number of open connections")
     max_connections_per_peer: int | None = option(
         None, least=1, doc="maximum number of open connections from one address; empty for half of all"
@@ -66,8 +81,7 @@ class TcpOptions:
     handshake_timeout: float = option(10.0, least=0.001, doc="seconds for a TLS handshake")
 
     def __post_init__(self) -> None:
-        if _NUMBERS.fullmatch(self.bind) and not is_address(self.bind):
-            raise ConfigError("bind", "must be an address of this machine", self.bind)
+        ListenOptions.__post_init__(self)
         if self.certificate is None and (self.key or self.client_authorities):
             raise ConfigError("certificate", "is needed for TLS, with key or client_authorities", None)
 
@@ -172,7 +186,7 @@ class Connection:
 class TcpServer:
     """Server that accepts connections, and serves each on a thread of its own.
 
-    :param ports: the ports to listen on; 0 for any free one.
+    :param ports: the ports to listen on; 0 for any free one. A Unix socket has none.
     :param serve: called with each connection, which is closed when the call returns or raises.
     :ivar addresses: the addresses listened on, once :attr:`listening` is set.
     """
@@ -180,7 +194,8 @@ class TcpServer:
     def __init__(
         self, options: TcpOptions, ports: Sequence[int], context: Context, serve: Callable[[Connection], None]
     ) -> None:
-        self._options, self._ports, self._serve = options, ports, serve
+        self._options, self._serve = options, serve
+        self._ports = [0] if is_unix(options.bind) else ports
         self._name, self._counters = context.name, context.counters
         self._tls = options.renewed_tls(f"source {context.name}", context)
         self._repeated, self._refused = RateLimitedLog(context.clock), RateLimitedLog(context.clock)
@@ -198,9 +213,9 @@ class TcpServer:
         """
         with contextlib.ExitStack() as opened, selectors.DefaultSelector() as selector:
             for port in self._ports:
-                listener = opened.enter_context(listen(self._options.bind, port))
+                listener = opened.enter_context(listening(self._options, port))
                 selector.register(listener, selectors.EVENT_READ)
-                self.addresses.append(listener.getsockname()[:2])
+                self.addresses.append(address_of(listener))
             self.listening.set()
             opened.callback(self._end)
             opened.enter_context(woken_by(stop, selector))
@@ -223,11 +238,12 @@ class TcpServer:
             self._counters.add(ConnectionRefusedCount=1)
             accepted.close()
             return
-        connection = Connection(accepted, address[0], listener.getsockname()[1], self._options.silence)
+        peer = peer_of(accepted) if accepted.family == socket.AF_UNIX else address[0]
+        connection = Connection(accepted, peer, address_of(listener)[1], self._options.silence)
         thread = threading.Thread(
             target=self._serve_until_end,
             args=(connection,),
-            name=f"producer-agent-{self._name}-{address[0]}",
+            name=f"producer-agent-{self._name}-{peer}",
             daemon=True,
         )
         if refusal := self._register(connection, thread):
@@ -360,6 +376,31 @@ def woken_by(stop: Stop, selector: selectors.BaseSelector) -> Iterator[None]:
             yield
 
 
+@contextlib.contextmanager
+def listening(
+    options: ListenOptions, port: int, kind: socket.SocketKind = socket.SOCK_STREAM
+) -> Iterator[socket.socket]:
+    """Listen on a port, or on a Unix socket, for the block.
+
+    :raises OSError: the address is not available; the message names it.
+    """
+    if not is_unix(options.bind):
+        with listen(options.bind, port, kind) as listener:
+            yield listener
+        return
+    with unix_listener(options.bind, kind, options.socket_mode) as listener:
+        if kind == socket.SOCK_STREAM:
+            listener.listen(_BACKLOG)
+        listener.setblocking(False)
+        yield listener
+
+
+def address_of(listener: socket.socket) -> tuple[str, int]:
+    """Return the address and the port of a socket; a Unix socket has the port 0."""
+    name = listener.getsockname()
+    return (name, 0) if isinstance(name, str) else name[:2]
+
+
 def listen(host: str, port: int, kind: socket.SocketKind = socket.SOCK_STREAM) -> socket.socket:
     """Return a listening, non-blocking socket.
 
@@ -387,6 +428,8 @@ def listen(host: str, port: int, kind: socket.SocketKind = socket.SOCK_STREAM) -
 
 def keep_alive(connected: socket.socket) -> None:
     """Enable keepalive, so that the system detects a vanished peer within about two minutes."""
+    if connected.family == socket.AF_UNIX:
+        return
     connected.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
     for name, value in (("TCP_KEEPIDLE", 60), ("TCP_KEEPINTVL", 15), ("TCP_KEEPCNT", 4)):
         if hasattr(socket, name):

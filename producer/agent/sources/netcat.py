@@ -32,7 +32,7 @@ class NetcatSource(TcpSource):
     class Options(TcpOptions):
         """Options of Flume's ``netcat``."""
 
-        port: int = option(least=0, most=65535, doc="port to listen on; 0 for any free one")
+        port: int | None = option(None, least=0, most=65535, doc="port to listen on; 0 for any free one")
         max_line_length: int = option(
             1 << 16,
             flume="max-line-length",
@@ -40,34 +40,35 @@ class NetcatSource(TcpSource):
             unit="bytes",
             doc="maximum bytes of a line with its end; a longer one ends the connection",
         )
+        delimiter: str = option("\n", least=1, doc="end of a line, such as ; or \\u0000 for a NUL")
         ack_every_event: bool = option(True, flume="ack-every-event", doc="answer OK for each committed line")
 
         translate_flume = staticmethod(_without_encoding)
 
     def __init__(self, options: Options, context: Context) -> None:
-        super().__init__(options, [options.port], context)
-        self._options = options
+        super().__init__(options, [options.port or 0], context)
+        self._options, self._end = options, options.delimiter.encode()
 
     def _serve(self, connection: Connection) -> None:
         rest = bytearray()
         while self._intake.wait_for_memory(self._outlet, self._stop) and (data := connection.read()):
             rest += data
-            if b"\n" in data:
-                block, _, left = rest.rpartition(b"\n")
-                if not self._take(connection, block + b"\n"):
+            if rest.find(self._end, max(0, len(rest) - len(data) - len(self._end) + 1)) >= 0:
+                block, _, left = rest.rpartition(self._end)
+                if not self._take(connection, block + self._end):
                     return
                 rest = left
             if len(rest) >= self._options.max_line_length:
                 self._refuse(connection)
                 return
         if rest:
-            self._take(connection, bytes(rest) + b"\n")
+            self._take(connection, bytes(rest) + self._end)
 
     def _take(self, connection: Connection, block: bytes | bytearray) -> bool:
         """Put lines, and acknowledge them; return False if the connection ends."""
         whole = bytes(block)
         fitting = self._fitting(whole)
-        batch = EventBatch.of_lines(whole[:fitting])
+        batch = self._batch(whole[:fitting])
         if batch.count:
             if not self._intake.put_until(self._outlet, batch, self._stop):
                 return False
@@ -77,16 +78,19 @@ class NetcatSource(TcpSource):
             self._refuse(connection)
         return fitting == len(whole)
 
+    def _batch(self, block: bytes) -> EventBatch:
+        return EventBatch.of_lines(block) if self._end == b"\n" else EventBatch.of_bodies(block.split(self._end)[:-1])
+
     def _fitting(self, block: bytes) -> int:
         """Return the bytes of the lines before the first one that is too long."""
         most = self._options.max_line_length
         if len(block) <= most:
             return len(block)
         at = 0
-        for line in block.split(b"\n")[:-1]:
+        for line in block.split(self._end)[:-1]:
             if len(line) >= most:
                 return at
-            at += len(line) + 1
+            at += len(line) + len(self._end)
         return len(block)
 
     def _refuse(self, connection: Connection) -> None:
@@ -103,7 +107,7 @@ class NetcatUdpSource:
     class Options(UdpOptions):
         """Options of Flume's ``netcatudp``."""
 
-        port: int = option(least=0, most=65535, doc="port to listen on; 0 for any free one")
+        port: int | None = option(None, least=0, most=65535, doc="port to listen on; 0 for any free one")
         remote_address_header: str | None = option(None, doc="header for the sender's address")
 
         translate_flume = staticmethod(_without_encoding)

@@ -24,6 +24,7 @@ from .listening import Connection, TcpOptions
 from .syslog_events import FIELDS, SyslogParser
 from .syslog_frames import Frames, FramingError
 from .tcp_source import TcpSource
+from .unix_sockets import is_unix
 
 #: Messages put at once.
 _AT_ONCE = 1 << 14
@@ -84,14 +85,14 @@ class SyslogTcpSource(TcpSource):
         port_header: str | None = option(None, doc="header for the local port")
 
         def __post_init__(self) -> None:
-            TcpOptions.__post_init__(self)
             kept(self.keep_fields)
-            if self.port is None and not self.ports:
+            if self.port is None and not self.ports and not is_unix(self.bind):
                 raise ConfigError("port", "is missing: port, or ports for several", None)
             if self.port is not None and self.ports:
                 raise ConfigError("port", "must not be given together with ports: add it to them", self.port)
             if not all(0 <= port <= 65535 for port in self.ports):
                 raise ConfigError("ports", "must be from 0 to 65535", self.ports)
+            TcpOptions.__post_init__(self)
 
         @staticmethod
         def translate_flume(texts: Mapping[str, str]) -> dict[str, str]:
@@ -146,12 +147,13 @@ class SyslogUdpSource:
     class Options(UdpOptions):
         """Options of Flume's ``syslogudp``."""
 
-        port: int = option(least=0, most=65535, doc=_PORT)
+        port: int | None = option(None, least=0, most=65535, doc=_PORT)
         keep_fields: tuple[str, ...] = option(("none",), doc=_KEEP)
         client_ip_header: str | None = option(None, flume="clientIPHeader", doc="header for the sender's address")
 
         def __post_init__(self) -> None:
             kept(self.keep_fields)
+            UdpOptions.__post_init__(self)
 
         @staticmethod
         def translate_flume(texts: Mapping[str, str]) -> dict[str, str]:

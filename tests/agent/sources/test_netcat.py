@@ -99,3 +99,16 @@ def test_datagrams_are_events():
             peer.sendto(each, served.address)
         served.got(b"a", b"b\nc", b"", b"d")
         assert {headers["from"] for headers, _ in served.outlet.events} == {"127.0.0.1"}
+
+
+@pytest.mark.parametrize(("delimiter", "end"), [("\0", b"\0"), ("||", b"||"), (";", b";")])
+def test_lines_may_have_another_end(delimiter: str, end: bytes) -> None:
+    """With delimiter, a line ends there, also if it arrives a byte at a time; line ends are part of events."""
+    with serving("netcat", delimiter=delimiter, max_line_length=10) as served, served.connect() as peer:
+        sent = end.join([b"one\ntwo", b"", b"three", b"four"])
+        for at in range(len(sent)):
+            peer.sendall(sent[at : at + 1])
+        assert peer.recv(9, socket.MSG_WAITALL) == b"OK\n" * 3
+        peer.sendall(end + b"x" * 9 + end + b"y" * 10 + end + b"z" + end)
+        served.got(b"one\ntwo", b"", b"three", b"four", b"x" * 9)
+        assert all_of(peer).startswith(b"OK\nOK\nFAILED")
