@@ -21,7 +21,8 @@ Syntax of other query languages is an error (``query_foreign``).
 Source: the service's documentation, Query syntax. There numbers and JSON need an index. Here every text that is a
 number is one, and JSON is text.
 
-The file is long because the grammar, its parser and the matching are one definition of the language.
+The file is long because the grammar, its parser and the matching are one definition of the language. It has no parser
+library: Lucene's grammar, which kept packages read, is another language, and its syntax is refused here in words.
 """
 
 from __future__ import annotations

@@ -6,7 +6,8 @@ values of each. The steps then change the fields of these logs.
 
 In the statement names of columns stand for the expressions. This module only splits the expressions; the database's
 parser checks them (``sql_engine``). The fields extracted by the operators of ``spl_extract`` are known only after they
-ran, so each of these divides a pipeline into two statements.
+ran, so each of these divides a pipeline into two statements. It is read here since no package knows SPL; sqlglot
+translates the expressions.
 """
 
 from __future__ import annotations
