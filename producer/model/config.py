@@ -382,6 +382,10 @@ class ProjectConfig(_ProjectOptions):
                 "credentials", "must have a method get_credentials()", type(self.credentials).__qualname__
             )
 
+    def at_each_endpoint(self) -> list[ProjectConfig]:
+        """Return the project with one endpoint, for each of its endpoints."""
+        return [dataclasses.replace(self, endpoint=each, endpoints=()) for each in self.endpoints] or [self]
+
     def __repr__(self) -> str:
         # Not the provider's own repr, which may show secrets.
         given = self.credentials

@@ -47,6 +47,7 @@ class Writer:
     :ivar address: its IP address.
     :ivar sums: totals of its requests.
     :ivar errors: number of its requests that were refused or not answered.
+    :ivar endpoint: the endpoint that it uses and the reason, if it has several and does not use the first.
     :ivar seen: time of its last write, Unix seconds.
     """
 
@@ -54,6 +55,7 @@ class Writer:
     address: str
     sums: Sums
     errors: int
+    endpoint: str
     seen: float
 
 
@@ -88,6 +90,7 @@ class Activity:
                     w.address,
                     Sums(w.sums.requests, w.sums.seconds, w.sums.bytes, w.sums.logs),
                     w.errors,
+                    w.endpoint,
                     w.seen,
                 )
                 for w in reversed(self._writers.values())
@@ -95,9 +98,10 @@ class Activity:
 
     def _add_writer(self, record: RequestRecord, address: str, now: float) -> None:
         agent = record.headers.get("user-agent", "")[:_MAX_TEXT]
-        writer = self._writers.setdefault((agent, address), Writer(agent, address, Sums(), 0, now))
+        writer = self._writers.setdefault((agent, address), Writer(agent, address, Sums(), 0, "", now))
         writer.sums.add(record)
         writer.errors += record.status != 200
+        writer.endpoint = record.headers.get("x-producer-endpoint", "")[:_MAX_TEXT]
         writer.seen = now
         self._writers.move_to_end((agent, address))
         if len(self._writers) > _MAX_WRITERS:

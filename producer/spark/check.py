@@ -73,6 +73,15 @@ def fault_of(target: Target, config: ProducerConfig, *, patient: bool, timeout: 
     if lack_of_credentials(target) is not None:
         return None
     quick = dataclasses.replace(config, retries=_RETRIES, max_retry_backoff_ms=_LONGEST_PAUSE_MS)
+    fault = None
+    for project in target.project.at_each_endpoint():  # one that answers suffices
+        fault = _fault_at(Target(project, target.logstore), quick, patient=patient, timeout=timeout)
+        if fault is None or fault.option != "endpoint":
+            break
+    return fault
+
+
+def _fault_at(target: Target, quick: ProducerConfig, *, patient: bool, timeout: float) -> Fault | None:
     try:
         with LogstoreClient(target, quick, timeout=timeout) as client:
             client.shards()

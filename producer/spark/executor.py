@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
@@ -79,8 +79,8 @@ class _Entry:
         return self.made.done() and self.made.result().closed
 
 
-def _places(projects: tuple[ProjectConfig, ...]) -> list[tuple[str, str, str | None]]:
-    return [(project.project, project.endpoint, project.user_agent) for project in projects]
+def _places(projects: tuple[ProjectConfig, ...]) -> list[tuple[str, str | Sequence[str], str | None]]:
+    return [(project.project, project.endpoints or project.endpoint, project.user_agent) for project in projects]
 
 
 def _check_projects(projects: tuple[object, ...]) -> None:

@@ -35,7 +35,11 @@ MAX_SECONDS = 100 * 366 * 86_400
 
 #: The options that reading and writing share.
 TARGET_OPTIONS = table(
-    endpoint=Option("such as https://cn-hangzhou.log.aliyuncs.com", default=...),
+    endpoint=Option(
+        "such as https://cn-hangzhou.log.aliyuncs.com; several of the project are separated by commas, and the first "
+        "that answers is written to",
+        default=...,
+    ),
     project=Option("the project", default=...),
     logstore=Option("the logstore", default=...),
     accessKeyId=Option("the access key id, with accessKeySecret; without both, the executors' environment has them"),

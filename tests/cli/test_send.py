@@ -104,3 +104,17 @@ def test_send_from_a_terminal_prints_how_to_end_without_an_input_it_exits_with_a
     target = ["--endpoint=http://127.0.0.1:9", "-pp-1", "-ll-1", "--access-key-id=i", "--access-key-secret=s"]
     assert main(["send", *target]) == 2
     assert capsys.readouterr().err == "producer send: there is no standard input: give LINE\n"
+
+
+def test_of_several_endpoints_the_first_that_answers_is_used(
+    run: Run, server: LogHubServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``LOGHUB_ENDPOINT`` takes several endpoints, separated by commas; ``check`` names the one that is away."""
+    monkeypatch.setenv("LOGHUB_ENDPOINT", f"http://127.0.0.1:1, {server.endpoint}")
+    code, out, err = run("send", "one")
+    assert (code, out) == (0, "")
+    assert err.endswith("1 delivered\n")
+    assert stored(server) == [{"content": "one"}]
+    code, out, err = run("check")
+    assert code == 1
+    assert "http://127.0.0.1:1: cannot be reached" in out + err

@@ -378,3 +378,12 @@ def test_stack_traces_stay_whole_across_portions(
     assert (shipment.failure, shipment.figures.records, shipment.figures.lines) == (None, 502, 502)
     found = {dict(log.contents)["content"] for log in server.logs(PROJECT, LOGSTORE)}
     assert found == {"head", *re.split(r"\n(?=\d+ )", _TRACES.rstrip("\n")), "501 \\xff\n\tat"}
+
+
+def test_files_are_shipped_to_the_first_of_several_endpoints_that_answers(tmp_path: Path, server: LogHubServer) -> None:
+    """With a first endpoint that is away, the check before the job passes, and each line arrives."""
+    (tmp_path / "a.log").write_text("one\ntwo\n")
+    arguments = ship_arguments(server, tmp_path, "--engine=local")
+    several = [each.replace("--endpoint=", "--endpoint=http://127.0.0.1:1,") for each in arguments]
+    assert cli.run(parse_ship(several)) == 0
+    assert sorted(contents(server)) == ["one", "two"]

@@ -43,6 +43,7 @@ class LogstoreOptions:
         return ProjectConfig(
             self.project,
             endpoint=self.endpoint,
+            endpoints=getattr(self, "endpoints", ()),  # of the sink alone
             access_key_id=self.access_key_id,
             access_key_secret=self.access_key_secret,
             security_token=self.security_token,

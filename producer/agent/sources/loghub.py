@@ -191,7 +191,7 @@ class LogHubSource:
         client = SignedClient(
             account,
             target_of(account.project, account.endpoint),
-            f"{options.project}/{options.logstore} at {options.endpoint}",
+            f"{options.project}/{options.logstore} at {account.endpoint}",
             names=_NAMES,
             config=config,
             clock=self._context.clock,

@@ -55,7 +55,11 @@ def add_target(parser: argparse.ArgumentParser, *, project: bool = True, logstor
     group.add_argument(
         "--profile", metavar="NAME", help="a profile of the configuration file; default: $LOGHUB_PROFILE"
     )
-    group.add_argument("--endpoint", metavar="URL", help="such as https://cn-hangzhou.log.aliyuncs.com")
+    group.add_argument(
+        "--endpoint",
+        metavar="URL",
+        help="such as https://cn-hangzhou.log.aliyuncs.com; several of the project are separated by commas",
+    )
     if project:
         group.add_argument("-p", "--project", metavar="NAME")
     if logstore:

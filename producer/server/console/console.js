@@ -147,9 +147,9 @@ const show = {
 
   async producers() {
     const found = await api("producers");
-    table($("#producers"), ["User agent", "Address", "#Requests", "#Refused", "#Logs", "#Size", "#Mean latency", "Last seen"], found.producers.map(one => ({ cells: [
+    table($("#producers"), ["User agent", "Address", "#Requests", "#Refused", "#Logs", "#Size", "#Mean latency", "Endpoint", "Last seen"], found.producers.map(one => ({ cells: [
       value(one.user_agent), one.address, one.requests, make("span", { class: one.errors ? "bad" : null }, count(one.errors)), one.logs, bytes(one.bytes),
-      `${one.milliseconds.toFixed(1)} ms`, time(Math.floor(one.seen))] })),
+      `${one.milliseconds.toFixed(1)} ms`, value(one.endpoint || "the first"), time(Math.floor(one.seen))] })),
     ["No client has written yet."]);
   },
 };

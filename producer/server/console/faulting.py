@@ -143,6 +143,7 @@ async def list_producers(service: Service, _request: PlainRequest) -> Answer:
                     "logs": one.sums.logs,
                     "bytes": one.sums.bytes,
                     "milliseconds": round(one.sums.seconds * 1000 / max(1, one.sums.requests), 2),
+                    "endpoint": one.endpoint,
                     "seen": one.seen,
                 }
                 for one in service.activity.writers()

@@ -119,8 +119,7 @@ class LogHubSink(Sink):
         :raises ConfigError: a proxy, or a setting of the environment for its requests, cannot be used.
         """
         credentials = self._credentials_of(project)
-        single = [replace(project, endpoint=each, endpoints=()) for each in project.endpoints] or [project]
-        everywhere = tuple(self._project_at(each, credentials) for each in single)
+        everywhere = tuple(self._project_at(each, credentials) for each in project.at_each_endpoint())
         known = _Endpoints(project, everywhere, self._choice_of(project))
         with self._lock:
             self._projects = {**self._projects, project.project: known}
@@ -290,7 +289,7 @@ class LogHubSink(Sink):
         for known in everywhere:
             failure, user = self._asked(known, logstore, timeout / len(everywhere))
             found.append(sentence(failure, known.config, logstore, self._config, user))
-        return "; ".join(found)
+        return "\n".join(found)
 
     def _asked(
         self, known: _Project, logstore: str | None, timeout: float, *, warns: bool = True

@@ -125,7 +125,9 @@ def test_all_problems_are_reported_at_once_in_order_with_lines_and_suggestions()
         ('type = "http"\nendpoint = "far"\nbatch_size = 0', ["batch_size", "endpoint"]),
         ('type = "http"\nproxy = "ftp://me:hidden@p"\nnosuch = 1', ["endpoint", "nosuch", "proxy"]),
         ('type = "thrift"\nport = 0', ["hostname", "port"]),
-        ('type = "loghub"', ["endpoint", "logstore", "project"]),
+        ('type = "loghub"', ["logstore", "project"]),
+        ('type = "loghub"\nproject = "p"\nlogstore = "l"\ncredentials = "oidc"', ["endpoint"]),
+        ('type = "loghub"\nendpoints = ["ftp://h"]', ["logstore", "project"]),
     ],
 )
 def test_wrong_values_and_missing_keys_are_reported_together(options: str, told: list[str]) -> None:

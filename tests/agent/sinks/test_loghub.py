@@ -452,3 +452,11 @@ def test_each_option_that_makes_other_requests_makes_another_key(sinks: _Sinks) 
     keys = [sinks(**options)._hash_key("origin", 0) for options in ({}, *others)]
     assert len({*keys, sinks()._hash_key("origin", 1), sinks()._hash_key("another", 0)}) == len(others) + 3
     assert sinks()._hash_key("origin", 0) == keys[0]
+
+
+def test_a_later_endpoint_takes_over_and_repeats_nothing_when_added(server: LogHubServer, sinks: _Sinks) -> None:
+    """With several endpoints the first that answers gets the events; a later endpoint changes no key."""
+    two = sinks(endpoint="", endpoints=("http://127.0.0.1:1", server.endpoint), retries=5)
+    two.write([EventBatch.of_lines(b"once\n").numbered(5000, "origin")])
+    assert _stored(server) == ["once"]
+    assert two._hash_key("origin", 0) == sinks(endpoint="http://127.0.0.1:1")._hash_key("origin", 0)

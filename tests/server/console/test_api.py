@@ -145,7 +145,7 @@ def test_requests_and_producers_are_listed(console: Console, client: Client) -> 
     """Requests are listed newest first; clients that write are distinguished by user agent and address."""
     for agent in ("one/1", "two/2", "two/2"):
         client.put(log_group("x", "y"), headers={"User-Agent": agent})
-    client.put(b"broken", headers={"User-Agent": "two/2"})
+    client.put(b"broken", headers={"User-Agent": "two/2", "x-producer-endpoint": "http://b; left http://a (away)"})
     found = console.get("requests", limit="3")["requests"]
     assert [(one["operation"], one["status"], one["logs"]) for one in found] == [
         *(("PutLogs", 400, 0), ("PutLogs", 200, 2), ("PutLogs", 200, 2)),
@@ -156,6 +156,7 @@ def test_requests_and_producers_are_listed(console: Console, client: Client) -> 
     assert [(one["user_agent"], one["address"], one["requests"], one["errors"], one["logs"]) for one in producers] == [
         *(("two/2", "127.0.0.1", 3, 1, 4), ("one/1", "127.0.0.1", 1, 0, 2)),
     ]
+    assert [one["endpoint"] for one in producers] == ["http://b; left http://a (away)", ""]
 
 
 def test_a_keys_id_and_secret_sign_in_as_user_and_password() -> None:

@@ -177,9 +177,13 @@ def test_an_endpoint_without_a_connection_a_name_or_tls_is_left_within_a_second(
         result = producer.send("p", "unreachable", {"n": "1"}).result(30)
         assert 1 < result.attempt_count <= 4
         assert producer.send("p", "unreachable", {"n": "2"}).result(30).attempt_count == 1
+        told = server.requests[-1].headers["x-producer-endpoint"]
+        assert told.startswith(f"{server.endpoint}; left {first.format(port=server.port)} (RequestError: ")
         assert [one.name for one in producer.stats().destinations] == [
             f"p {first.format(port=server.port)}, {server.endpoint}"
         ]
         cast("LogHubSink", producer._sink).ask_for_shards("p", "unreachable")
+        cast("LogHubSink", producer._sink)._renew_in_child()
+        assert producer.stats().endpoints[0].endpoint == first.format(port=server.port), "a child begins anew"
         with pytest.raises(TargetError, match=re.escape(first.format(port=server.port))):
             producer.check("p", "unreachable")

@@ -8,6 +8,7 @@ import pytest
 from producer.model.credentials import Credentials, EnvironmentCredentials
 from producer.model.errors import ConfigError
 from producer.server import LogHubServer
+from producer.spark.check import fault_of
 from producer.spark.options import WRITE_OPTIONS, ImportedCredentials, documented, lack_of_credentials
 from producer.spark.reading import default_schema
 from producer.spark.writing.options import Columns, Guarantee, OnFailure, WriteOptions
@@ -174,6 +175,18 @@ def test_executors_take_their_key_from_the_named_source(server: LogHubServer, mo
         service.instead = lambda _: (503, b"")
         assert "answered HTTP 503" in str(lack_of_credentials(pickle.loads(travels).target))
     assert b"secret-1" not in travels
+
+
+def test_several_endpoints_are_checked_and_written_to(server: LogHubServer) -> None:
+    """The check passes and the rows arrive if a later endpoint answers; the check fails if none does."""
+    given = target(server)
+    found = WriteOptions.from_mapping({**given, "endpoint": f"http://127.0.0.1:1,{server.endpoint}"})
+    assert fault_of(found.target, found.config, patient=False) is None
+    assert write_rows([pa.RecordBatch.from_pydict({"n": [1, 2]})], found, "run").rows == 2
+    away = WriteOptions.from_mapping({**given, "endpoint": "http://127.0.0.1:1,http://127.0.0.1:2"})
+    fault = fault_of(away.target, away.config, patient=False)
+    assert fault is not None
+    assert fault.option == "endpoint"
 
 
 @pytest.mark.parametrize("other", ["accessKeyId", "credentialsProvider"])
