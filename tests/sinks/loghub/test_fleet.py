@@ -1,4 +1,4 @@
-"""What the second endpoint sees of many producers that leave the first one in the same second."""
+"""The load that a fleet puts on its second endpoint after leaving the first one in the same second."""
 
 import pytest
 
