@@ -11,8 +11,8 @@ from ....model.options import option
 from ....text.extras import how_to_install
 from ....wire.times import zone_of
 from ...config.flume_keys import serializer_of
+from ..places import Places, Rounding
 from .forms import COMPRESSIONS, FORMATS, PACKED_BY_DEFAULT, ending
-from .places import Places, Rounding
 from .stores import check_scheme
 
 #: Flume's options without effect: an object is written at once, so no file stays open.

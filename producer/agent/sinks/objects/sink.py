@@ -11,9 +11,9 @@ from ....text.printable import without_userinfo
 from ...events.batch import EventBatch
 from ...events.interfaces import Context, Patience, Refusal, RefusedError, SinkError
 from ...flow.isolation import is_of_event
+from ..places import shortened
 from .forms import encoded
 from .options import ObjectsOptions
-from .places import shortened
 from .plans import Plan, Plans
 from .stores import PathRefusedError, store_of
 

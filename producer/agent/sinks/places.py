@@ -15,8 +15,8 @@ from datetime import datetime, tzinfo
 from hashlib import sha256
 from typing import Any, NamedTuple
 
-from ....model.errors import ConfigError
-from ...events.batch import EventBatch
+from ...model.errors import ConfigError
+from ..events.batch import EventBatch
 
 _ESCAPE = re.compile(r"%(?:\{(?P<header>[^{}]+)\}|\[(?P<host>\w+)\]|(?P<letter>.))")
 #: Characters of a header that are replaced in a path.
