@@ -36,6 +36,9 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     tell = add_action(actions, "explain", "describe a type and its options; without TYPE, list all types")
     tell.add_argument("type", nargs="?", metavar="TYPE", help="such as taildir, sinks.http or Flume's name")
     form = add_action(actions, "schema", "print a JSON Schema of the TOML file, for completion and checks in an editor")
+    seen = add_action(actions, "top", "show the figures of a running agent, once a second")
+    _add_running(seen)
+    seen.add_argument("--once", action="store_true", help="print the figures of one second, and end")
     text = add_action(actions, "unit", "print a file that runs the agent as a service")
     text.add_argument("kind", choices=UNITS, help="the kind of service")
     text.add_argument("--config", metavar="FILE", default=argparse.SUPPRESS, help="the agent's configuration")
@@ -46,6 +49,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     set_examples(turn, "producer agent convert --flume flume.properties --name a1 > agent.toml")
     set_examples(tell, "producer agent explain", "producer agent explain taildir")
     set_examples(form, "producer agent schema > agent.schema.json")
+    set_examples(seen, "producer agent top", "producer agent top --config agent.toml --once")
     set_examples(text, "producer agent unit systemd --config /etc/loghub-agent.toml")
     set_examples(
         parser,
@@ -54,6 +58,13 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "producer agent --flume flume.properties --name a1",
         "producer agent check --config agent.toml",
     )
+
+
+def _add_running(action: argparse.ArgumentParser) -> None:
+    """Add the options that name a running agent."""
+    action.add_argument("--config", metavar="FILE", default=argparse.SUPPRESS, help="a file that has the address")
+    where = "the address of its monitoring; default: 127.0.0.1:9180"
+    action.add_argument("--monitoring", metavar="HOST:PORT", default=argparse.SUPPRESS, help=where)
 
 
 def _add_file(parser: argparse.ArgumentParser, default: object) -> None:
