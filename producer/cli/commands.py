@@ -59,6 +59,11 @@ COMMANDS: dict[str, Command] = {
     "check": Command(
         "check that logs would arrive, and report what is wrong", "arguments.places:check", "places:check"
     ),
+    "doctor": Command(
+        "examine each step from this machine to a logstore, with a log written and read back",
+        "arguments.places:doctor",
+        "doctor",
+    ),
     "send": Command("send lines, JSON lines or CSV, and say how many were delivered", "arguments.send", "send"),
     "search": Command("find logs of a time range", "arguments.search:search", "search:search"),
     "count": Command("count the logs that match a query", "arguments.search:count", "search:count"),

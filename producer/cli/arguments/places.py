@@ -1,4 +1,4 @@
-"""The arguments of ``producer projects``, ``logstores``, ``create`` and ``check``."""
+"""The arguments of ``producer projects``, ``logstores``, ``create``, ``check`` and ``doctor``."""
 
 from __future__ import annotations
 
@@ -55,3 +55,19 @@ def check(parser: argparse.ArgumentParser) -> None:
     )
     add_target(parser)
     set_examples(parser, "producer check -p my-project -l app --profile prod", more=WHERE)
+
+
+def doctor(parser: argparse.ArgumentParser) -> None:
+    """Add the arguments of ``producer doctor``."""
+    parser.add_argument("--write-only", action="store_true", help="the key need not list and read: leave these out")
+    parser.add_argument("--no-write", action="store_true", help="write no log")
+    parser.add_argument(
+        "--timeout", type=positive_seconds, default=10.0, metavar="SECONDS", help="of each step; default: %(default)s"
+    )
+    add_target(parser)
+    set_examples(
+        parser,
+        "producer doctor -p my-project -l app --profile prod",
+        "producer doctor -p my-project -l app --write-only",
+        more="No secret is printed. The log that it writes has the topic producer-doctor.\n" + WHERE,
+    )
