@@ -113,8 +113,9 @@ class DurablePipeline:
         )
         self._starting = threading.RLock()  # guards the start of the threads, as in Pipeline
         self._started = False
-        events = counted(self._channel_stats.recovered, "event")
-        _log.info("%s: %s recovered from channel %s", name, events, channel.name)
+        if self._channel_stats.recovered:
+            events = counted(self._channel_stats.recovered, "event")
+            _log.info("%s: %s recovered from channel %s", name, events, channel.name)
 
     def start(self) -> None:
         """Start the threads, once: recovered events are delivered without any ``send``.

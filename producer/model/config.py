@@ -14,7 +14,7 @@ import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import InitVar, dataclass, field, fields
 from functools import lru_cache
-from typing import TYPE_CHECKING, Any, Literal, Self, cast
+from typing import TYPE_CHECKING, Any, Literal, Self, TypeVar, cast
 from urllib.parse import urlsplit
 
 from ..text.migration_hints import FOREIGN, FOREIGN_OF_PROJECT
@@ -34,10 +34,12 @@ MIB = 1024 * 1024
 MAX_BATCH_SIZE_IN_BYTES = 8 * MIB
 #: A batch never holds more logs than this.
 MAX_BATCH_COUNT = 40_960
+T = TypeVar("T")
+
 _HEADER_TEXT = "printable ASCII text, not empty, without spaces at its ends"
 
 
-def _document_rules(config: type) -> type:
+def _document_rules(config: type[T]) -> type[T]:
     """Add each option's rule and default to the class's docstring, for ``help``."""
     for name, each in options_of(config).items():
         rule = f":ivar {name}: {each.words()}, by default {default_of(each)}."

@@ -197,7 +197,12 @@ class LogHubServer:
 
     @property
     def endpoint(self) -> str:
-        """Return the URL of the server, such as ``http://127.0.0.1:41234``."""
+        """Return the URL of the server, such as ``http://127.0.0.1:41234``.
+
+        :raises ServerStartError: the server has no port yet.
+        """
+        if not self._port:
+            raise ServerStartError("the server has no port before it is started: call start(), or use `with`")
         host = f"[{self.host}]" if ":" in self.host else self.host
         return f"http://{host}:{self._port}"
 

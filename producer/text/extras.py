@@ -16,7 +16,7 @@ def how_to_install(extra: str) -> str:
     origin = _origin()
     built_here = origin is not None and not {"dir_info", "vcs_info"}.isdisjoint(origin)
     build = "PRODUCER_BUILD=pure " if built_here and not _is_compiled() else ""
-    return f"{build}pip install {_requirement(extra, origin)}"
+    return f"{build}{_pip()} install {_requirement(extra, origin)}"
 
 
 def missing(error: ModuleNotFoundError, extra: str) -> ImportError:
@@ -34,6 +34,16 @@ def _origin() -> dict[str, Any] | None:
         return dict(json.loads(origin)) if origin else {}
     except (PackageNotFoundError, ValueError):  # a source tree, or an archive
         return None
+
+
+def _pip() -> str:
+    """Return the program that installed the package: environments of uv have no pip."""
+    from importlib.metadata import PackageNotFoundError, distribution
+
+    try:
+        return "uv pip" if (distribution(_NAME).read_text("INSTALLER") or "").strip() == "uv" else "pip"
+    except PackageNotFoundError:
+        return "pip"
 
 
 def _is_compiled() -> bool:

@@ -126,11 +126,17 @@ def test_the_wheel_works_where_nothing_else_is(wheel: Path, installed: Path) -> 
 
 
 def test_type_checkers_find_nothing_in_the_examples_and_documents(installed: Path, tmp_path: Path) -> None:
-    """With the installed wheel, ``mypy --strict`` and pyright accept each example and each block of the documents."""
+    """With the installed wheel, ``mypy --strict`` and pyright accept each example and each block of the documents, and
+    find a misspelt option.
+    """
     pytest.importorskip("pyright", reason="`make check` installs it: 240 MB")
     for block in PYTHON:
         (tmp_path / f"{re.sub('[^a-z0-9]+', '_', str(block).lower())}.py").write_text(block.text)
     shutil.copytree(ROOT / "examples", tmp_path / "examples")
+    # A checker that did not find this error would report the comment.
+    wrong = "from loghub import ProducerConfig\nProducerConfig(lingerms=500)  # type: ignore[call-arg]\n"
+    (tmp_path / "wrong.py").write_text(wrong)
+    (tmp_path / "pyrightconfig.json").write_text('{"reportUnnecessaryTypeIgnoreComment": "error"}')
     # These libraries have no types.
     (tmp_path / "mypy.ini").write_text("[mypy-django.*,pyarrow.*]\nignore_missing_imports = True\n")
     run(sys.executable, "-m", "mypy", "--strict", "--python-executable", installed, ".", cwd=tmp_path)

@@ -105,6 +105,16 @@ def test_stop_does_not_wait_for_a_delayed_answer(server: LogHubServer, client: C
     eventually(lambda: seconds() < 1, "a stop within a second")
 
 
+def test_a_server_has_no_address_before_it_starts() -> None:
+    """The address of a server that was never started is refused, since a client would use port 80."""
+    server = LogHubServer()
+    with pytest.raises(ServerStartError, match="no port before it is started"):
+        _ = server.endpoint
+    with pytest.raises(ServerStartError, match="no port before it is started"):
+        _ = server.connection
+    server.close()
+
+
 def test_a_server_starts_once(server: LogHubServer) -> None:
     """A listening server refuses a second start().
 

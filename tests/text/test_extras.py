@@ -15,6 +15,7 @@ from producer.text.extras import how_to_install
 URL = "https://example.org/loghub-producer.git"
 
 
+@pytest.mark.parametrize(("installer", "program"), [("pip", "pip"), ("poetry", "pip"), ("uv", "uv pip")])
 @pytest.mark.parametrize(
     ("told", "said"),
     [
@@ -26,12 +27,17 @@ URL = "https://example.org/loghub-producer.git"
     ],
 )
 def test_the_hint_has_the_origin_of_the_installation(
-    monkeypatch: pytest.MonkeyPatch, told: dict[str, Any] | None, said: str
+    monkeypatch: pytest.MonkeyPatch, told: dict[str, Any] | None, said: str, installer: str, program: str
 ) -> None:
-    """The hint has the origin of the installation, and builds without a compiler if it is not compiled."""
+    """The hint has the installer and the origin of the installation, and builds without a compiler if it is not
+    compiled.
+    """
+    said = said.replace("pip", program, 1)
 
     class Distribution:
-        def read_text(self, _name: str) -> str | None:
+        def read_text(self, name: str) -> str | None:
+            if name == "INSTALLER":
+                return f"{installer}\n"
             return None if told is None else json.dumps(told)
 
     monkeypatch.setattr(importlib.metadata, "distribution", lambda _name: Distribution())

@@ -30,6 +30,7 @@ from ...model.errors import (
     ConfigError,
 )
 from ...model.interfaces import ADOPTED_HEADER, ChannelStats, Event, Stored
+from ...model.options import unknown
 from ...runtime.clock import Clock, Deadline, Signal, SystemClock
 from ...runtime.forks import Stage, call_in_child
 from ...runtime.loggers import get_logger
@@ -48,6 +49,8 @@ _MOVED_AT_ONCE = 1000
 _MOVED_BYTES = 4 << 20
 #: Tries to create a directory: another process may adopt a new one before it is locked.
 _TRIES = 10
+
+_OPTIONS = frozenset(FileChannel.__init__.__kwdefaults__ or ())
 
 _channels: weakref.WeakSet[ProcessFileChannel] = weakref.WeakSet()
 
@@ -68,13 +71,16 @@ class ProcessFileChannel:
     :param base: the parent of the processes' directories, created if missing; on a local disk.
     :param adopt_interval: seconds between scans for orphans; None for a single scan.
     :param options: the options of each process's :class:`FileChannel`.
-    :raises ConfigError: ``data_directories`` are given.
+    :raises ConfigError: an option is unknown, or ``data_directories`` are given.
     """
 
     def __init__(self, base: str | os.PathLike[str], *, adopt_interval: float | None = 30.0, **options: Any) -> None:
         self.base = os.path.abspath(base)
         self._adopt_interval = adopt_interval
         self._options = options
+        for option in options:
+            if option not in _OPTIONS:
+                raise unknown(option, _OPTIONS)
         if self._options.get("data_directories"):
             rule = "cannot be shared by processes: leave it out, and put base where the space is"
             raise ConfigError("data_directories", rule, self._options["data_directories"])

@@ -134,6 +134,13 @@ def test_the_adopter_moves_the_events_of_every_orphan_in_order_and_removes_its_d
     assert channel.stats().file.adopted == 6
 
 
+def test_an_unknown_option_is_refused_at_once(tmp_path: Path) -> None:
+    """An unknown option is refused by the constructor, with the nearest name, before a directory is opened."""
+    with pytest.raises(ConfigError, match=r"capacty.*capacity"):
+        ProcessFileChannel(tmp_path / "base", capacty=3)
+    assert not (tmp_path / "base").exists()
+
+
 def test_living_process_is_not_robbed(make: Make) -> None:
     """Running processes keep their directories."""
     first, second = make(), make()
