@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
+from ..text.plural import counted
 from ..text.printable import shown
 from .agent_client import AgentAwayError, AgentClient, client_of
 from .output import say
@@ -134,13 +135,16 @@ def _rate(name: str, now: Mapping[str, int], former: Mapping[str, int], seconds:
 
 def _lag(lag: Mapping[str, float | None]) -> str:
     """Return the lag in the units that the source knows."""
-    forms: Mapping[str, Callable[[float], str]] = {"seconds": _time, "bytes": _bytes, "events": _number}
-    known = [(unit, form(value)) for unit, form in forms.items() if (value := lag.get(unit)) is not None]
-    return ", ".join(f"{text} events" if unit == "events" else text for unit, text in known)
+    forms: Mapping[str, Callable[[float], str]] = {"seconds": _time, "bytes": _bytes, "events": _events}
+    return ", ".join(form(value) for unit, form in forms.items() if (value := lag.get(unit)) is not None)
 
 
 def _number(value: float) -> str:
     return f"{value:,.0f}".replace(",", " ")
+
+
+def _events(value: float) -> str:
+    return counted(round(value), "event", form=",").replace(",", " ")
 
 
 def _bytes(value: float) -> str:
