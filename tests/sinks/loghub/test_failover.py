@@ -8,6 +8,7 @@ import contextlib
 import os
 import re
 import signal
+import socket
 import subprocess
 import sys
 from collections import Counter
@@ -187,3 +188,22 @@ def test_an_endpoint_without_a_connection_a_name_or_tls_is_left_within_a_second(
         assert producer.stats().endpoints[0].endpoint == first.format(port=server.port), "a child begins anew"
         with pytest.raises(TargetError, match=re.escape(first.format(port=server.port))):
             producer.check("p", "unreachable")
+
+
+def test_an_endpoint_whose_name_gets_another_address_is_returned_to(
+    server: LogHubServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A name that leads to a dead address is left, and used again once it leads to a living one."""
+    resolve, leads_to = socket.getaddrinfo, ["127.0.0.2"]
+
+    def found(host: str, *rest: object, **more: object) -> list[tuple[object, ...]]:
+        return resolve(leads_to[0] if host == "p.moves.test" else host, *rest, **more)  # type: ignore[arg-type, return-value]
+
+    monkeypatch.setattr(socket, "getaddrinfo", found)
+    moves = f"http://moves.test:{server.port}"
+    with Producer(project_of(server, moves, server.endpoint), config=CONFIG) as producer:
+        assert producer.send("p", "moves", {"n": "1"}).result(30).attempt_count > 1
+        assert producer.stats().endpoints[0].endpoint == server.endpoint
+        leads_to[0] = "127.0.0.1"
+        send_until_it_uses(producer, "moves", moves)
+    assert set(stored(server, "moves").values()) == {1}
