@@ -8,7 +8,6 @@ import threading
 from typing import Any
 
 import pytest
-from producer.sinks.loghub.credentials_cache import CredentialsCache
 
 from producer import (
     ConfigError,
@@ -25,6 +24,7 @@ from producer.sinks.http.attempts import Sent
 from producer.sinks.http.failures import error_of_exception
 from producer.sinks.http.transport import Answer
 from producer.sinks.loghub.classify import error_of_answer
+from producer.sinks.loghub.credentials.cache import CredentialsCache
 from producer.testing import ManualClock, RecordingSink
 from producer.wire.json_group import decode_json, encode_json
 from producer.wire.log_group import encode_log
