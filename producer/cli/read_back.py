@@ -6,7 +6,8 @@ For example, this row::
      "__tag__:pod": "a", "level": "INFO"}
 
 becomes the log ``{"level": "INFO"}`` with that time, for the stream with that topic and source and the tag ``pod``.
-Tags that the producer or LogHub adds to each LogGroup are left out.
+Tags that the producer or LogHub adds to each LogGroup are left out, and so are the values that the files of a
+producer's ``FileSink`` and ``fallback`` add to each line.
 """
 
 from __future__ import annotations
@@ -22,6 +23,8 @@ from ..wire.reserved import RESERVED_NAMES, TAG_PREFIX
 
 #: Tags that the producer or LogHub adds to each LogGroup.
 _GROUP_TAGS = frozenset({"__pack_id__", "__receive_time__", "__client_ip__"})
+#: Values that the lines of a producer's files have besides.
+_OF_FILES = frozenset({"__project__", "__logstore__", "__error_code__", "__request_id__"})
 #: The limit of cached streams. Creating one again costs little.
 _MOST_STREAMS = 1000
 #: The limit of digits of seconds and nanoseconds.
@@ -51,7 +54,7 @@ def read_back(row: Mapping[str, object]) -> ReadBack | dict[str, object]:
     """
     if not any(map(_is_reserved, row)):
         return dict(row)
-    fields = {name: value for name, value in row.items() if not _is_reserved(name)}
+    fields = {name: value for name, value in row.items() if not _is_reserved(name) and name not in _OF_FILES}
     tags = {name.removeprefix(TAG_PREFIX): _text(row, name) for name in row if name.startswith(TAG_PREFIX)}
     kept = tuple((name, text) for name, text in tags.items() if name not in _GROUP_TAGS)
     time, nanos = _number(row, "__time__"), _number(row, "__time_ns_part__")

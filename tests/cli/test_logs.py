@@ -12,11 +12,12 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
 from urllib.parse import parse_qs, urlsplit
 
 import pytest
 
-from producer import LogItem, Producer, ProjectConfig
+from producer import LogItem, Producer, ProducerConfig, ProjectConfig
 from producer.cli import main
 from producer.cli.output import writer
 from producer.cli.search import _write
@@ -473,6 +474,19 @@ def test_a_logstore_that_no_log_could_be_sent_to_is_not_created(run: Run, server
     code, _, err = run("create", "logstore", "App.Log", "-p", "made")
     assert (code, len(server.requests)) == (2, 0)
     assert "--logstore must be lower-case letters" in err
+
+
+def test_send_takes_the_file_of_a_fallback(run: Run, server: LogHubServer, tmp_path: Path) -> None:
+    """Undelivered logs in a file are sent again with time, topic, source, tags and fields, and nothing else."""
+    path = tmp_path / "undelivered.jsonl"
+    wrong = ProjectConfig("cli", **server.connection | {"access_key_secret": "wrong"})
+    with Producer(wrong, config=ProducerConfig(retries=0), fallback=path) as producer:
+        stream = producer.stream("cli", os.environ["LOGHUB_LOGSTORE"], topic="t", source="s", tags={"env": "x"})
+        stream.send(LogItem({"n": 1}, 1_700_000_000, 7))
+    assert run("send", "--format", "json", stdin=path.read_text())[0] == 0
+    [log] = server.logs("cli", os.environ["LOGHUB_LOGSTORE"])
+    assert (log.time, log.time_ns, log.contents) == (1_700_000_000, 7, [("n", "1")])
+    assert (log.topic, log.source, log.tags["env"]) == ("t", "s", "x")
 
 
 def test_check_says_whether_logs_would_arrive(run: Run, server: LogHubServer) -> None:
