@@ -3,6 +3,7 @@
 import re
 import sys
 from collections.abc import Callable, Mapping
+from contextlib import ExitStack
 from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
@@ -99,6 +100,7 @@ class TestLogHub(SinkConformance):
 
 
 _OPTIONS: dict[str, dict[str, Any]] = {
+    "kubernetes": {"node": "n", "api": "https://127.0.0.1:1", "token_file": Path("absent")},
     "parse": {"format": "logfmt"},
     "python": {"function": "tests.agent.test_conformance:same"},
     "rate_limit": {"events_per_second": 1e6},
@@ -124,11 +126,13 @@ def test_every_built_in_interceptor_keeps_it(kind: str, name: str, tmp_path: Pat
         def make(self) -> Interceptor:
             cls = class_of("interceptors", kind)
             made: Interceptor = cls(cls.Options(**_OPTIONS.get(kind, {})), self.context)
+            closing.callback(getattr(made, "close", bool))
             return made
 
     built = Built()
     built.setup_method()
-    getattr(built, name)(tmp_path)
+    with ExitStack() as closing:
+        getattr(built, name)(tmp_path)
 
 
 _SELECTED: dict[str, dict[str, Any]] = {

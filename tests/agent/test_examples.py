@@ -7,9 +7,11 @@ from dataclasses import replace
 from pathlib import Path
 
 import pytest
+import yaml
 
 from producer.agent import Agent
 from producer.agent.config import parse_flume, parse_toml
+from producer.agent.run.blueprint import draw
 from producer.agent.run.convert import convert
 from producer.cli import main
 from producer.server import LogHubServer
@@ -140,6 +142,20 @@ def test_containers_logs_reach_loghub_whole(tmp_path: Path, server: LogHubServer
     fields = dict(stored.contents)
     assert [fields[name] for name in ("content", "stream", "node")] == ["one log", "stderr", "node-1"]
     assert [fields[name] for name in ("namespace", "pod", "container")] == ["shop", "web-1", "app"]
+
+
+def test_the_daemonsets_interceptor_of_pods_is_valid_and_has_the_rights_it_needs(server: LogHubServer) -> None:
+    """The lines for labels of pods are valid without their comment signs; the component gives the rights they need."""
+    config = parse_toml(re.sub("^#(?! )", "", NODE.read_text(), flags=re.MULTILINE))
+    assert [each.type for each in config.sources["containers"].interceptors] == ["static", "kubernetes"]
+    draw(config)
+    component = EXAMPLES.parent / "deploy/kubernetes/pods"
+    account, role, binding = yaml.safe_load_all((component / "access.yaml").read_text())
+    patch = yaml.safe_load((component / "service-account.yaml").read_text())["spec"]["template"]["spec"]
+    assert patch == {"serviceAccountName": account["metadata"]["name"], "automountServiceAccountToken": True}
+    assert binding["subjects"][0]["name"] == account["metadata"]["name"]
+    assert binding["roleRef"]["name"] == role["metadata"]["name"]
+    assert role["rules"] == [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}]
 
 
 def listening_on(agent: Agent, source: str) -> int:

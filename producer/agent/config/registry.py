@@ -53,6 +53,7 @@ BUILT_IN: dict[str, dict[str, tuple[str, str]]] = {
     "interceptors": {
         "dedupe": ("interceptors.dedupe", "DedupeInterceptor"),
         "host": ("interceptors.host", "HostInterceptor"),
+        "kubernetes": ("interceptors.kubernetes", "KubernetesInterceptor"),
         "parse": ("interceptors.parse", "ParseInterceptor"),
         "python": ("interceptors.python", "PythonInterceptor"),
         "rate_limit": ("interceptors.rate_limit", "RateLimitInterceptor"),

@@ -220,7 +220,8 @@ class Interceptor(Protocol):
     """Changes batches. Several threads may call it at once if the source has several.
 
     An interceptor may have a method ``committed``. It is called with each batch that :meth:`intercept` returned, once
-    all required channels have committed the batch.
+    all required channels have committed the batch. One with threads or connections has a method ``close``, which is
+    called when its source has ended.
     """
 
     def intercept(self, batch: EventBatch) -> EventBatch:

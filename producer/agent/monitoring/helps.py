@@ -21,6 +21,7 @@ HELPS: Mapping[str, str] = {
     "UnreadableCount": "Existing files and directories that cannot be read.",
     "EventReadFail": "Failures to read: files, messages or requests, not events.",
     "SkippedNulCount": "Bytes of NULs at the beginning of lines that were skipped, such as copytruncate leaves.",
+    "UnknownPodCount": "Events of pods that the Kubernetes API has not told of.",
     "ReplacedCharacterCount": "Characters U+FFFD in place of bytes that are invalid in the file's encoding.",
     "ChannelWriteFail": "Failures of a required channel to take a batch: attempts, not events.",
     "OptionalChannelWriteFail": "Failures of an optional channel to take a batch: attempts, not events.",

@@ -471,16 +471,20 @@ class Agent:
         channels = {channel: self.channels[channel] for channel in part.channels}
 
         def run(stop: Stop) -> None:
-            interceptors = [each.make(self._within(context, each.name)) for each in part.interceptors]
-            selector = part.selector.make(context, channels)
-            shared = self._ledgers.of(name), context.counters, self._clock, self._pace
-            health = self._putting_of(context)
-            outlet = SourceOutlet(
-                *(name, interceptors, selector, channels, *shared), memory=self._memory, health=health
-            )
-            source: Source = part.source.make(context)
-            self._reading[name] = source
-            source.run(outlet, stop)
+            with ExitStack() as closing:
+                interceptors = []
+                for each in part.interceptors:
+                    interceptors.append(each.make(self._within(context, each.name)))
+                    closing.callback(getattr(interceptors[-1], "close", bool))
+                selector = part.selector.make(context, channels)
+                shared = self._ledgers.of(name), context.counters, self._clock, self._pace
+                health = self._putting_of(context)
+                outlet = SourceOutlet(
+                    *(name, interceptors, selector, channels, *shared), memory=self._memory, health=health
+                )
+                source: Source = part.source.make(context)
+                self._reading[name] = source
+                source.run(outlet, stop)
 
         return self._supervise("source", name, run, context)
 

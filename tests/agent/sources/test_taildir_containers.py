@@ -226,9 +226,12 @@ def test_interleaved_streams_arrive_whole_whatever_the_reads_and_restarts(
 
 
 @pytest.mark.parametrize("busy", [False, True])
-def test_a_seldom_stream_does_not_split_events_of_the_busy_one(tmp_path: Path, busy: bool) -> None:
+def test_a_seldom_stream_does_not_split_events_of_the_busy_one(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, busy: bool
+) -> None:
     """One line of a seldom stream neither holds the busy stream for long nor splits its events."""
-    followed = Tail(tmp_path, line_format="cri", multiline_start="[0-9]+ ", max_line_bytes=64 << 10)
+    monkeypatch.setattr(reader, "BLOCK_BYTES", 1024)
+    followed = Tail(tmp_path, line_format="cri", multiline_start="[0-9]+ ", max_line_bytes=20 << 10)
     pod, seen, expected = Writer(followed.logs / "pod.log"), [], []
     pod.append(line("0 once", "F", "stderr"))
     for number in range(40):
