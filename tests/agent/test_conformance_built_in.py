@@ -236,6 +236,31 @@ class TestSyslogTcp(_Unanswered):
         return True
 
 
+class TestGelf(ListeningSourceConformance):
+    source = "gelf", {"transport": "http", "put_timeout": 0.05}
+
+    def send(self, address: tuple[str, int], number: int, body: bytes) -> None:
+        def is_taken() -> bool:
+            url, message = f"http://{address[0]}:{address[1]}/gelf", {"short_message": body.decode()}
+            return requests.post(url, json=message, timeout=PATIENCE).status_code == 202
+
+        eventually(is_taken)
+
+    def garble(self) -> bool:
+        eventually(lambda: self._source is not None and self._source.server.listening.is_set())
+        url = "http://{}:{}/gelf".format(*self._source.server.addresses[0])
+        assert requests.post(url, data=b"no JSON", timeout=PATIENCE).status_code == 400
+        return True
+
+
+class TestGelfTcp(_Unanswered):
+    source = "gelf", {"transport": "tcp"}
+
+    def send(self, address: tuple[str, int], number: int, body: bytes) -> None:
+        with socket.create_connection(address, PATIENCE) as peer:
+            peer.sendall(b'{"short_message": "%s"}\0' % body)
+
+
 class _Datagrams(_Unanswered):
     head = b""
 

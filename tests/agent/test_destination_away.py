@@ -58,12 +58,15 @@ def _to(sink: str, where: Callable[[str, int], Mapping[str, Any]]) -> Deliver:
     return deliver
 
 
-def _by_hand(ok: bytes) -> Deliver:
-    """Deliver over a connection until as many answers arrived."""
+def _by_hand(ok: bytes, form: bytes = b"%s\n") -> Deliver:
+    """Deliver over a connection until as many answers arrived.
+
+    :param form: the form of a line as the protocol sends it.
+    """
 
     def deliver(_folder: Path, address: tuple[str, int], lines: list[bytes], _over: threading.Event) -> None:
         with socket.create_connection(address, _PATIENCE) as peer:
-            peer.sendall(b"".join(line + b"\n" for line in lines))
+            peer.sendall(b"".join(form % line for line in lines))
             peer.shutdown(socket.SHUT_WR)
             found = b""
             while data := peer.recv(1 << 16):
@@ -109,6 +112,7 @@ _SOURCES: Mapping[str, tuple[str, Deliver]] = {
     ),
     "netcat": ("port = 0", _by_hand(b"OK\n")),
     "syslog_tcp": ("port = 0", _by_hand(b"")),
+    "gelf": ('port = 0\ntransport = "tcp"', _by_hand(b"", b'{"short_message": "%s"}\0')),
     "http": ('port = 0\nformat = "lines"\nretry_after = 0\nput_timeout = 0.05', _to("http", _url)),
     "otlp": ("port = 0\nretry_after = 0\nput_timeout = 0.05", _to("otlp", _url)),
     "thrift": ("port = 0\nput_timeout = 0.05", _to("thrift", _named)),

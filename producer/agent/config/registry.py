@@ -25,6 +25,7 @@ BUILT_IN: dict[str, dict[str, tuple[str, str]]] = {
         "avro": ("sources.avro", "AvroSource"),
         "exec": ("sources.exec", "ExecSource"),
         "forward": ("sources.forward", "ForwardSource"),
+        "gelf": ("sources.gelf", "GelfSource"),
         "http": ("sources.http", "HttpSource"),
         "journald": ("sources.journald", "JournaldSource"),
         "kafka": ("sources.kafka", "KafkaSource"),

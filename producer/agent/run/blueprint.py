@@ -274,7 +274,7 @@ class _Drawer:
         for name, part in sources.items():
             options = part.source.options
             ports = [getattr(options, "port", None), *(getattr(options, "ports", None) or ())]
-            kind = "udp" if "udp" in config.sources[name].type else "tcp"
+            kind = "udp" if "udp" in config.sources[name].type + getattr(options, "transport", "") else "tcp"
             for port in filter(None, ports):
                 place = (kind, getattr(options, "bind", ""), port)
                 self._check_owner(owners, place, config.sources[name], f"sources.{name}", "port", f"port {port}")

@@ -10,7 +10,7 @@ import contextlib
 import selectors
 import socket
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from sys import getsizeof
 
@@ -41,7 +41,7 @@ class UdpOptions(ListenOptions):
 
 
 class UdpServer:
-    """Receiver that puts the batch that ``convert`` makes of datagrams.
+    """Receiver that puts the batches that ``convert`` makes of datagrams.
 
     :ivar addresses: the addresses listened on, once :attr:`listening` is set.
     """
@@ -50,7 +50,7 @@ class UdpServer:
         self,
         options: UdpOptions,
         port: int | None,
-        convert: Callable[[Sequence[Datagram]], EventBatch | None],
+        convert: Callable[[Sequence[Datagram]], Iterable[EventBatch]],
         intake: Intake,
     ) -> None:
         self._options, self._port, self._convert, self._intake = options, port, convert, intake
@@ -75,9 +75,9 @@ class UdpServer:
             waking.enter_context(woken_by(stop, selector))
             while not stop.is_set():
                 if any(key.data is None for key, _ in selector.select()):
-                    batch = self._convert(self._read(listener))
-                    if batch is not None and batch.count:
-                        self._intake.put_or_lose(outlet, batch, stop)
+                    for batch in self._convert(self._read(listener)):
+                        if batch.count:
+                            self._intake.put_or_lose(outlet, batch, stop)
 
     def _read(self, listener: socket.socket) -> list[Datagram]:
         found: list[Datagram] = []

@@ -114,13 +114,13 @@ class NetcatUdpSource:
 
     def __init__(self, options: Options, context: Context) -> None:
         self._header = options.remote_address_header
-        self.server = UdpServer(options, options.port, self._batch, Intake(context))
+        self.server = UdpServer(options, options.port, self._batches, Intake(context))
         self.listening = self.server.listening
 
     def run(self, outlet: Outlet, stop: Stop) -> None:
         self.server.run(outlet, stop)
 
-    def _batch(self, datagrams: Sequence[Datagram]) -> EventBatch | None:
+    def _batches(self, datagrams: Sequence[Datagram]) -> list[EventBatch]:
         bodies = [data.removesuffix(b"\n").removesuffix(b"\r") for data, _ in datagrams]
         columns = {} if self._header is None else {self._header: [peer for _, peer in datagrams]}
-        return EventBatch.of_bodies(bodies, {}, columns)
+        return [EventBatch.of_bodies(bodies, {}, columns)]

@@ -64,6 +64,8 @@ class PostSource(TcpSource):
     """
 
     needs: ClassVar = {"h11": "agent"}
+    #: The status of the answer to a committed request.
+    accepted: ClassVar = 200
 
     def __init__(self, options: RequestOptions, port: int, context: Context) -> None:
         super().__init__(options, [port], context)
@@ -110,7 +112,7 @@ class PostSource(TcpSource):
         finally:
             reader.release(request)
         kind, body = self._accepted(request)
-        return reader.answer(200, [("Content-Type", kind)] if kind else [], body)
+        return reader.answer(self.accepted, [("Content-Type", kind)] if kind else [], body)
 
     def _check(self, request: Request) -> None:
         if self._allowed:

@@ -163,16 +163,16 @@ class SyslogUdpSource:
     def __init__(self, options: Options, context: Context) -> None:
         self._header = options.client_ip_header
         self._parser = SyslogParser(kept(options.keep_fields), context.clock)
-        self.server = UdpServer(options, options.port, self._batch, Intake(context))
+        self.server = UdpServer(options, options.port, self._batches, Intake(context))
         self.listening = self.server.listening
 
     def run(self, outlet: Outlet, stop: Stop) -> None:
         self.server.run(outlet, stop)
 
-    def _batch(self, datagrams: Sequence[Datagram]) -> EventBatch | None:
+    def _batches(self, datagrams: Sequence[Datagram]) -> list[EventBatch]:
         plain = [(data.rstrip(b"\r\n\0"), peer) for data, peer in datagrams]
         full = [(message, peer) for message, peer in plain if message.strip()]
         if not full:
-            return None
+            return []
         columns = {} if self._header is None else {self._header: [peer for _, peer in full]}
-        return self._parser.batch([message for message, _ in full], columns=columns)
+        return [self._parser.batch([message for message, _ in full], columns=columns)]

@@ -39,6 +39,7 @@ _KINDS: Mapping[str, tuple[Mapping[str, Any], bytes]] = {
     "netcat": ({"max_line_length": _MIB}, b""),
     "syslog_tcp": ({"event_size": _MIB}, b"1048576 <13>"),
     "http": ({"format": "lines", **_BODIES}, b"POST /" + _LONG_BODY),
+    "gelf": ({"transport": "tcp", **_BODIES}, b'{"short_message": "'),
     "otlp": (_BODIES, b"POST /v1/logs" + _LONG_BODY),
     "thrift": (_FRAMES, struct.pack(">I", _MIB)),
     "avro": (_FRAMES, struct.pack(">III", 1, 1, _MIB - 100)),
@@ -99,9 +100,9 @@ def _send(peer: socket.socket, data: bytes) -> None:
 def _deliver(kind: str, address: tuple[str, int], body: bytes) -> None:
     """Deliver an event as an honest peer."""
     host, port = address
-    if kind in ("netcat", "syslog_tcp"):
+    if kind in ("netcat", "syslog_tcp", "gelf"):
         with socket.create_connection(address, PATIENCE) as peer:
-            peer.sendall(body + b"\n")
+            peer.sendall(b'{"short_message": "%s"}' % body if kind == "gelf" else body + b"\n")
             peer.shutdown(socket.SHUT_WR)
             all_of(peer)
         return

@@ -175,6 +175,13 @@ _SHAPES: Mapping[str, tuple[str, dict[str, Any], Callable[[], bytes]]] = {
     ),
     "syslog lines": ("syslog_tcp", {}, lambda: _filled(b"a\n")),
     "syslog empty lines": ("syslog_tcp", {}, lambda: _filled(b"\n")),
+    "gelf messages": ("gelf", {"transport": "tcp"}, lambda: _filled(b'{"_":""}\0')),
+    "gelf objects": ("gelf", {"transport": "tcp"}, lambda: b'{"a":[' + _filled(b"{},") + b"{}]}\0"),
+    "gelf fields": (
+        "gelf",
+        {"transport": "tcp"},
+        lambda: b"\0".join(b'{"%06d":"","a":1}' % number for number in range(100_000)) + b"\0",
+    ),
     "netcat lines": ("netcat", {}, lambda: _filled(b"a\n")),
 }
 
@@ -194,7 +201,7 @@ def _peak() -> int:
 
 
 def _options(kind: str) -> dict[str, Any]:
-    if kind in ("http", "otlp"):
+    if kind in ("http", "otlp", "gelf"):
         return {"max_body": _MESSAGE, "max_memory": _MEMORY}
     return {"max_frame": _MESSAGE, "max_memory": _MEMORY} if kind in ("forward", "thrift", "avro") else {}
 
