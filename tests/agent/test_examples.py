@@ -17,6 +17,7 @@ from producer.cli import main
 from producer.server import LogHubServer
 from tests.support.waiting import eventually
 
+from .sinks.log_stores import Elasticsearch, Loki, running
 from .sources.listeners import serving
 from .sources.test_journald import Journal
 
@@ -296,6 +297,25 @@ def test_warnings_reach_a_web_server_each_once(tmp_path: Path, server: LogHubSer
 
         delivered(agent, taken)
         assert hook.outlet.bodies == [b"a WARN"]
+
+
+def test_lines_are_stored_once_in_elasticsearch_and_pushed_to_loki(tmp_path: Path, server: LogHubServer) -> None:
+    """``search.toml`` stores JSON lines in an index of their day, and in Loki; a refused one becomes a dead letter."""
+    day = '{{"ts": 1790000000123, "level": "{}"}}\n'
+    written(tmp_path / "var/log/shop/a.json", "".join(map(day.format, ("INFO", "WARN", "BAD"))))
+    with running(Elasticsearch()) as search, running(Loki()) as loki:
+        search.judge = lambda document: (400, "document_parsing_exception") if document["level"] == "BAD" else None
+        text = moved("search.toml", tmp_path)
+        text = text.replace("https://es.example.com:9200", search.url).replace("https://loki.example.com", loki.url)
+        agent = Agent(parse_toml(text))
+        dead = tmp_path / "var/lib/loghub-agent/refused"
+        delivered(agent, lambda: len(loki.entries) == 3 and len(search.documents) == 2 and any(dead.glob("*")))
+        assert {index for index, _ in search.documents} == {"logs-shop-2026.09.21"}
+        assert search.stored("level") == ["INFO", "WARN"]
+        assert {labels["level"] for labels, *_ in loki.entries} == {"INFO", "WARN", "BAD"}
+        assert search.requests[0].headers["Authorization"] == "ApiKey hush"
+    (letter,) = [line for path in dead.iterdir() for line in path.read_text().splitlines()]
+    assert "document_parsing_exception" in json.loads(letter)["headers"]["dead_letter_reason"]
 
 
 def test_a_channel_is_measured(tmp_path: Path) -> None:

@@ -21,6 +21,7 @@ from ...runtime.clock import NO_DEADLINE, Deadline
 from ..events.batch import EventBatch
 from ..events.interfaces import Context, SinkError
 from .peers import FRAME, OversizedError, Peer, PeerOptions
+from .stamps import STAMP, milliseconds
 
 _MOST_ANSWER = 1 << 20
 #: Maximum bytes of a message's entries, unless a single event has more.
@@ -136,11 +137,10 @@ class ForwardSink:
     def _entry(self, headers: Mapping[str, str], body: bytes, now: int) -> list[Any]:
         from ..protocols.forward import event_time
 
-        options, stamp = self._options, headers.get("timestamp", "")
-        time = int(stamp) if stamp.isascii() and stamp.isdecimal() and len(stamp) <= 13 else now
+        options, time = self._options, milliseconds(headers.get(STAMP), now)
         record: dict[str, Any] = {}
         if options.headers:
-            left_out = (options.tag_header, "timestamp")
+            left_out = (options.tag_header, STAMP)
             record |= {name: value for name, value in headers.items() if name not in left_out}
         try:
             record[options.field] = body.decode()

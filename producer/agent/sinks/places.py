@@ -1,4 +1,4 @@
-"""Paths of objects, which may contain headers and times, with Flume's escapes.
+"""Paths and names that may contain headers and times, with Flume's escapes.
 
 ``%{name}`` is a header. ``%[localhost]``, ``%[IP]`` and ``%[FQDN]`` are this machine. ``%t`` is milliseconds since the
 epoch, and all other letters are parts of a time. The value of a header is always one part of a path; it cannot lead to
@@ -61,16 +61,27 @@ class Rounding(NamedTuple):
 
 
 class Places:
-    """Rule for the paths of objects.
+    """Rule for the paths of objects, or for other names made from events.
 
     :param template: the path with escapes.
     :param zone: the time zone; None for this machine's.
     :param time_header: the header with milliseconds since the epoch; None to use the time of writing.
+    :param safe: makes a header's value a part of a path.
+    :param option: the option with the template, for messages.
     :raises ConfigError: an escape is unknown.
     """
 
-    def __init__(self, template: str, zone: tzinfo | None, rounding: Rounding, time_header: str | None) -> None:
-        self._zone, self._rounding = zone, rounding
+    def __init__(
+        self,
+        template: str,
+        zone: tzinfo | None,
+        rounding: Rounding,
+        time_header: str | None,
+        *,
+        safe: Callable[[str | None], str] | None = None,
+        option: str = "path",
+    ) -> None:
+        self._zone, self._rounding, self._safe, self._option = zone, rounding, safe or _safe, option
         self._headers: list[str] = []
         self._parts: list[str | int | Callable[[datetime], str]] = []
         at = 0
@@ -88,13 +99,22 @@ class Places:
 
         :param now: the time for events without one, milliseconds.
         """
+        places = self.names(batch, now)
+        if len(found := dict.fromkeys(places)) == 1:
+            return [(places[0], batch)]
+        return [(place, batch.part([each == place for each in places])) for place in found]
+
+    def names(self, batch: EventBatch, now: int) -> list[str]:
+        """Return the path of each event.
+
+        :param now: the time for events without one, milliseconds.
+        """
         used = [*self._headers, *([self._time_header] if self._time_header else [])]
         if not any(name in batch.columns for name in used):
-            return [(self._place([batch.shared.get(name) for name in used], now), batch)]
+            return [self._place([batch.shared.get(name) for name in used], now)] * batch.count
         rows = list(zip(*(self._values(batch, name) for name in used), strict=True))
         known = {row: self._place(row, now) for row in dict.fromkeys(rows)}
-        places = [known[row] for row in rows]
-        return [(place, batch.part([each == place for each in places])) for place in dict.fromkeys(places)]
+        return [known[row] for row in rows]
 
     def _values(self, batch: EventBatch, name: str) -> Sequence[str | None]:
         values = batch.values(name)
@@ -113,7 +133,9 @@ class Places:
         if host in _HOSTS:
             return _HOSTS[host]()
         if letter not in _TIMES:
-            raise ConfigError("path", f"unknown escape {escape[0]}: use %{{header}} or times such as %Y", template)
+            raise ConfigError(
+                self._option, f"unknown escape {escape[0]}: use %{{header}} or times such as %Y", template
+            )
         return _TIMES[letter]
 
     def _place(self, row: Sequence[str | None], now: int) -> str:
@@ -127,7 +149,7 @@ class Places:
         time = self._rounding.down(datetime.fromtimestamp(milliseconds / 1000, self._zone))
         return "".join(
             [
-                part if isinstance(part, str) else _safe(row[part]) if isinstance(part, int) else part(time)
+                part if isinstance(part, str) else self._safe(row[part]) if isinstance(part, int) else part(time)
                 for part in self._parts
             ]
         )
@@ -140,10 +162,11 @@ def shortened(place: str, most: int, reserved: int) -> str:
     :param reserved: bytes that are appended to the last name.
     """
     *directories, name = place.split("/")
-    return "/".join([*(_short(each, most) for each in directories), _short(name, most - reserved)])
+    return "/".join([*(short(each, most) for each in directories), short(name, most - reserved)])
 
 
-def _short(name: str, most: int) -> str:
+def short(name: str, most: int) -> str:
+    """Shorten a name to so many bytes."""
     raw = name.encode()
     if len(raw) <= most:
         return name
