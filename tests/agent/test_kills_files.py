@@ -15,6 +15,7 @@ from producer.server import LogHubServer
 from producer.server.faults import drop_answer
 
 from .killing import KILLS, TIMEOUT, Spool, agent, numbers_in, numbers_stored, seed_for, soon
+from .sinks.log_stores import Elasticsearch, running
 
 _SPOOL = """
 [agent]
@@ -69,6 +70,15 @@ endpoint = "{server.endpoint}"
 access_key_id = "{server.access_key_id}"
 access_key_secret = "{server.access_key_secret}"
 retries = 0
+"""
+_SEARCH = """
+[sinks.search]
+type = "elasticsearch"
+channel = "disk"
+endpoint = "{url}"
+index = "logs"
+number_ids = true
+batch_size = 100
 """
 _HOP = """
 [sinks.hop]
@@ -139,6 +149,26 @@ def test_each_line_of_a_spool_directory_is_stored_once_in_loghub(tmp_path: Path)
             soon(lambda: wanted <= numbers_stored(server, "p", "l").keys(), "the delivery of each line")
         found = numbers_stored(server, "p", "l")
     print(f"seed {seed}, {KILLS} kills, {spool.files} files, {spool.count} lines")
+    assert found == Counter(wanted)
+
+
+def test_each_line_of_a_spool_directory_is_stored_once_in_elasticsearch(tmp_path: Path) -> None:
+    """After kill -9, with lost answers and busy shards, each line is stored once in Elasticsearch with number_ids."""
+    seed = seed_for(6)
+    chance = random.Random(seed)
+    with running(Elasticsearch()) as store, Spool(tmp_path / "spool", seed) as spool:
+        store.judge = lambda _document: (429, "busy") if chance.random() < 0.002 else None
+        config = _write(tmp_path / "a.toml", _SPOOL + _SEARCH, url=store.url)
+        for _ in range(max(2, KILLS // 3)):
+            before, store.lost = len(store.documents), 1
+            with agent(config):
+                soon(lambda: len(store.documents) > before, "a delivery")
+                threading.Event().wait(chance.uniform(0, 0.3))
+        with agent(config):
+            wanted = spool.end()
+            soon(lambda: len(store.documents) >= len(wanted), "the delivery of each line")
+        found = Counter(line.split()[1].encode() for line in store.stored())
+    print(f"seed {seed}, {spool.files} files, {spool.count} lines")
     assert found == Counter(wanted)
 
 
