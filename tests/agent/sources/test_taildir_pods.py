@@ -12,22 +12,24 @@ from producer.agent.sources.reading.pods import pod_headers
 from .following import Tail
 
 ID, UID = "3f" * 32, "0ad6a3a8-9d0d-4b8e-bb1b-0a6a3a89d0d4"
-OF_POD = {"namespace": "shop", "pod": "web-7d9f-x2x4z", "container": "app", "uid": UID}
+OF_POD = {"namespace": "shop", "pod": "web-63", "container": "app", "uid": UID}
 
 
 class Node:
     """A node's ``/var/log``, with one container of one pod.
 
     :param docker: True if Docker has the file, to which the pod's path is a link.
+    :param number: the number of the pod, of which its container's ID is made.
     """
 
-    def __init__(self, folder: Path, *, docker: bool = False) -> None:
-        self.log, self._docker, self._count = folder / "log", docker, 0
-        self.directory = self.log / f"pods/shop_web-7d9f-x2x4z_{UID}/app"
-        self.link = self.log / f"containers/web-7d9f-x2x4z_shop_app-{ID}.log"
+    def __init__(self, folder: Path, *, docker: bool = False, number: int = 0x3F) -> None:
+        pod, container = f"web-{number}", f"{number:02x}" * 32
+        self.log, self._docker, self._count, self.number = folder / "log", docker, 0, number
+        self.directory = self.log / f"pods/shop_{pod}_{UID}/app"
+        self.link = self.log / f"containers/{pod}_shop_app-{container[:64]}.log"
         self.directory.mkdir(parents=True)
-        self.link.parent.mkdir()
-        self.file = folder / f"docker/{ID}/{ID}-json.log" if docker else self.directory / "0.log"
+        self.link.parent.mkdir(exist_ok=True)
+        self.file = folder / f"docker/{container}/{container}-json.log" if docker else self.directory / "0.log"
         self.file.parent.mkdir(parents=True, exist_ok=True)
         self.file.touch()
         if docker:
@@ -42,11 +44,11 @@ class Node:
 
     def written(self, count: int) -> list[bytes]:
         self._count += count
-        return [b"line %04d" % number for number in range(self._count - count, self._count)]
+        return [b"line %d.%04d" % (self.number, number) for number in range(self._count - count, self._count)]
 
     @property
     def all(self) -> list[bytes]:
-        return [b"line %04d" % number for number in range(self._count)]
+        return [b"line %d.%04d" % (self.number, number) for number in range(self._count)]
 
     def rotate(self) -> None:
         """Rotate as the kubelet does, which compresses the file of the rotation before; Docker compresses at once."""
@@ -178,3 +180,41 @@ def test_a_file_with_two_paths_is_not_taken_as_renamed(tmp_path: Path, caplog: p
     node.rotate()
     followed.look(1.0)
     assert caplog.text.count("was renamed") == 1
+
+
+def test_five_hundred_pods_that_come_and_go_are_read_and_leave_nothing_behind(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The lines of 500 short-lived pods arrive once each, under their own pod's name, although inodes are reused; no
+    reader remains, and a removed directory is no trouble."""
+    (tmp_path / "log/containers").mkdir(parents=True)
+    paths, few = f"{tmp_path}/log/containers/*.log", {"max_open_files": 16}
+    followed = Tail(tmp_path, paths, line_format="cri", pod_headers=True, **few)
+    seen: list[tuple[str, bytes]] = []
+    expected: list[tuple[str, bytes]] = []
+
+    def look(seconds: float) -> None:
+        followed.look(seconds)
+        seen.extend((batch.shared["pod"], body) for batch in followed.batches() for body in batch.bodies())
+
+    nodes: list[Node] = []
+    for turn in range(20):
+        for node in nodes:
+            node.remove()  # new pods' files get their inodes
+        nodes = [Node(tmp_path, number=100 * turn + number) for number in range(25)]
+        for node in nodes:
+            node.write(2)
+        look(1.0)
+        for node in nodes[:10]:
+            node.write(2)
+            node.rotate()
+            node.write(2)
+        look(1.0)
+        expected += [(f"web-{node.number}", line) for node in nodes for line in node.all]
+    for node in nodes:
+        node.remove()
+    for seconds in (1.0, 200.0, 200.0):
+        look(seconds)
+    assert sorted(seen) == sorted(expected)
+    assert not followed.follower._readers.by_key
+    assert "no copy was searched" not in caplog.text

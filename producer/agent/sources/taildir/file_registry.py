@@ -216,6 +216,8 @@ def find_copy(
     """
     try:
         beside = [path for path in paths_beside(note, links_to) if path != note.place]
+    except FileNotFoundError:
+        return None  # the directory is gone, too
     except OSError as error:
         _log.warning("%s: no copy was searched: %s", note.place.rpartition("/")[0], error.strerror)
         return None

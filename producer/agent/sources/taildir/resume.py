@@ -94,9 +94,8 @@ class Beginnings:
         return self.first and self._known.first_start and group.at_end
 
     def begin_anew(self, reader: FileReader) -> None:
-        """Read a file from byte 0 under a new name: its old bytes are gone."""
+        """Read a file from byte 0 under a new name: its old bytes are gone, or a new file has its inode."""
         fresh = self._reader(reader.place, reader.group, reader.key)
-        fresh.path = reader.path
         self._begin(fresh)
 
     def is_known(self, path: str, descriptor: int, key: Key) -> bool:
