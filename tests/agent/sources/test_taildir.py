@@ -165,6 +165,8 @@ def test_headers_of_groups_and_paths_and_offsets(tmp_path: Path) -> None:
         ({"paths": ["/x/*"], "headers": {"q": {}}}, "must name a file group"),
         ({"paths": ["/x/*"], "group_start_at": {"q": "end"}}, "group_start_at: must name a file group"),
         ({"paths": ["/x/*"], "group_start_at": {"paths": "noon"}}, "must be beginning or end"),
+        ({"paths": ["/x/*"], "delimiter": "||"}, "delimiter: must be one ASCII character"),
+        ({"paths": ["/x/*"], "delimiter": ";", "multiline_start": "x"}, "delimiter: cannot be used with"),
         ({"paths": ["/x/*"], "skip_to_end": True}, 'skip_to_end: unknown option; it is start_at = "end"'),
         ({"paths": ["/x/*"], "close_inactive": 60}, "it is called idle_timeout here"),
         ({"paths": ["/x/*"], "multiline_start": ".*"}, "matches an empty line"),
@@ -197,6 +199,35 @@ def test_start_at_end_skips_only_lines_that_exist_at_the_very_first_start(tmp_pa
     b.append("four\n".encode(encoding))
 
     assert sorted(tail.seen()) == [b"four", b"three"]
+
+
+@pytest.mark.parametrize("delimiter", ["\0", ";"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16-le"])
+def test_lines_may_have_another_end(tmp_path: Path, delimiter: str, encoding: str) -> None:
+    """With delimiter, lines end there, and line ends are part of events; positions and offsets are those of bytes."""
+    offsets = encoding == "utf-8"
+    tail = Tail(tmp_path, delimiter=delimiter, encoding=encoding, byte_offset_header=offsets)
+    a = Writer(tail.logs / "a.log")
+    text = delimiter.join(["one\ntwo", "\u4e2d", "", "", "", "", "six", "hal"])
+    a.append(text.encode(encoding))
+    tail.look()
+    (batch,) = tail.batches()
+    assert batch.bodies() == [line.encode() for line in text.split(delimiter)[:-1]]
+    assert not offsets or list(batch.values("byteoffset")) == ["0", "8", "12", "13", "14", "15", "16"]
+    tail.restart()
+    a.append(f"f{delimiter}end".encode(encoding))
+    assert tail.seen() == [b"half"]
+    assert tail.seen(60) == [b"end"]
+
+
+def test_start_at_end_begins_after_the_last_delimiter(tmp_path: Path) -> None:
+    """start_at = "end" begins after the last delimiter."""
+    tail = Tail(tmp_path, delimiter="\0", start_at="end")
+    a = Writer(tail.logs / "a.log")
+    a.append(b"one\0two\nhal")
+    assert tail.seen() == []
+    a.append(b"f\0")
+    assert tail.seen() == [b"two\nhalf"]
 
 
 def test_groups_may_start_at_their_own_place(tmp_path: Path) -> None:

@@ -63,6 +63,7 @@ class Rules(NamedTuple):
     :ivar log_settle: seconds without a write that complete a multi-line event.
     :ivar containers: the rules of container logs, where several lines may be one event; None for other files.
     :ivar encoding: the files' encoding.
+    :ivar delimiter: the ASCII character that ends a line.
     :ivar final: True if the files are complete: NUL bytes at their end are skipped.
     """
 
@@ -72,6 +73,7 @@ class Rules(NamedTuple):
     log_settle: float
     containers: ContainerLines | None = None
     encoding: str = "utf-8"
+    delimiter: str = "\n"
     final: bool = False
 
 
@@ -254,7 +256,7 @@ class FileReader:
                 data.startswith(self._tail) and data.startswith(self._head[:want], known)
             ):
                 raise ContentChangedError
-            if start == self.position and data.startswith(HOLE, known) and self._has_bytes:
+            if start == self.position and data.startswith(HOLE, known) and self._skips_holes:
                 end = hole_end(descriptor, start)
                 if end is None:
                     return self._nothing_behind(len(data) - known, rested, now)
@@ -272,7 +274,11 @@ class FileReader:
                 cut = self._forced_cut(data, known)
             if cut > known:
                 cut = self._few_lines(data, known, cut)
-                return Block(data[known : _before_hole(data, known, cut)], self.position, start - self.position)
+                return Block(
+                    data[known : _before_hole(data, known, cut, self._rules.delimiter.encode())],
+                    self.position,
+                    start - self.position,
+                )
             if whole:
                 self._tried = (start + len(data) - known, *rested)
                 return None
@@ -304,11 +310,23 @@ class FileReader:
         """True if a line end is one byte."""
         return len(line_end_of(in_order(self._rules.encoding, b""))) == 1
 
+    @property
+    def _skips_holes(self) -> bool:
+        return self._has_bytes and self._rules.delimiter != "\0"
+
+    @property
+    def line_end(self) -> bytes:
+        """The bytes that end a line.
+
+        :raises OSError: the file cannot be read.
+        """
+        return self._rules.delimiter.encode(self.encoding)
+
     def _line_end(self, data: bytes, known: int) -> int:
         """Return the byte after the last line end; 0 if there is none."""
         if self._has_bytes:
-            return data.rfind(b"\n", known) + 1
-        return last_line_end(data, known, line_end_of(self.encoding))
+            return data.rfind(self._rules.delimiter.encode(), known) + 1
+        return last_line_end(data, known, self.line_end)
 
     def _record_size(self, size: int, now: float) -> None:
         """Record a lower bound of the size of the file, to compute the lag."""
@@ -381,7 +399,7 @@ class FileReader:
 
     def _few_lines(self, data: bytes, known: int, cut: int) -> int:
         """Return the end of a block within the limit of lines, if lines or events end there."""
-        while data.count(b"\n", known, cut) > _MOST_LINES:
+        while data.count(self._rules.delimiter.encode(), known, cut) > _MOST_LINES:
             half = self._cut(data[: known + (cut - known) // 2], known, (False, False))
             if half == known:
                 break
@@ -389,9 +407,9 @@ class FileReader:
         return cut
 
 
-def _before_hole(data: bytes, known: int, cut: int) -> int:
+def _before_hole(data: bytes, known: int, cut: int, line_end: bytes) -> int:
     """Return the end of the lines before a hole; ``cut`` if there is no hole."""
-    hole = data.find(b"\n" + HOLE, known, cut) if b"\0" in data else -1
+    hole = data.find(line_end + HOLE, known, cut) if b"\0" in data and line_end != b"\0" else -1
     return hole + 1 if hole >= 0 else cut
 
 

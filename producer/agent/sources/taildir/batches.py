@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import accumulate
 from typing import Protocol
 
 from ....wire.encodings import MARK, Converted, is_utf8, to_utf8
@@ -32,11 +33,13 @@ class BatchMaker:
     :ivar logs: the rule by which multi-line events begin; None if each line is an event.
     :ivar byte_offset: True to add each event's byte offset in the file.
     :ivar containers: the rules of container logs; None for other files.
+    :ivar delimiter: the end of a line.
     """
 
     logs: Logs | None
     byte_offset: bool
     containers: ContainerLines | None = None
+    delimiter: bytes = b"\n"
 
     def batch(self, block: _Block, data: bytes, headers: Mapping[str, str], name: str, place: str = "") -> EventBatch:
         """Return the events of a block.
@@ -47,7 +50,11 @@ class BatchMaker:
         position = Position(name, block.end, place)
         if self.containers is not None:
             return self.containers.batch(data, headers, position)
-        if self.logs is None:
+        if self.delimiter != b"\n":
+            bodies = data.removesuffix(self.delimiter).split(self.delimiter) if data else []
+            batch = EventBatch.of_bodies(bodies, headers, position=position)
+            starts = [0, *accumulate(len(body) + 1 for body in bodies)][:-1]
+        elif self.logs is None:
             batch = EventBatch.of_lines(data, headers, position)
             starts = batch.offsets() if self.byte_offset else []
         else:

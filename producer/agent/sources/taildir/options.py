@@ -73,6 +73,7 @@ class TaildirOptions:
         "parts are joined, time and stream become headers",
     )
     encoding: str = option("utf-8", doc="encoding of the files; others are converted to UTF-8")
+    delimiter: str = option("\n", doc="end of a line: one ASCII character, such as ; or \\u0000 for a NUL")
     max_line_bytes: int = option(
         4 << 20, least=1024, unit="bytes", doc="maximum size of an event in bytes; a longer one is split"
     )
@@ -95,6 +96,11 @@ class TaildirOptions:
         if self.line_format in FORMATS and self.byte_offset_header:
             raise ConfigError("line_format", "of containers cannot be used with byte_offset_header", self.line_format)
         self._check_encoding()
+        if len(self.delimiter) != 1 or not self.delimiter.isascii():
+            raise ConfigError("delimiter", "must be one ASCII character", self.delimiter)
+        if self.delimiter != "\n" and (self.multiline_start is not None or self.line_format in FORMATS):
+            rule = "cannot be used with multiline_start or the line_format of containers"
+            raise ConfigError("delimiter", rule, self.delimiter)
         self.groups()
         self.logs()
         for name in ("headers", "group_start_at", "group_ignore_older"):

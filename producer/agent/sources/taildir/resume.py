@@ -9,7 +9,7 @@ from ....runtime.file_identity import Key
 from ....runtime.link_targets import LinkTargets
 from ....runtime.loggers import get_logger
 from ....text.plural import counted
-from ....wire.encodings import last_line_end, line_end_of
+from ....wire.encodings import last_line_end
 from ...events.batch import Position
 from ...events.interfaces import Context, Outlet
 from ..reading.identity import HEAD_BYTES, FileName, Heads, Note, holds
@@ -58,6 +58,7 @@ class Beginnings:
             options.multiline_timeout,
             options.containers(),
             options.encoding,
+            options.delimiter,
         )
         self._flumes = read_flume_positions(options.position_file) if known.first_start else {}
         self._name = context.name
@@ -245,4 +246,4 @@ class Beginnings:
             return 0
         begin = max(0, size - BLOCK_BYTES) // _ALIGNED * _ALIGNED
         tail = os.pread(reader.open(), size - begin, begin)
-        return begin + last_line_end(tail, 0, line_end_of(reader.encoding))
+        return begin + last_line_end(tail, 0, reader.line_end)
