@@ -78,12 +78,12 @@ class ContainerLines:
 
     def batch(self, data: bytes, headers: Mapping[str, str], position: Position) -> EventBatch:
         """Return the events of whole lines, with the headers ``time``, ``timestamp`` (milliseconds) and ``stream``."""
-        form = self._form(data)
-        rows: list[Row] = form.rows_of(data.removesuffix(b"\n"))
-        if self._logs is not None or form.has_parts(data):
+        rows: list[Row] = self._form(data).rows_of(data.removesuffix(b"\n"))
+        if self._logs is not None or any(row[2] == PART for row in rows):
             rows = [event.row for event in self._events(rows)]
         times, streams, _, texts = zip(*rows, strict=True)
-        bodies = [text.removesuffix(b"\r") for text in texts] if any(b"\r" in text for text in texts) else texts
+        returns = b"\r" in data or rb"\r" in data  # JSON escapes it
+        bodies = [text.removesuffix(b"\r") for text in texts] if returns else texts
         columns = {
             "stream": _decoded(streams),
             "time": _decoded(times),
