@@ -84,10 +84,10 @@ class Producer:
         producer owns it and closes it.
     :param dead_letter: a channel for undeliverable records, with the reason in their headers; the producer owns it,
         too. None: report them only to callbacks, counters and the log.
-    :param fallback: gets the logs of batches that fail, without a channel: the path of a file for JSON lines (64 MiB,
-        then one former file ``PATH.1``); a handler of ``logging``, for the same lines; or a function, called with
-        :class:`~producer.Undelivered` and the :class:`~producer.Result` on a handler thread before the callbacks. An
-        error is logged, and changes no outcome. None to drop the logs.
+    :param fallback: gets the logs of batches that fail, without a channel, and those that integrations drop. The path
+        of a file for JSON lines (64 MiB, then one former file ``PATH.1``); a handler of ``logging``, for the same
+        lines; or a function, called with :class:`~producer.Undelivered` and the :class:`~producer.Result` on a handler
+        thread before the callbacks. An error is logged, and changes no outcome. None to drop the logs.
     :param sink: the destination of batches in place of LogHub: a file (see ``producer.sinks``), a test double (see
         ``producer.testing``), or your own. None for LogHub.
     :param clock: the source of time, for tests; None for the system's clock.

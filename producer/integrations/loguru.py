@@ -17,7 +17,7 @@ from ..client.producer import Producer
 from ..model.records import LogItem
 from .exceptions import exception_fields
 from .feedback import feeds_back
-from .outlet import HasOutlet, OnFull, OutletOptions
+from .outlet import HasOutlet, OnFull, OutletOptionsWithFallback
 from .severity import severity_number, severity_text
 
 __all__ = ["LogHubSink"]
@@ -41,7 +41,7 @@ class LogHubSink(HasOutlet):
         logstore: str | None = None,
         *,
         on_full: OnFull = "drop",
-        **options: Unpack[OutletOptions],
+        **options: Unpack[OutletOptionsWithFallback],
     ) -> None:
         self._outlet = self._open_outlet(producer, project, logstore, on_full=on_full, **options)
         self._outlet.logs_on_thread = True

@@ -38,7 +38,7 @@ from ..model.records import LogItem
 from ..runtime.internal_threads import TRACE_ID
 from .feedback import feeds_back
 from .figures import FIGURES, LATENCY, Figure, Watched, buckets, latencies
-from .outlet import HasOutlet, OnFull, OutletOptions
+from .outlet import HasOutlet, OnFull, OutletOptionsWithFallback
 from .severity import severity_text
 from .values import repr_of
 
@@ -58,7 +58,7 @@ class _Exporter(HasOutlet):
         logstore: str | None = None,
         *,
         on_full: OnFull = "wait",
-        **options: Unpack[OutletOptions],
+        **options: Unpack[OutletOptionsWithFallback],
     ) -> None:
         self._outlet = self._open_outlet(producer, project, logstore, on_full=on_full, **options)
         self._ended = False

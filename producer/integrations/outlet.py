@@ -15,9 +15,11 @@ import time
 from collections import deque
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from functools import partial
 from typing import Any, Literal, TypedDict
 
 from ..client import at_exit
+from ..client.fallback import FallbackOption
 from ..client.producer import Producer
 from ..client.stream import Stream
 from ..model.config import ProducerConfig, ProjectConfig, producer_options
@@ -25,13 +27,15 @@ from ..model.credentials import EnvironmentCredentials
 from ..model.errors import ConfigError, InvalidArgumentError, LogSizeTooLargeError, ProducerClosedError, ProducerError
 from ..model.interfaces import CredentialsProvider
 from ..model.options import unknown
-from ..model.records import LogItem
-from ..model.results import Callback
+from ..model.records import LogItem, StreamKey
+from ..model.results import Attempt, Callback, Result
 from ..runtime.forks import Stage, watch_fork
 from ..runtime.internal_threads import at_work
 from ..runtime.loggers import get_logger
+from ..runtime.rate_limited_log import RateLimitedLog
 from ..text.migration_hints import FOREIGN_OF_PROJECT
 from ..text.plural import counted
+from ..wire.log_group import encode_log
 from .figures import check_producer
 from .values import message_of, sendable
 
@@ -43,6 +47,11 @@ _REPORT_SECONDS = 60.0
 OnFull = Literal["drop", "wait"]
 #: The function that takes a log that was not enqueued.
 Fallback = Callable[[], object]
+
+
+#: True on a thread that is in a fallback.
+_passing = threading.local()
+_fallback_errors = RateLimitedLog()
 
 
 class OutletOptions(TypedDict, total=False):
@@ -59,6 +68,12 @@ class OutletOptions(TypedDict, total=False):
     config: ProducerConfig | Mapping[str, Any] | None
     flush_timeout: float | None
     drain_on_sigterm: bool
+
+
+class OutletOptionsWithFallback(OutletOptions, total=False):
+    """The same, for the integrations whose fallback is the producer's."""
+
+    fallback: FallbackOption | None
 
 
 class Outlet:
@@ -80,6 +95,8 @@ class Outlet:
     :param security_token: the token of temporary credentials.
     :param credentials: a credentials provider or the name of a source, in place of a key.
     :param config: the options of the own producer, or a mapping of them (whose values may be text).
+    :param fallback: the ``fallback`` of the own producer, which also gets the logs that cannot be enqueued, on the
+        thread that logs them.
     :param flush_timeout: the limit of :meth:`flush` and of :meth:`close`, seconds; None for no limit.
     :param drain_on_sigterm: True to deliver all logs before SIGTERM ends the process, where
         :func:`producer.client.at_exit.drain_at_sigterm` can do that.
@@ -105,6 +122,7 @@ class Outlet:
         security_token: str | None = None,
         credentials: CredentialsProvider | str | None = None,
         config: ProducerConfig | Mapping[str, Any] | None = None,
+        fallback: FallbackOption | None = None,
         flush_timeout: float | None = 10.0,
         drain_on_sigterm: bool = True,
     ) -> None:
@@ -116,7 +134,10 @@ class Outlet:
             "security_token": security_token,
             "credentials": credentials,
         }
-        self._make = None if producer is not None else _maker(project, endpoint, key, config)
+        self._make = None if producer is not None else _maker(project, endpoint, key, config, fallback)
+        if producer is not None and fallback is not None:
+            rule = "must be None if a producer is given: give it to that, Producer(..., fallback=...)"
+            raise ConfigError("fallback", rule, fallback)
         if producer is not None and (endpoint is not None or config is not None or any(key.values())):
             raise ConfigError("producer", "must be None if an endpoint, a key or a config is given", producer.name)
         self._options = {"topic": topic, "source": source, "tags": tags, "max_block_ms": _max_block[on_full]}
@@ -167,14 +188,38 @@ class Outlet:
         elif type(error) is ProducerError:  # this call interrupts another one of the producer: send later
             self._defer(log, fallback, callback)
         else:
-            self.drop(error, fallback)
+            self._drop_log(stream, log, error, fallback)
+
+    def _drop_log(self, stream: Stream, log: LogItem, error: ProducerError, fallback: Fallback | None) -> None:
+        """Drop a log; without ``fallback``, the producer's gets it."""
+        if fallback is None and self.producer._leftovers is not None:
+            fallback = partial(self._pass_to_producers, stream.key, log, error)
+        self.drop(error, fallback)
+
+    def _pass_to_producers(self, key: StreamKey, log: LogItem, error: ProducerError) -> None:
+        """Pass a log to the producer's fallback; an error of it is logged."""
+        leftovers = self.producer._leftovers
+        if leftovers is None or getattr(_passing, "on", False):  # the fallback logs to this integration
+            return
+        now = time.time()
+        code = type(error).__name__.removesuffix("Error")
+        last = Attempt(success=False, error_code=code, error_message=str(error), timestamp_ms=int(now * 1000))
+        _passing.on = True
+        try:
+            record = encode_log(LogItem(sendable(dict(log.contents)), *_possible(log)), int(now))
+            leftovers(key, (record,), Result(successful=False, attempts=(last,), attempt_count=0))
+        except Exception as failure:  # noqa: BLE001  # user code
+            if _fallback_errors.due_error(failure) is not None:
+                self._warn(f"the fallback failed, and 1 dropped log is lost: {type(failure).__name__}: {failure}")
+        finally:
+            _passing.on = False
 
     def _send_as_text(self, stream: Stream, log: LogItem, fallback: Fallback | None, callback: Callback | None) -> None:
         text = LogItem(sendable(dict(log.contents)), *_possible(log))
         try:
             stream.send(text, callback=callback)
         except InvalidArgumentError as error:
-            self.drop(error, fallback)
+            self._drop_log(stream, log, error, fallback)
         except ProducerError as error:
             self._refused(stream, text, error, fallback, callback)
 
@@ -299,7 +344,11 @@ _max_block: dict[OnFull, int | None] = {"drop": 0, "wait": None}
 
 
 def _maker(
-    project: str | None, endpoint: str | None, key: Mapping[str, Any], config: ProducerConfig | Mapping[str, Any] | None
+    project: str | None,
+    endpoint: str | None,
+    key: Mapping[str, Any],
+    config: ProducerConfig | Mapping[str, Any] | None,
+    fallback: FallbackOption | None,
 ) -> Callable[[], Producer]:
     """Return the function that makes the outlet's own producer.
 
@@ -314,7 +363,7 @@ def _maker(
     if isinstance(config, Mapping):
         # One by one: the mapping from logging.config converts a value when it is read.
         config = ProducerConfig.from_mapping({name: config[name] for name in config})
-    return lambda: Producer(where, config=config)
+    return lambda: Producer(where, config=config, fallback=fallback)
 
 
 def _environment_credentials() -> EnvironmentCredentials:

@@ -31,7 +31,7 @@ from ..client.producer import Producer
 from ..model.records import LogItem
 from .exceptions import exception_fields
 from .feedback import feeds_back
-from .outlet import HasOutlet, OnFull, OutletOptions
+from .outlet import HasOutlet, OnFull, OutletOptionsWithFallback
 from .severity import number_of_name, severity_text
 from .values import text_or_repr
 
@@ -66,7 +66,7 @@ class LogHubProcessor(HasOutlet):
         *,
         on_full: OnFull = "drop",
         pass_on: bool = False,
-        **options: Unpack[OutletOptions],
+        **options: Unpack[OutletOptionsWithFallback],
     ) -> None:
         self._outlet = self._open_outlet(producer, project, logstore, on_full=on_full, **options)
         self._pass_on = pass_on

@@ -23,7 +23,7 @@ from producer.client import at_exit
 from producer.integrations.logging import LogHubHandler
 from producer.integrations.loguru import LogHubSink
 from producer.integrations.opentelemetry import LogHubLogExporter, LogHubSpanExporter
-from producer.integrations.outlet import Outlet, OutletOptions, options_of
+from producer.integrations.outlet import Outlet, OutletOptions, OutletOptionsWithFallback, options_of
 from producer.integrations.prometheus import LogHubCollector
 from producer.integrations.structlog import LogHubProcessor
 from producer.model.errors import RejectedError
@@ -612,7 +612,8 @@ INTEGRATIONS = (LogHubHandler, LogHubSink, LogHubProcessor, LogHubLogExporter, L
 def test_editors_know_each_option_and_the_error_lists_each(integration: type) -> None:
     """The ``TypedDict`` and the errors have exactly the options of the outlet and of each integration."""
     taken = {name for name in inspect.signature(Outlet).parameters if name not in ("producer", "project", "logstore")}
-    assert set(OutletOptions.__annotations__) == taken - {"on_full"}
+    assert set(OutletOptionsWithFallback.__annotations__) == taken - {"on_full"}
+    assert set(OutletOptions.__annotations__) == taken - {"on_full", "fallback"}  # a handler has one of its own
     own = set(inspect.signature(integration).parameters) - {"options"}
     assert not own & set(OutletOptions.__annotations__)
     assert own | taken <= set(options_of(integration))
