@@ -198,7 +198,7 @@ def _unknown(key: str, options: Mapping[str, Option], beside: Sequence[str], for
     for name, each in options.items():
         if key == flume_name(each):
             return ConfigError(key, f"is Flume's name; here the option is {name!r}", key)
-    return unknown(key, [*options, *difflib.get_close_matches(key, beside, 1)], foreign)
+    return unknown(key, [*options, *difflib.get_close_matches(key, beside, 1)], foreign if key in foreign else {})
 
 
 def _got(error: ConfigError) -> str:

@@ -133,6 +133,8 @@ class ParseInterceptor:
 
     def intercept(self, batch: EventBatch) -> EventBatch:
         known, columns = self._found_in_block(batch) or self._found_one_by_one(batch)
+        if others := batch.count - sum(map(bool, known)):
+            self._counters.add(EventUnparsedCount=others)
         if self._options.drop_others and not all(known):
             kept = batch.select(known)
             self._counters.add(EventDroppedCount=batch.count - kept.count)

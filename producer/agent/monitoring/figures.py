@@ -30,6 +30,7 @@ SOURCE_COUNTERS = (
     "OpenConnectionCount",
     "UnreadableCount",
     "EventDroppedCount",
+    "EventUnparsedCount",
     "EventReadFail",
     "SkippedNulCount",
     "ReplacedCharacterCount",

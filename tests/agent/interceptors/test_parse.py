@@ -95,6 +95,7 @@ def test_fields_of_json_become_headers_and_other_lines_stay_raw(nested):
     after = made.intercept(lines(*given))
     assert headers(after) == [{**inner, "n": "1.5"}, {}, {}, {"a": "x"}, {"ok": "true"}] * 3
     assert after.bodies() == [line.encode() for line in given]
+    assert made._counters.get("EventUnparsedCount") == 6
     rare = [line.replace("1.50", "1.5") for line in given]
     assert headers(made.intercept(lines(*rare, "é"))) == [*headers(after), {}]
 
