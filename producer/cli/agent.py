@@ -33,7 +33,7 @@ from ..agent.run.convert import convert
 from ..agent.run.former_channels import start_warnings
 from ..agent.run.missing_resources import missing
 from ..text.plural import counted
-from . import agent_top, agent_trial
+from . import agent_tap, agent_top, agent_trial
 from .agent_program import STORY, Program
 from .arguments.agent import add_arguments
 from .output import say, tell
@@ -53,6 +53,7 @@ def run(args: argparse.Namespace) -> int:
         "convert": _convert,
         "explain": _explain,
         "schema": _schema,
+        "tap": agent_tap.run,
         "test": _test,
         "top": agent_top.run,
         "unit": _unit,

@@ -60,10 +60,10 @@ class AgentClient:
         connection = http.client.HTTPConnection(self._host, self._port, timeout=_PATIENCE)
         try:
             connection.request("GET", target)
-            answer = connection.getresponse()
-            if answer.status != 200:
-                raise AgentAwayError(f"{self.where}: {shown(answer.read(2000).decode(errors='replace').strip())}")
-            yield answer
+            with connection.getresponse() as answer:
+                if answer.status != 200:
+                    raise AgentAwayError(f"{self.where}: {shown(answer.read(2000).decode(errors='replace').strip())}")
+                yield answer
         except (OSError, http.client.HTTPException) as error:
             why = getattr(error, "strerror", None) or str(error) or type(error).__name__
             raise AgentAwayError(f"no agent answers at {self.where}: {why}") from error

@@ -66,6 +66,13 @@ def _check(request: h11.Request, head: bytes) -> None:
         raise h11.RemoteProtocolError("chunked, and a Content-Length or HTTP/1.0")
 
 
+def begin_answer(connection: ServerConnection, status: int, headers: Iterable[tuple[str, str]]) -> bytes:
+    """Return the head of a response whose length is not known; ``connection.send`` frames the rest."""
+    return bytes(
+        connection.send(h11.Response(status_code=status, reason=HTTPStatus(status).phrase, headers=list(headers)))
+    )
+
+
 def answer(
     connection: ServerConnection, status: int, headers: Iterable[tuple[str, str]], body: bytes, *, head: bool = False
 ) -> bytes:

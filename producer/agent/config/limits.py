@@ -54,6 +54,7 @@ class AgentOptions(Limits):
     stop_timeout: float = option(
         30.0, least=0.001, most=31_536_000, unit="seconds", doc="the longest graceful shutdown"
     )
+    tap: bool = option(False, doc="let producer agent tap show events, where the monitoring is on loopback")
 
 
 class Pace:

@@ -77,6 +77,7 @@ class AgentConfig:
     :ivar state: the directory for the components' state.
     :ivar monitoring: the address of the monitoring server, ``host:port``; None for no server.
     :ivar stop_timeout: the longest graceful shutdown, in seconds.
+    :ivar tap: True if the monitoring may show events.
     :ivar limits: limits of memory and CPU.
     :ivar lines: the line of each of the agent's own keys in the file.
     :ivar origin: the path of the file, for messages.
@@ -94,6 +95,7 @@ class AgentConfig:
     state: Path = Path("loghub-agent")
     monitoring: str | None = None
     stop_timeout: float = 30.0
+    tap: bool = False
     limits: Limits = field(default_factory=Limits)
     lines: Mapping[str, int] = field(default_factory=dict, compare=False)
     origin: str = field(default="configuration", compare=False)

@@ -116,6 +116,7 @@ class _Reader:
             state=own.state,
             monitoring=str(own.monitoring) or None,
             stop_timeout=own.stop_timeout,
+            tap=own.tap,
             limits=Limits(max_memory_bytes=own.max_memory_bytes, max_cpu=own.max_cpu),
             lines={key: self._line(("agent", key)) for key in agent},
             origin=self._origin,

@@ -45,6 +45,8 @@ def _agent(config: AgentConfig) -> str:
         values["monitoring"] = config.monitoring
     if config.stop_timeout != 30.0:
         values["stop_timeout"] = config.stop_timeout
+    if config.tap:
+        values["tap"] = True
     limits = {name: getattr(config.limits, name) for name in options_of(Limits)}
     values |= {name: value for name, value in limits.items() if value is not None}
     return "".join(_table(("agent",), values))

@@ -24,6 +24,7 @@ from ..recoveries import recoveries
 from .channel import BatchChannel, can_never_take
 from .health import Health
 from .interception import Interception
+from .taps import Tap
 
 _log = get_logger("loghub.agent.source")
 
@@ -48,6 +49,7 @@ class SourceOutlet:
     :param pace: the limit of CPU; None for no limit.
     :param memory: the limit of memory; None for no limit.
     :param health: records failures of channels that are not full.
+    :param tap: shows the batches after the interceptors.
     """
 
     def __init__(  # noqa: PLR0917  # in the order of a batch's path
@@ -63,7 +65,9 @@ class SourceOutlet:
         *,
         memory: Memory | None = None,
         health: Health | None = None,
+        tap: Tap | None = None,
     ) -> None:
+        self._tap = tap or Tap()
         self._health = health or Health(counters, clock)
         self._pace = pace or Pace(None, clock)
         self._memory = memory or Memory(None, clock)
@@ -196,6 +200,8 @@ class SourceOutlet:
             batch = batch.at(self._from_last(batch.position))
         with timed(self._counters, "InterceptionMicroseconds", self._clock) if self._interception else nullcontext():
             batch, callbacks = self._interception.run(batch)
+        if self._tap.viewers:
+            self._tap.show(batch)
         return _Passage(
             *(self._source, batch, received, self._selector, self._channels, self._ledger, self._counters, callbacks),
             repeated=self._of_optional,

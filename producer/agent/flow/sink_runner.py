@@ -33,6 +33,7 @@ from .held_back import HeldBack
 from .isolation import is_of_event, write_apart
 from .letters import REASON, Letter, marked, marks_of
 from .refusals import Known, Progress, by_reason, count_of, events_of, known_of
+from .taps import Tap
 
 _log = get_logger("loghub.agent.sink")
 
@@ -55,6 +56,7 @@ class SinkRunner:
     :param patience: how long to wait for a full delivery; None not to wait.
     :param hurried: returns True if no more events will come.
     :param health: records the outcome of each delivery.
+    :param tap: shows the batches of each delivery.
     :param pace: the limit of CPU.
     """
 
@@ -73,7 +75,9 @@ class SinkRunner:
         clock: Clock | None = None,
         health: Health | None = None,
         pace: Pace | None = None,
+        tap: Tap | None = None,
     ) -> None:
+        self._tap = tap or Tap()
         self._name, self._channel, self._processor = name, channel, processor
         self._counters, self._dead_letters = counters, dead_letters
         self._repeated, self._clock = RateLimitedLog(clock), clock or SystemClock()
@@ -125,6 +129,8 @@ class SinkRunner:
             delivery.rollback()
             raise
         self._count(delivery)
+        if self._tap.viewers:
+            self._tap.show(*delivery.batches)
         self._health.begun()
         try:
             with timed(self._counters, "DeliveryMicroseconds", self._clock):

@@ -7,6 +7,8 @@
     /metrics.json     Flume's JSON
     /status.json      all figures, for programs
     /health/live      200 as long as the process answers
+    /tap?name=NAME    a sample of the events that pass a component, as they pass, if the option ``tap`` is on and the
+                      server listens on loopback only
     /health/ready     200 if all components work; else 503, with the reasons. An invalid configuration file is only
                       a note, or all agents that share it would be taken out of service at once
 
@@ -24,7 +26,7 @@ import json
 import os
 import secrets
 import threading
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
@@ -32,11 +34,13 @@ from ...model.errors import ProducerError
 from ...runtime.loggers import get_logger
 from ...text.addresses import foreign_page, is_loopback
 from ...text.extras import how_to_install
+from ...text.plural import counted
 from ...text.printable import one_line
 from ..run.agent import Agent
 from .figures import figures, not_ready, notes
 from .formats import flume_json, prometheus
 from .page import page
+from .tapping import TapError, tapped
 
 if TYPE_CHECKING:
     import h11
@@ -49,6 +53,8 @@ DEFAULT_PORT = 9180
 _LOOPBACK = "127.0.0.1"
 #: Maximum number of connections at once.
 _MOST_CONNECTIONS = 32
+#: Maximum number of connections that show events.
+_MOST_TAPS = 4
 #: Maximum bytes of a request with its headers.
 _MOST_BYTES = 16 << 10
 #: Seconds for a request, for an answer, and for the client to read the rest of it.
@@ -75,10 +81,16 @@ def address_of(text: str) -> tuple[str, int]:
 
 @dataclass(frozen=True, slots=True)
 class _Answer:
+    """An answer to a request.
+
+    :ivar stream: yields the body in pieces, in place of ``body``; None for a whole body.
+    """
+
     status: int
     kind: str
     body: str | bytes
     headers: Mapping[str, str] = field(default_factory=dict)
+    stream: AsyncGenerator[bytes, None] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +148,7 @@ class MonitoringServer:
         self._loop = asyncio.new_event_loop()
         self._serving: dict[asyncio.Task[None], None] = {}
         self._server: asyncio.Server | None = None
+        self._taps = 0  # streams that are open
         self._thread = threading.Thread(target=self._run, name="producer-agent-monitoring", daemon=True)
         self._thread.start()
         try:
@@ -215,7 +228,7 @@ class MonitoringServer:
             self._serving.pop(task, None)
 
     async def _answer(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        from ...wire.http_framing import ServerConnection, answer  # h11 is an extra
+        from ...wire.http_framing import ServerConnection, answer, begin_answer  # h11 is an extra
 
         http = ServerConnection(_MOST_BYTES)
         request = await asyncio.wait_for(_request(http, reader), _PATIENCE)
@@ -229,9 +242,28 @@ class MonitoringServer:
             "Connection": "close",
             **found.headers,
         }
+        if found.stream is not None and method == "GET":
+            writer.write(begin_answer(http, found.status, headers.items()))
+            await self._stream(http, found.stream, writer)
+            return
         body = found.body.encode() if isinstance(found.body, str) else found.body
         writer.write(answer(http, found.status, headers.items(), body, head=method == "HEAD"))
         await asyncio.wait_for(writer.drain(), _PATIENCE)
+
+    async def _stream(
+        self, http: ServerConnection, stream: AsyncGenerator[bytes, None], writer: asyncio.StreamWriter
+    ) -> None:
+        import h11
+
+        self._taps += 1
+        try:
+            async with contextlib.aclosing(stream) as pieces:
+                async for piece in pieces:
+                    writer.write(http.send(h11.Data(data=piece)))
+                    await asyncio.wait_for(writer.drain(), _PATIENCE)
+            writer.write(http.send(h11.EndOfMessage()))
+        finally:
+            self._taps -= 1
 
     def _answer_to(self, request: _Request) -> _Answer:
         if request.fault:
@@ -257,6 +289,7 @@ class MonitoringServer:
             "/metrics": lambda: self._metrics(request),
             "/metrics.json": lambda: _json(flume_json(figures(self._agent))),
             "/status.json": lambda: _json(figures(self._agent)),
+            "/tap": lambda: self._tap(request.target.partition("?")[2]),
             "/health/live": lambda: _json({"live": True}),
             "/health/ready": self._ready,
         }
@@ -266,6 +299,20 @@ class MonitoringServer:
 
         body, headers = answer_scrape(prometheus(figures(self._agent)), request.accept, request.accept_encoding)
         return _Answer(200, "", body, headers)
+
+    def _tap(self, query: str) -> _Answer:
+        """Return a stream of events, which may be confidential: only to this machine, and only if it was asked for."""
+        if not self._is_of_this_machine:
+            return _Answer(403, "text/plain", "Events are shown only where the monitoring listens on loopback.\n")
+        if not self._agent.config.tap:
+            return _Answer(403, "text/plain", "Events are not shown: set tap = true under [agent].\n")
+        if self._taps >= _MOST_TAPS:
+            return _Answer(503, "text/plain", f"The limit of {counted(_MOST_TAPS, 'tap')} is reached.\n")
+        try:
+            stream = tapped(self._agent, query)
+        except TapError as error:
+            return _Answer(400, "text/plain", f"{error}.\n")
+        return _Answer(200, "application/jsonl", "", stream=stream)
 
     def _ready(self) -> _Answer:
         reasons, noted = not_ready(self._agent), notes(self._agent)

@@ -34,6 +34,7 @@ from ..flow.counted_sink import CountedSink
 from ..flow.health import FORGOTTEN, Health
 from ..flow.outlet import SourceOutlet
 from ..flow.sink_runner import SinkRunner
+from ..flow.taps import Tap
 from ..ledger.former_state import read_former
 from ..ledger.lanes import Lane
 from ..ledger.ledgers import Ledgers
@@ -79,6 +80,7 @@ class Agent:
     :param changed: called after each change of a component's state, on any thread.
     :ivar remaining: after :meth:`stop`, the number of events in each channel that keeps them.
     :ivar undelivered: descriptions of the events in directories that no channel uses, by directory.
+    :ivar taps: the taps of sources and sinks, by kind and name.
     :ivar reloads: the state of reloads, updated by the thread that watches the file.
     :raises AgentConfigError: if the configuration is invalid, with all problems.
     """
@@ -91,6 +93,7 @@ class Agent:
         self._pace = Pace(config.limits.max_cpu, self._clock)
         self._memory = Memory(config.limits.max_memory_bytes, self._clock)
         self.counters: dict[str, Counters] = {}
+        self.taps: dict[str, Tap] = {}
         self._ledgers = Ledgers(Path(config.state) / "sources", self._clock)
         self._health: dict[str, Health] = {}
         self._putting: dict[str, Health] = {}
@@ -427,6 +430,7 @@ class Agent:
                     clock=self._clock,
                     health=self._health_of(context),
                     pace=self._pace,
+                    tap=self.taps.setdefault(f"sinks.{part.name}", Tap()),
                 ).run(stop)
             finally:
                 processor.close()
@@ -480,7 +484,10 @@ class Agent:
                 shared = self._ledgers.of(name), context.counters, self._clock, self._pace
                 health = self._putting_of(context)
                 outlet = SourceOutlet(
-                    *(name, interceptors, selector, channels, *shared), memory=self._memory, health=health
+                    *(name, interceptors, selector, channels, *shared),
+                    memory=self._memory,
+                    health=health,
+                    tap=self.taps.setdefault(f"sources.{name}", Tap()),
                 )
                 source: Source = part.source.make(context)
                 self._reading[name] = source

@@ -93,9 +93,10 @@ class Trial:
         with self._exit as undo:
             state = Path(undo.enter_context(tempfile.TemporaryDirectory(prefix="producer-agent-test-")))
             context = partial(Context, self._blueprint.config.name, clock=self._clock)
-            self._interceptors = [
-                (each.name, self._made(each, context(each.name, state / each.name))) for each in self._part.interceptors
-            ]
+            self._interceptors = list[tuple[str, Any]]()
+            for each in self._part.interceptors:
+                self._interceptors.append((each.name, self._made(each, context(each.name, state / each.name))))
+                undo.callback(getattr(self._interceptors[-1][1], "close", bool))
             channels = {name: self._channel(context(name, state / name), undo) for name in self._part.channels}
             self._selector = self._made(self._part.selector, context(self._source, state / _SELECTOR), channels)
             self._exit = undo.pop_all()

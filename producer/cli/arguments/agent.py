@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import argparse
 
-from ..parsing import add_action, set_examples
+from ..parsing import add_action, positive_integer, set_examples
 
 #: A copy of :data:`producer.agent.config.units.UNITS`, which imports slowly.
 UNITS = ("systemd", "container", "kubernetes")
@@ -39,6 +39,12 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     seen = add_action(actions, "top", "show the figures of a running agent, once a second")
     _add_running(seen)
     seen.add_argument("--once", action="store_true", help="print the figures of one second, and end")
+    tap = add_action(actions, "tap", "print a sample of the events that pass a running agent's source or sink")
+    tap.add_argument("component", metavar="SOURCE|SINK", help="its name; sources.NAME or sinks.NAME if both have one")
+    _add_running(tap)
+    rate = "events a second, at most 100; default: %(default)s"
+    tap.add_argument("--rate", type=positive_integer, default=10, metavar="N", help=rate)
+    tap.add_argument("-n", "--limit", type=positive_integer, metavar="N", help="end after N events")
     text = add_action(actions, "unit", "print a file that runs the agent as a service")
     text.add_argument("kind", choices=UNITS, help="the kind of service")
     text.add_argument("--config", metavar="FILE", default=argparse.SUPPRESS, help="the agent's configuration")
@@ -50,6 +56,7 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
     set_examples(tell, "producer agent explain", "producer agent explain taildir")
     set_examples(form, "producer agent schema > agent.schema.json")
     set_examples(seen, "producer agent top", "producer agent top --config agent.toml --once")
+    set_examples(tap, "producer agent tap access", "producer agent tap loghub --config agent.toml --limit 5")
     set_examples(text, "producer agent unit systemd --config /etc/loghub-agent.toml")
     set_examples(
         parser,
