@@ -57,6 +57,8 @@ def _show(blueprint: Blueprint, source: str, data: bytes, headers: Mapping[str, 
     with Trial(blueprint, source) as trial:
         if not trial.decodes:
             tell(f"producer agent: {kind} does not decode samples: each line is the body of an event")
+        for name in trial.passed_over:
+            tell(f"producer agent: {name} connects to a service, and is passed over")
         batch = trial.decoded(data, headers)
         for number, passage in enumerate(trial.passages(batch), 1):
             say(f"event {number} of {batch.count}", *(f"  {line}" for line in _lines(trial, passage, kind)))

@@ -219,6 +219,8 @@ class Source(Protocol):
 class Interceptor(Protocol):
     """Changes batches. Several threads may call it at once if the source has several.
 
+    ``producer agent test`` passes over an interceptor with the class attribute ``connects = True``.
+
     An interceptor may have a method ``committed``. It is called with each batch that :meth:`intercept` returned, once
     all required channels have committed the batch. One with threads or connections has a method ``close``, which is
     called when its source has ended.

@@ -35,6 +35,9 @@ _PARSERS = ("json", "logfmt", "access", "syslog")
 class KubernetesInterceptor:
     """Interceptor that adds labels and annotations of pods by the Kubernetes API, which also exclude or parse lines."""
 
+    #: ``producer agent test`` passes it over.
+    connects = True
+
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Options:
         """Address of the API, and the wanted metadata."""

@@ -79,6 +79,7 @@ class Trial:
 
     :param source: the source's name; empty for the only one.
     :raises TrialError: by ``with``, if an interceptor or the selector cannot be built.
+    :ivar passed_over: the names of interceptors that do not run, since they connect to a service.
     :ivar decodes: True if the source decodes samples itself, False if each line is taken as an event.
     """
 
@@ -87,6 +88,7 @@ class Trial:
         self._source = source or next(iter(blueprint.sources))
         self._part = blueprint.sources[self._source]
         self._exit = ExitStack()
+        self.passed_over = [each.name for each in self._part.interceptors if getattr(each.kind, "connects", False)]
         self.decodes = hasattr(self._part.source.kind, "decode_sample")
 
     def __enter__(self) -> Self:
@@ -94,7 +96,7 @@ class Trial:
             state = Path(undo.enter_context(tempfile.TemporaryDirectory(prefix="producer-agent-test-")))
             context = partial(Context, self._blueprint.config.name, clock=self._clock)
             self._interceptors = list[tuple[str, Any]]()
-            for each in self._part.interceptors:
+            for each in (each for each in self._part.interceptors if each.name not in self.passed_over):
                 self._interceptors.append((each.name, self._made(each, context(each.name, state / each.name))))
                 undo.callback(getattr(self._interceptors[-1][1], "close", bool))
             channels = {name: self._channel(context(name, state / name), undo) for name in self._part.channels}

@@ -147,6 +147,16 @@ def test_an_interceptor_that_cannot_start_is_an_error(tmp_path: Path) -> None:
         passages(blueprint(tmp_path, options=options), b"a\n")
 
 
+def test_an_interceptor_that_asks_a_service_is_passed_over(tmp_path: Path) -> None:
+    """``kubernetes``, which asks the API of a cluster, does not run; the others do."""
+    options = TAIL + '[[sources.in.interceptors]]\ntype = "kubernetes"\nnode = "n"\n' + PARSE
+    drawn = blueprint(tmp_path, options=options)
+    with Trial(drawn) as trial:
+        assert trial.passed_over == ["kubernetes"]
+    (passage,) = passages(drawn, b"INFO fine\n")
+    assert passage.outcomes[0].channels == ("q",)
+
+
 CASE = """
 [[tests]]
 name = "levels"
