@@ -58,10 +58,13 @@ def test_the_usual_names_match_what_they_say(name, matching, others):
     ]
 
 
-def test_every_usual_name_compiles():
-    """Every definition of the file is a valid pattern."""
+def test_every_usual_name_is_valid_and_ends_soon(caplog):
+    """Every definition of the file is a valid pattern, whose search of hostile lines ends before the limit."""
+    hostile = [unit * (300 // len(unit)) + "\1" for unit in ("a", "/", "1.", "a.", ":", "\\", '"', "a@", "Jan ")]
     for name in usual_patterns():
-        grok(f"%{{{name}:x}}")
+        parse = grok(f"%{{{name}:x}}[!?]")
+        assert [parse(line) for line in hostile] == [None] * len(hostile)
+    assert "took more than" not in caplog.text
 
 
 def test_fields_may_be_nested_typed_and_repeated():
