@@ -44,6 +44,13 @@ def test_the_page_names_each_type_of_flumes_that_does_not_exist() -> None:
     assert told == {(kind, name) for kind, named in INSTEAD.items() for name in named if name not in BUILT_IN[kind]}
 
 
+def test_the_comparison_has_a_row_of_each_source_and_sink() -> None:
+    """``compare.md`` has a row of each built-in source and sink, except those for tests."""
+    rows = re.findall(r"^\| (`.*?) \|", (DOCS / "agent/compare.md").read_text(), re.MULTILINE)
+    told = {name for row in rows for name in re.findall(r"\w+", row)}
+    assert told == {*BUILT_IN["sources"], *BUILT_IN["sinks"]} - {"sequence", "stress", "logger", "null"}
+
+
 def test_explain_lists_all_differences_from_flume_which_docs_migrate_flume_md_does_not_repeat() -> None:
     """``explain`` lists all differences from Flume, which ``docs/migrate/flume.md`` does not repeat."""
     page = " ".join(next(path for path in DOCUMENTS if path.stem == "flume").read_text().replace("`", "").split())
