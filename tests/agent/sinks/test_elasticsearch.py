@@ -13,10 +13,14 @@ import pytest
 import trustme
 
 from producer.agent import AgentConfigError, EventBatch, RefusedError, SinkError
+from producer.agent.events.counters import Counters
 from producer.agent.events.interfaces import Sink
+from producer.agent.flow.channel import BatchChannel
+from producer.agent.flow.sink_runner import SinkRunner
 from producer.agent.testing import SinkConformance
 from producer.testing import ManualClock
 from tests.agent.components import bodies, lines, made, made_of_flume
+from tests.agent.doubles import die, file_channel, opened
 
 from .log_stores import Elasticsearch, running
 
@@ -223,3 +227,29 @@ def test_flumes_options_have_other_names_here() -> None:
     """A Flume file with its sink for Elasticsearch gets an error that names the options needed here."""
     with pytest.raises(AgentConfigError, match="endpoint"):
         made_of_flume("sinks", "org.apache.flume.sink.elasticsearch.ElasticSearchSink", hostNames="h:9300")
+
+
+def test_after_a_crash_with_refused_events_held_back_each_event_is_still_stored_once(
+    store: Elasticsearch, tmp_path: Path
+) -> None:
+    """After a crash while a refused event is held back, it is stored once it is accepted, and no other one again."""
+    refusing = True
+    store.judge = lambda document: (400, "bad") if refusing and document["message"] == "b" else None
+    channel = file_channel(tmp_path)
+    for texts in (["a", "b", "c"], ["d", "e"]):
+        channel.put(lines(*texts))
+    with closing(_sink(store, number_ids=True)) as sink:
+        _runner(channel, sink).deliver(0)
+    assert (sorted(store.stored()), channel.held) == (list("acde"), 3)
+    die(channel)
+    refusing = False
+    with opened(file_channel(tmp_path)) as channel, closing(_sink(store, number_ids=True)) as sink:
+        _runner(channel, sink).deliver(0)
+        assert channel.held == 0
+    assert sorted(store.stored()) == list("abcde")
+
+
+def _runner(channel: BatchChannel, sink: Any) -> SinkRunner:
+    return SinkRunner(
+        "search", channel, sink, Counters(), dead_letters=None, most_events=1000, most_bytes=sink.most_bytes
+    )
