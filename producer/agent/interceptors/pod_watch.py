@@ -170,10 +170,13 @@ class PodWatch:
         labels, annotations = metadata.get("labels") or {}, metadata.get("annotations") or {}
         uid = annotations.get(_STATIC_UID) or metadata["uid"]
         with self._lock:
-            self._pods[uid] = Pod(labels, annotations)
-            self._pods.move_to_end(uid)
-            while len(self._pods) > self._most:
-                self._pods.popitem(last=False)
+            self._keep(uid, Pod(labels, annotations))
+
+    def _keep(self, uid: str, pod: Pod) -> None:
+        self._pods[uid] = pod
+        self._pods.move_to_end(uid)
+        while len(self._pods) > self._most:
+            self._pods.popitem(last=False)
 
     @contextmanager
     def _get(self, kind: str, asked: Mapping[str, str], silence: float = 0.0) -> Iterator[HTTPResponse]:

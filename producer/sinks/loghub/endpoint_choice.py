@@ -19,6 +19,7 @@ If every endpoint was left, attempts stay at the last one, and the first endpoin
 
 from __future__ import annotations
 
+import logging
 import math
 import random
 import threading
@@ -78,6 +79,19 @@ class _Endpoint:
     returned_at: float = -math.inf
 
 
+@dataclass(frozen=True, slots=True)
+class _Line:
+    """A log line, written after the lock is released; by default none."""
+
+    level: int = 0
+    words: str = ""
+    values: tuple[object, ...] = ()
+
+    def log(self) -> None:
+        if self.words:
+            _log.log(self.level, self.words, *self.values)
+
+
 class EndpointChoice:
     """The choice of one project. It has no clock: methods get ``now`` in monotonic seconds. Thread-safe.
 
@@ -122,9 +136,11 @@ class EndpointChoice:
             return
         with self._lock:
             endpoint.failures, endpoint.failing_since = 0, math.inf
-            if index == self.current and endpoint.reason:
+            is_back = index == self.current and bool(endpoint.reason)
+            if is_back:
                 self._trust(endpoint)
-                _log.info("%s: %s answers again", self._project, endpoint.url)
+        if is_back:
+            _log.info("%s: %s answers again", self._project, endpoint.url)
 
     def failed(self, index: int, error: AttemptError, began: float, now: float) -> bool:
         """Note an attempt that failed by an outage.
@@ -132,7 +148,7 @@ class EndpointChoice:
         :param began: when the attempt began, monotonic seconds.
         :returns: True if the next attempt uses another endpoint.
         """
-        endpoint = self._endpoints[index]
+        endpoint, line = self._endpoints[index], _Line()
         with self._lock:
             if began >= endpoint.failed_at:
                 endpoint.failures, endpoint.failed_at = endpoint.failures + 1, now
@@ -140,22 +156,25 @@ class EndpointChoice:
             # A timeout may fire slightly early.
             is_over = now - endpoint.failing_since >= 0.9 * self._patience
             if not endpoint.reason and (is_over or endpoint.failures >= _MOST_FAILURES):
-                self._leave(endpoint, error, now)
-            return index != self.current
+                line = self._leave(endpoint, error, now)
+            has_changed = index != self.current
+        line.log()
+        return has_changed
 
-    def _leave(self, endpoint: _Endpoint, error: AttemptError, now: float) -> None:
+    def _leave(self, endpoint: _Endpoint, error: AttemptError, now: float) -> _Line:
         has_relapsed = now - endpoint.returned_at < _RELAPSE
         endpoint.needed = min(2 * endpoint.needed, MOST_PROBES) if has_relapsed else GOOD_PROBES
         endpoint.reason, endpoint.good, endpoint.pause = str(error)[:_SHOWN], 0, FIRST_PAUSE
         self._plan_probe(endpoint, now)
         if endpoint is not self._endpoints[self.current]:
-            return
+            return _Line()
         trusted = [index for index, each in enumerate(self._endpoints) if not each.reason]
         if trusted:
             self._use(trusted[0])
-            _log.warning("%s: left %s (%s); using %s", self._project, endpoint.url, error, self._url)
-        else:
-            _log.warning("%s: no endpoint answers; staying at %s (%s)", self._project, endpoint.url, error)
+            words = "%s: left %s (%s); using %s"
+            return _Line(logging.WARNING, words, (self._project, endpoint.url, error, self._url))
+        words = "%s: no endpoint answers; staying at %s (%s)"
+        return _Line(logging.WARNING, words, (self._project, endpoint.url, error))
 
     @property
     def _url(self) -> str:
@@ -180,53 +199,61 @@ class EndpointChoice:
         if all(each.probe_at > now for each in self._endpoints):
             return None
         with self._lock:
-            due = [
-                index for index, each in enumerate(self._endpoints) if each.probe_at <= now and index != self.current
-            ]
-            if self._probing or not due:
-                return None
-            self._probing = True
-            return min(due, key=lambda index: self._endpoints[index].probe_at)
+            due = None if self._probing else self._first_due(now)
+            self._probing = self._probing or due is not None
+            return due
+
+    def _first_due(self, now: float) -> int | None:
+        due = [index for index, each in enumerate(self._endpoints) if each.probe_at <= now and index != self.current]
+        return min(due, key=lambda index: self._endpoints[index].probe_at, default=None)
 
     def probed(self, index: int, error: AttemptError | None, now: float) -> None:
         """Note the outcome of a probe.
 
         :param error: the error of the probe; None for an answer.
         """
-        endpoint = self._endpoints[index]
         with self._lock:
             self._probing = False
-            if is_outage(error):
-                endpoint.good, endpoint.reason = 0, str(error)[:_SHOWN]
-                endpoint.pause = min(2 * endpoint.pause, LONGEST_PAUSE)
-                self._plan_probe(endpoint, now)
-                return
-            endpoint.good += 1
-            is_needed = bool(self._endpoints[self.current].reason)
-            if endpoint.good >= endpoint.needed or is_needed:
-                self._return_to(index, now, is_needed=is_needed)
-            else:
-                self._plan_probe(endpoint, now)
+            line = self._note_probe(index, error, now)
+        line.log()
 
-    def _return_to(self, index: int, now: float, *, is_needed: bool) -> None:
+    def _note_probe(self, index: int, error: AttemptError | None, now: float) -> _Line:
+        endpoint = self._endpoints[index]
+        if is_outage(error):
+            endpoint.good, endpoint.reason = 0, str(error)[:_SHOWN]
+            endpoint.pause = min(2 * endpoint.pause, LONGEST_PAUSE)
+            self._plan_probe(endpoint, now)
+            return _Line()
+        endpoint.good += 1
+        is_needed = bool(self._endpoints[self.current].reason)
+        if endpoint.good >= endpoint.needed or is_needed:
+            return self._return_to(index, now, is_needed=is_needed)
+        self._plan_probe(endpoint, now)
+        return _Line()
+
+    def _return_to(self, index: int, now: float, *, is_needed: bool) -> _Line:
         endpoint = self._endpoints[index]
         self._trust(endpoint)
         endpoint.returned_at = now
-        if index < self.current or is_needed:
-            left = self._url
-            self._use(index)
-            words = "%s: %s answers probes again (%d in a row); using it instead of %s"
-            _log.info(words, self._project, endpoint.url, endpoint.good, left)
+        if index >= self.current and not is_needed:
+            return _Line()
+        left = self._url
+        self._use(index)
+        words = "%s: %s answers probes again (%d in a row); using it instead of %s"
+        return _Line(logging.INFO, words, (self._project, endpoint.url, endpoint.good, left))
 
     def stats(self) -> EndpointStats:
         """Return the endpoint in use, and why."""
         with self._lock:
-            left = [each for each in self._endpoints[: self.current + 1] if each.reason]
-            return EndpointStats(
-                project=self._project,
-                endpoint=self._url,
-                reason="; ".join(f"left {each.url} ({each.reason})" for each in left),
-                endpoints=tuple(each.url for each in self._endpoints),
-                left=tuple(each.url for each in self._endpoints if each.reason),
-                changes=self._changes,
-            )
+            return self._stats()
+
+    def _stats(self) -> EndpointStats:
+        left = [each for each in self._endpoints[: self.current + 1] if each.reason]
+        return EndpointStats(
+            project=self._project,
+            endpoint=self._url,
+            reason="; ".join(f"left {each.url} ({each.reason})" for each in left),
+            endpoints=tuple(each.url for each in self._endpoints),
+            left=tuple(each.url for each in self._endpoints if each.reason),
+            changes=self._changes,
+        )
