@@ -86,9 +86,14 @@ def test_the_page_shows_sources_channels_and_sinks_with_states_and_rates_and_mar
 
 
 def test_nothing_keeps_people_out(running: Running, open_page: Open) -> None:
-    """The page has no serious accessibility fault in light or dark mode, and fits a telephone's width."""
+    """The page has no serious accessibility fault in light or dark mode, and fits a telephone's width; the list of the
+    last minutes has the dead letters with their reasons.
+    """
+    running.hub.refusing = True
+    feed(running, 1)
     page = open_page(running.monitoring.url, viewport={"width": 375, "height": 700})
     expect(page.locator("#drawing g").first).to_be_visible()
+    expect(page.locator("#log li").last).to_contain_text("put into channel refused: the test's sink refuses")
     assert accessibility_faults(page) == []
     assert page.evaluate("document.documentElement.scrollWidth") <= 375
 

@@ -5,7 +5,7 @@
     /                 a page that draws the agent with its rates
     /metrics          Prometheus or OpenMetrics; Flume's JSON for clients that accept application/json
     /metrics.json     Flume's JSON
-    /status.json      all figures, for programs
+    /status.json      all figures, and the last lines of the log, for programs
     /health/live      200 as long as the process answers
     /tap?name=NAME    a sample of the events that pass a component, as they pass, if the option ``tap`` is on and the
                       server listens on loopback only
@@ -28,7 +28,7 @@ import secrets
 import threading
 from collections.abc import AsyncGenerator, Callable, Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from ...model.errors import ProducerError
 from ...runtime.loggers import get_logger
@@ -40,6 +40,7 @@ from ..run.agent import Agent
 from .figures import figures, not_ready, notes
 from .formats import flume_json, prometheus
 from .page import page
+from .recent_log import RecentLog
 from .tapping import TapError, tapped
 
 if TYPE_CHECKING:
@@ -144,7 +145,7 @@ class MonitoringServer:
         for package in ("h11", "prometheus_client"):
             if importlib.util.find_spec(package) is None:
                 raise MonitoringError(f"monitoring needs {package}: {how_to_install('agent')}")
-        self._agent = agent
+        self._agent, self._log = agent, RecentLog()
         self._loop = asyncio.new_event_loop()
         self._serving: dict[asyncio.Task[None], None] = {}
         self._server: asyncio.Server | None = None
@@ -174,6 +175,7 @@ class MonitoringServer:
 
     def close(self) -> None:
         """Stop the server. A second call does nothing."""
+        self._log.close()
         if self._thread.is_alive():
             self._loop.call_soon_threadsafe(self._loop.stop)
             self._thread.join()
@@ -288,7 +290,7 @@ class MonitoringServer:
             "/": self._page,
             "/metrics": lambda: self._metrics(request),
             "/metrics.json": lambda: _json(flume_json(figures(self._agent))),
-            "/status.json": lambda: _json(figures(self._agent)),
+            "/status.json": lambda: _json(self._figures()),
             "/tap": lambda: self._tap(request.target.partition("?")[2]),
             "/health/live": lambda: _json({"live": True}),
             "/health/ready": self._ready,
@@ -319,10 +321,13 @@ class MonitoringServer:
         status = {"ready": not reasons, "reasons": reasons} | ({"notes": noted} if noted else {})
         return _json(status, 503 if reasons else 200)
 
+    def _figures(self) -> dict[str, Any]:
+        return {**figures(self._agent), "log": self._log.lines()}
+
     def _page(self) -> _Answer:
         nonce = secrets.token_urlsafe(16)
         policy = f"default-src 'none'; connect-src 'self'; style-src 'nonce-{nonce}'; script-src 'nonce-{nonce}'"
-        html = page(figures(self._agent), nonce)
+        html = page(self._figures(), nonce)
         return _Answer(200, "text/html", html, {"Content-Security-Policy": policy})
 
 

@@ -3,6 +3,7 @@ import contextlib
 import gzip
 import http.client
 import json
+import logging
 import os
 import re
 import socket
@@ -21,7 +22,9 @@ from producer.agent.monitoring import MonitoringError, MonitoringServer, address
 from producer.agent.monitoring.figures import CHANNEL_COUNTERS, SINK_COUNTERS, SOURCE_COUNTERS, figures
 from producer.agent.monitoring.formats import flume_json, prometheus
 from producer.agent.monitoring.helps import HELPS
+from producer.agent.monitoring.recent_log import RecentLog
 from producer.model.errors import ChannelIOError
+from producer.runtime.loggers import get_logger
 from tests.support.waiting import eventually
 
 from ..parts import Hub, plug_in
@@ -258,6 +261,28 @@ def test_the_page_is_well_formed_and_shows_each_component(watched: Watched) -> N
     assert [row["name"] for row in figures["sinks"]] == ["g<b>", "k1", "k2"]
     assert figures.keys() == watched.json("/status.json").keys()
     assert "@" not in re.sub(r"<script.*?</script>|<style.*?</style>", "", text, flags=re.DOTALL)
+
+
+def test_the_last_lines_of_the_log_are_shown_the_newest_first(
+    watched: Watched, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The figures have the last lines of the log, such as dead letters with their reason, but no events."""
+    watched.a.refusing = True
+    watched.a.lines.put(b"x\n")
+    eventually(lambda: watched.json("/status.json")["log"])
+    get_logger("loghub.agent").error("a name\nof two lines")
+    newest, *_, refused = watched.json("/status.json")["log"]
+    assert (newest["level"], newest["text"]) == ("ERROR", "a name\\nof two lines")
+    assert "1 event refused permanently, and put into channel dead: the test's sink refuses" in refused["text"]
+    events = get_logger("loghub.agent.sink.logger")
+    monkeypatch.setattr(events, "level", logging.INFO)
+    events.info("an event")
+    assert watched.json("/status.json")["log"][0] == newest
+    for number in range(99):
+        get_logger("loghub.agent").error("line %d", number)
+    assert [line["text"] for line in watched.json("/status.json")["log"]] == [f"line {n}" for n in range(98, 48, -1)]
+    watched.server.close()
+    assert not any(isinstance(each, RecentLog) for each in get_logger("loghub").handlers)
 
 
 def test_other_paths_other_methods_and_invalid_http_get_an_explaining_answer_head_gets_only_the_head(
