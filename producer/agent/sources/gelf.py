@@ -38,6 +38,8 @@ _log = get_logger("loghub.agent.source")
 
 #: Shares of ``max_memory``: for chunks of unfinished messages, and for the JSON of one message.
 _OF_CHUNKS, _OF_JSON = 4, 4
+#: Bytes of a read.
+_READ = 1 << 18
 #: Seconds between two checks of a connection that waits for memory.
 _CHECK_SECONDS = 0.5
 #: Encodings that graypy names together; it sends the second one.
@@ -151,7 +153,7 @@ class _Tcp(TcpSource):
     def __init__(self, options: GelfOptions, context: Context) -> None:
         super().__init__(options, [options.port], context)
         self._options, self._parser = options, _Parser(options, context)
-        self._budget = Budget(options.max_memory // 2, options.max_body)
+        self._budget = Budget(options.max_memory // 2, options.max_body + _READ)
         self._turn = threading.Lock()
 
     def _serve(self, connection: Connection) -> None:
@@ -165,32 +167,43 @@ class _Tcp(TcpSource):
             held.keep(0)
 
     def _read(self, connection: Connection, held: Holding) -> None:
-        rest, until = bytearray(), None
-        while self._intake.wait_for_memory(self._outlet, self._stop) and (data := connection.read(until=until)):
-            self._reserve(held, len(data))
+        rest, until = bytearray(), 0.0
+        while self._intake.wait_for_memory(self._outlet, self._stop):
+            data = b"" if rest else connection.read(_READ)
+            until = until if rest else self._deadline()
+            data = self._arrived(connection, held, data, until)
             rest += data
             whole, rest = cut(rest) if b"\0" in data else ((), rest)
             if whole:
-                until = None
+                until = self._deadline()
                 if not self._put(whole):
                     return
             if len(rest) > self._options.max_body:
                 raise GelfError(f"a message has more than {self._options.max_body} bytes (max_body)")
             held.keep(len(rest))
-            until = until or (time.monotonic() + self._options.request_timeout if rest else None)
+            if not data:
+                break
         if rest:
             self._put([bytes(rest)])
 
-    def _reserve(self, held: Holding, size: int) -> None:
-        """Wait for memory for bytes that have arrived.
+    def _deadline(self) -> float:
+        return time.monotonic() + self._options.request_timeout
 
-        :raises GelfError: none became free in time.
+    def _arrived(self, connection: Connection, held: Holding, data: bytes, until: float) -> bytes:
+        """Return bytes that arrive, once there is memory for them.
+
+        :param data: bytes that have arrived; empty to wait for more of a message.
+        :raises GelfError: no memory became free in time, or the message was withdrawn in favour of an older one.
         """
-        until = time.monotonic() + self._options.request_timeout
-        while not held.take(size):
-            if self._stop.is_set() or time.monotonic() > until:
-                raise GelfError("no memory is free (max_memory)")
-            held.wait(size, _CHECK_SECONDS)
+        with held.coming(until, connection.interrupt):
+            data = data or connection.read(_READ, until)
+            while not held.take(len(data)):
+                if held.withdrawn or self._stop.is_set() or time.monotonic() > until:
+                    raise GelfError("no memory is free (max_memory)")
+                held.wait(len(data), _CHECK_SECONDS)
+        if held.withdrawn:
+            raise GelfError("no memory is free (max_memory)")
+        return data
 
     def _put(self, messages: Sequence[bytes]) -> bool:
         """Put messages; return False if the source stops. One connection at a time has events in memory."""

@@ -175,12 +175,12 @@ _SHAPES: Mapping[str, tuple[str, dict[str, Any], Callable[[], bytes]]] = {
     ),
     "syslog lines": ("syslog_tcp", {}, lambda: _filled(b"a\n")),
     "syslog empty lines": ("syslog_tcp", {}, lambda: _filled(b"\n")),
-    "gelf messages": ("gelf", {"transport": "tcp"}, lambda: _filled(b'{"_":""}\0')),
+    "gelf messages": ("gelf", {"transport": "tcp"}, lambda: b'{"_":""}\0' * 60_000),
     "gelf objects": ("gelf", {"transport": "tcp"}, lambda: b'{"a":[' + _filled(b"{},") + b"{}]}\0"),
     "gelf fields": (
         "gelf",
         {"transport": "tcp"},
-        lambda: b"\0".join(b'{"%06d":"","a":1}' % number for number in range(100_000)) + b"\0",
+        lambda: b"\0".join(b'{"%06d":"","a":1}' % number for number in range(20_000)) + b"\0",
     ),
     "netcat lines": ("netcat", {}, lambda: _filled(b"a\n")),
 }
