@@ -154,7 +154,8 @@ class Trial:
                 return Passage(tuple(steps), (Outcome(before, dropped_by=name),))
             if hasattr(interceptor, "committed"):
                 committed.append(partial(interceptor.committed, after))
-        outcomes = tuple(map(self._routed, (_single(after, number) for number in range(after.count))))
+        last = steps[-1].batch
+        outcomes = tuple(map(self._routed, (_single(last, number) for number in range(last.count))))
         for each in committed:
             each()
         return Passage(tuple(steps), outcomes)

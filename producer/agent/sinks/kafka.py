@@ -7,6 +7,7 @@ are delivered again after a crash of this process may be stored twice.
 
 from __future__ import annotations
 
+import json
 import re
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -15,7 +16,7 @@ from typing import Any, ClassVar, NamedTuple
 
 from ...model.errors import ConfigError
 from ...model.options import option
-from ...runtime.clock import Deadline
+from ...runtime.clock import Clock, Deadline
 from ...text.printable import shown
 from ..config.flume_keys import renamed
 from ..events.batch import EventBatch
@@ -95,6 +96,16 @@ class KafkaSink:
             """Rename options of older versions."""
             return renamed(texts, _OLD, _NEEDLESS)
 
+    @staticmethod
+    def render_sample(options: Options, event: EventBatch, _clock: Clock) -> str:
+        """Return the topic, the key and the value of an event's message, with its headers."""
+        ((headers, body),) = event.events()
+        message = _message(options, headers, body)
+        texts = {name: value.decode(errors="backslashreplace") for name, value in message.get("headers", ())}
+        return json.dumps(
+            {**message, "value": body.decode(errors="backslashreplace"), "headers": texts}, ensure_ascii=False
+        )
+
     def __init__(self, options: Options, context: Context) -> None:
         self._options, self._context, self._clock = options, context, context.clock
         self.most_events = options.batch_size
@@ -141,28 +152,13 @@ class KafkaSink:
 
     def _produce(self, batch: EventBatch, failures: dict[int, _Failure], deadline: Deadline) -> None:
         """Give the events of a batch to the client; record failures by the event's index."""
-        options = self._options
         for place, (headers, body) in enumerate(batch.events()):
-            topic = headers.get(options.topic_header) if options.allow_topic_override else None
-            partition = headers.get(options.partition_id_header, "") if options.partition_id_header else ""
-            message: dict[str, Any] = {
-                "topic": topic or self._topic(headers),
-                "value": body,
-                "key": headers.get(options.key_header),
-            }
-            number = int(partition) if partition.isdecimal() and len(partition) < _DIGITS else None
-            if number is not None or options.default_partition_id is not None:
-                message["partition"] = options.default_partition_id if number is None else number
-            if options.headers:
-                message["headers"] = [(name, value.encode(errors="surrogatepass")) for name, value in headers.items()]
-            own = message["topic"] != options.topic
+            message = _message(self._options, headers, body)
+            own = message["topic"] != self._options.topic
             if own and not _is_topic(message["topic"]):
                 failures[place] = _Failure(f"invalid topic name: {shown(message['topic'][:300])}", own)
                 continue
             self._enqueue(message, _recorder(failures, place, own), deadline)
-
-    def _topic(self, headers: Mapping[str, str]) -> str:
-        return _HEADER.sub(lambda found: headers.get(found[1], ""), self._options.topic)
 
     def _enqueue(self, message: dict[str, Any], record: Callable[[Any, Any], None], deadline: Deadline) -> None:
         from confluent_kafka import KafkaError, KafkaException
@@ -195,6 +191,23 @@ class KafkaSink:
             raise RefusedError.of(refusals, later)
         if later:
             raise SinkError(reason, later)
+
+
+def _message(options: KafkaSink.Options, headers: Mapping[str, str], body: bytes) -> dict[str, Any]:
+    """Return the client's arguments for an event."""
+    topic = headers.get(options.topic_header) if options.allow_topic_override else None
+    partition = headers.get(options.partition_id_header, "") if options.partition_id_header else ""
+    message: dict[str, Any] = {
+        "topic": topic or _HEADER.sub(lambda found: headers.get(found[1], ""), options.topic),
+        "value": body,
+        "key": headers.get(options.key_header),
+    }
+    number = int(partition) if partition.isdecimal() and len(partition) < _DIGITS else None
+    if number is not None or options.default_partition_id is not None:
+        message["partition"] = options.default_partition_id if number is None else number
+    if options.headers:
+        message["headers"] = [(name, value.encode(errors="surrogatepass")) for name, value in headers.items()]
+    return message
 
 
 class _Failure(NamedTuple):

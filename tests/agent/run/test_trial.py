@@ -54,6 +54,9 @@ headers = ["level", "text"]
 """
 
 
+JSON = '{"headers": {"level": "ERROR"}, "body": "ERROR d\u00fc"}'
+
+
 def half(headers, body):
     """Fail for one body, as a user's function."""
     if body == b"bad":
@@ -119,6 +122,29 @@ def test_the_source_decodes_the_sample_as_its_own_input(
     """Sample input becomes the events that the source would make of it; nothing listens."""
     with Trial(blueprint(tmp_path, source=source, options=options)) as trial:
         assert list(trial.decoded(data).events()) == expected
+
+
+@pytest.mark.parametrize(
+    ("sink", "expected"),
+    [
+        ('type = "http"\nendpoint = "http://127.0.0.1:1/"', "ERROR d\u00fc\n"),
+        ('type = "http"\nendpoint = "http://127.0.0.1:1/"\nformat = "json"', f"[{JSON}]"),
+        ('type = "objects"\npath = "/nowhere"\nformat = "json"', f"{JSON}\n"),
+        ('type = "file_roll"\ndirectory = "/nowhere"', "ERROR d\u00fc\n"),
+        (
+            'type = "kafka"\nbootstrap_servers = "127.0.0.1:1"\ntopic = "of-%{level}"',
+            '{"topic": "of-ERROR", "value": "ERROR d\u00fc", "key": null, "headers": {"level": "ERROR"}}',
+        ),
+    ],
+)
+def test_a_sink_shows_what_its_destination_gets(tmp_path: Path, sink: str, expected: str) -> None:
+    """A sink's text of an event is that of its request, file or message; it connects to nothing."""
+    source = '[sources.more]\ntype = "netcat"\nport = 0\nchannels = ["more"]'
+    text = f'{source}\n[channels.more]\ntype = "memory"\n[sinks.more]\nchannel = "more"\n{sink}\n'
+    drawn = blueprint(tmp_path, text)
+    with Trial(drawn, "more") as trial:
+        (passage,) = trial.passages(trial.decoded("ERROR d\u00fc\n".encode(), {"level": "ERROR"}))
+        assert list(trial.rendered(passage.outcomes[0].event, "more")) == [("more", expected)]
 
 
 def test_interceptors_with_a_memory_see_earlier_events(tmp_path: Path) -> None:
