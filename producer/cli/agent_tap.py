@@ -33,7 +33,7 @@ def run(args: argparse.Namespace) -> int:
                 if shown == args.limit:
                     return 0
     except KeyboardInterrupt:
-        tell(f"producer agent: {shown} of about {max(shown, passed)} events shown")
+        tell(f"producer agent: events shown: {shown} of about {max(shown, passed)}")
     return 0
 
 
