@@ -49,7 +49,7 @@ ALL_TESTS := --numprocesses 4 --dist loadscope --max-worker-restart 0 $(if $(CI)
 LOWEST := .venv-lowest
 LOWEST_EXTRAS := arrow completion server sql encryption kafka forward otlp thrift structlog loguru opentelemetry prometheus
 LOWEST_PACKAGES := eventlet gevent gunicorn pandas requests pytest pytest-timeout hypothesis freezegun trustme fluent-logger
-LOWEST_TESTS := tests/test_lower_bounds.py tests/cli/test_parsing.py tests/model/test_config.py tests/client/test_send_arrow.py \
+LOWEST_TESTS := tests/test_lower_bounds.py tests/cli/test_completion.py tests/model/test_config.py tests/client/test_send_arrow.py \
 	tests/wire/test_columnar.py tests/wire/test_columnar_columns.py tests/wire/test_compression.py tests/wire/test_packing.py \
 	tests/sinks/loghub tests/pipeline/sending/test_retry_rules.py \
 	tests/channels/file/store/test_encryption.py tests/server/test_auth.py tests/server/test_messages.py tests/server/test_loghub_server.py tests/server/operations/test_sql.py tests/server/operations/test_spl.py \

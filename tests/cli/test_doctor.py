@@ -1,6 +1,7 @@
 """The command ``producer doctor`` against real servers."""
 
 import itertools
+import re
 import ssl
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -113,7 +114,7 @@ def test_a_wrong_secret_fails_the_key_and_is_not_printed(run: Run) -> None:
     assert found["read"] == ("skipped", "key failed")
 
 
-@pytest.mark.parametrize(("offset", "words"), [(3600.0, "3600 s behind"), (-300.0, "300 s ahead of")])
+@pytest.mark.parametrize(("offset", "words"), [(3600.0, "behind"), (-300.0, "ahead of")])
 def test_a_wrong_clock_is_measured_and_the_later_steps_go_on(
     run: Run, server: LogHubServer, offset: float, words: str
 ) -> None:
@@ -121,7 +122,9 @@ def test_a_wrong_clock_is_measured_and_the_later_steps_go_on(
     server.clock_offset = offset
     code, found = run()
     assert (code, _failed(found)) == (1, ["clock"])
-    assert f"this machine's clock is {words} the server's: synchronize it" in found["clock"][1].replace("3599", "3600")
+    told = re.match(rf"this machine's clock is (\d+) s {words} the server's: synchronize it", found["clock"][1])
+    assert told is not None
+    assert int(told[1]) == pytest.approx(abs(offset), abs=30)
     assert {found[name][0] for name in ("key", "write", "read")} == {"ok"}
 
 

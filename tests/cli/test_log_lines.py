@@ -86,7 +86,9 @@ def test_a_directory_forges_no_line_of_inspect(
 
 
 #: Modules that print unescaped text: data, files and helps, without foreign text, or with all of it wanted.
-_BESIDE = {"output.py", "agent.py", "completion.py", "search.py", "serve.py", "__init__.py", "ship.py"}
+_BESIDE = {"output.py", "agent.py", "completion.py", "search.py", "serve.py", "__init__.py", "ship.py"} | {
+    "agent_top.py"
+}
 
 
 def test_commands_print_only_by_the_functions_that_escape_text() -> None:

@@ -23,6 +23,8 @@ def project(tmp_path: Path) -> Path:
     """Make a project with a complete environment, whose interpreter prints its arguments."""
     shutil.copy(_MAKEFILE, tmp_path)
     (tmp_path / "pyproject.toml").touch()
+    (tmp_path / "tests").mkdir()
+    (tmp_path / "tests" / "constraints.txt").touch()
     python = tmp_path / ".venv" / "bin" / "python"
     python.parent.mkdir(parents=True)
     python.write_text(_PYTHON)

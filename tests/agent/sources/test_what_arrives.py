@@ -147,22 +147,22 @@ def _names() -> None:
     assert json.loads(body) == {"m": "body", "bytes": 1, "7": 2, '["l"]': 3, "\udcff": 4, "null": 5, "deep": {"k": 6}}
 
 
-@_row("`forward`, `http`, `otlp`", "several fields of one name")
+@_row("`forward`, `gelf`, `http`, `otlp`", "several fields of one name")
 def _repeated() -> None:
     wanted = {"a": "1", "a_2": "2", "a_3": "3"}
     assert _forwarded(_entry(("a", 1), ("a", 2), (b"a", 3))) == [({**_OURS, **wanted}, b"body")]
     assert _http(b'[{"headers": {"a": 1, "a": 2, "a": "3"}}]') == (200, [(wanted, b"")])
     values = {f"a__{number}": AnyValue(int_value=number) for number in (1, 2, 3)}
-    assert _otlp(_request(**values)) == (200, [({**wanted, "timestamp": _STAMP}, b"")])
+    assert _otlp(_request(**values)) == (200, [({**wanted, "timestamp": _STAMP}, b"")])  # for gelf see test_gelf.py
 
 
-@_row("`forward`, `otlp`, `kafka`", "a field named as a header of ours, such as `timestamp`")
+@_row("`forward`, `gelf`, `otlp`, `kafka`", "a field named as a header of ours, such as `timestamp`")
 def _own_names() -> None:
     assert _forwarded([_TIME, {"m": "a", "timestamp": "x", "tag": 5}]) == [
         ({**_OURS, "field_timestamp": "x", "field_tag": "5"}, b"a")
     ]
     status, ((headers, _),) = _otlp(_request(timestamp=AnyValue(string_value="x")))
-    assert (status, headers) == (200, {"timestamp": _STAMP, "field_timestamp": "x"})  # for kafka see test_kafka.py
+    assert (status, headers) == (200, {"timestamp": _STAMP, "field_timestamp": "x"})  # for the others see their tests
 
 
 @_row("`forward`, `http`, `otlp`", "NaN and infinities")

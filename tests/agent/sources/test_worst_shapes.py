@@ -407,6 +407,8 @@ def _read(name: str, pipe: Any) -> None:
 class _Flood:
     """A socket that always has another datagram."""
 
+    family = socket.AF_INET
+
     def __init__(self, size: int) -> None:
         self._size = size
 
@@ -424,7 +426,7 @@ def _flooded(name: str, pipe: Any) -> None:
     kind, size = _DATAGRAMS[name]
     source = made("sources", kind, port=0, batch_size=1_000_000)
     before = _begun()
-    source._batch(source.server._read(_Flood(size)))
+    list(source._batches(source.server._read(_Flood(size))))
     pipe.send(_peak() - before - (_MEMORY + _BESIDE))
 
 

@@ -1,8 +1,7 @@
-"""The table of Flume has a row for every test of its file channel, and for every option."""
+"""The table of Flume has a row for every test of its file channel."""
 
 from collections import Counter
 
-from producer.channels.file.options import FileChannelOptions
 from tests.channels.test_flume import NAMED, ROW, TESTS, section
 
 #: Number of tests of each of Flume's classes.
@@ -37,10 +36,3 @@ def test_every_test_of_flumes_file_channel_has_a_row() -> None:
     assert Counter(name.partition(".")[0] for name, _ in rows) == COUNTS
     assert len({name for name, _ in rows}) == len(rows)
     assert [name for name, ours in rows if not NAMED.search(ours) and not ours.startswith("— ")] == []
-
-
-def test_every_option_of_the_file_channel_is_in_the_table() -> None:
-    """Every option is listed with its name in Flume."""
-    table = section("File channel").partition("### Behaviour")[0]
-    options = {*FileChannelOptions.__dataclass_fields__, "directory", "data_directories", "encryption"}
-    assert [name for name in options if f"`{name}`" not in table] == []
