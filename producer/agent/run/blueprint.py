@@ -1,4 +1,7 @@
-"""Check a configuration as a whole, and resolve each component's class and options before anything starts."""
+"""Check a configuration as a whole, and resolve each component's class and options before anything starts.
+
+The file is long because the checks of all kinds of components collect their problems in one list.
+"""
 
 from __future__ import annotations
 

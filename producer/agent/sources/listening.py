@@ -2,6 +2,8 @@
 
 Peers are not trusted. So connections are limited, in total and for each address. A slow handshake, and a connection
 without data, time out. A connection that waits, for example for its channel, does not delay the others.
+
+The file is long because the limits of connections, descriptors and handshakes count the same connections.
 """
 
 from __future__ import annotations
