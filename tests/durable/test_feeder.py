@@ -386,3 +386,9 @@ def test_recovered_events_are_logged_at_construction(caplog: pytest.LogCaptureFi
     with caplog.at_level(logging.INFO), durable(RecordingSink(), channel) as producer:
         assert "1 event recovered from channel mine" in caplog.text
         assert producer.stats().recovered == 1
+
+
+def test_an_empty_channel_logs_no_recovery(caplog: pytest.LogCaptureFixture) -> None:
+    """A start with an empty channel logs nothing about recovered events."""
+    with caplog.at_level(logging.INFO), durable(RecordingSink(), KeptChannel(name="mine")):
+        assert "recovered" not in caplog.text
