@@ -1,4 +1,4 @@
-"""Install the programs that some tests need: shells, and a checker of systemd units.
+"""Install the programs that some tests need: shells, a checker of systemd units, a reader and a writer of journals.
 
 ``python -m tests.programs`` installs the missing ones from Debian's packages, which needs root; ``.ci/run`` calls it.
 Elsewhere a test names the missing program and is skipped.
@@ -12,7 +12,13 @@ import sys
 import pytest
 
 #: The commands, and the Debian package of each.
-PROGRAMS = {"fish": "fish", "zsh": "zsh", "systemd-analyze": "systemd"}
+PROGRAMS = {
+    "fish": "fish",
+    "zsh": "zsh",
+    "systemd-analyze": "systemd",
+    "journalctl": "systemd",
+    "/lib/systemd/systemd-journal-remote": "systemd-journal-remote",
+}
 
 
 def need(command: str) -> None:

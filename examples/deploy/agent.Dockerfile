@@ -1,5 +1,6 @@
 # docker build -t loghub-agent .
 # docker build -t loghub-agent --build-arg EXTRAS=agent,kafka .   installs what other components need, here Kafka's.
+# docker build -t loghub-agent --build-arg PACKAGES=systemd .   installs journalctl, for the source journald.
 # docker run --stop-timeout 60 -v /var/log:/var/log:ro -v agent-state:/var/lib/loghub-agent loghub-agent
 # Secrets from the environment (env:NAME): write lines NAME=value into a file that only root may read, and use
 # docker run --env-file FILE. Secrets from files (file:/path) need -v /path:/path:ro.
@@ -7,6 +8,11 @@
 # bind = "0.0.0.0" on them, and publish their ports, as in docker run -p 5140:5140.
 FROM python:3.13-slim
 ARG EXTRAS=agent
+ARG PACKAGES=""
+# Not pinned: the newest have Debian's security updates.
+# hadolint ignore=DL3008
+RUN if [ -n "$PACKAGES" ]; then apt-get update && apt-get install --yes --no-install-recommends $PACKAGES \
+ && rm -rf /var/lib/apt/lists/*; fi
 # The wheel: `make wheels` in a clone puts it into dist; copy it beside this file.
 COPY loghub_producer-*.whl /tmp/
 # Group adm may read most logs. A user of a number, since Kubernetes checks runAsNonRoot by it.

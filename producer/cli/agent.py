@@ -21,7 +21,7 @@ from pathlib import Path
 
 from ..agent.config import AgentConfig, read_properties, read_toml
 from ..agent.config.explain import explain, overview
-from ..agent.config.extras import extras_of
+from ..agent.config.extras import extras_of, packages_of
 from ..agent.config.json_schema import json_schema
 from ..agent.config.options import AgentConfigError, Problem
 from ..agent.config.units import hidden_by, unit
@@ -158,8 +158,8 @@ def _schema(_args: argparse.Namespace) -> int:
 def _unit(args: argparse.Namespace) -> int:
     known = read_toml(Path(args.config)) if args.config is not None and Path(args.config).is_file() else None
     state = None if known is None else _own_state(args.config, known)
-    extras = ["agent"] if known is None else extras_of(known)
-    print(unit(args.kind, args.config, state, 30.0 if known is None else known.stop_timeout, extras), end="")
+    extras, packages = (["agent"], []) if known is None else (extras_of(known), packages_of(known))
+    print(unit(args.kind, args.config, state, 30.0 if known is None else known.stop_timeout, extras, packages), end="")
     for path in hidden_by(args.kind, args.config, state):
         tell(
             f"producer agent: {path} is in a directory of temporary files, and the service gets an empty one of "

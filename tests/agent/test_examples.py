@@ -145,10 +145,13 @@ def test_containers_logs_reach_loghub_whole(tmp_path: Path, server: LogHubServer
     assert [fields[name] for name in ("namespace", "pod", "container")] == ["shop", "web-1", "app"]
 
 
-def test_the_daemonsets_interceptor_of_pods_is_valid_and_has_the_rights_it_needs(server: LogHubServer) -> None:
-    """The lines for labels of pods are valid without their comment signs; the component gives the rights they need."""
+def test_the_daemonsets_comments_are_valid_and_the_interceptor_of_pods_has_the_rights_it_needs(
+    server: LogHubServer,
+) -> None:
+    """The lines for the journal and for labels of pods are valid without their comment signs, and have their rights."""
     config = parse_toml(re.sub("^#(?! )", "", NODE.read_text(), flags=re.MULTILINE))
     assert [each.type for each in config.sources["containers"].interceptors] == ["static", "kubernetes"]
+    assert config.sources["journal"].options["root"] == "/host"
     draw(config)
     component = EXAMPLES.parent / "deploy/kubernetes/pods"
     account, role, binding = yaml.safe_load_all((component / "access.yaml").read_text())

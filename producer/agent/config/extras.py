@@ -1,8 +1,9 @@
-"""Find the package extras that an agent's configuration needs, whether or not they are installed here."""
+"""Find the extras and programs that an agent's configuration needs, whether or not they are installed here."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import suppress
 
 from .model import AgentConfig, ComponentConfig
 from .registry import class_of
@@ -13,6 +14,15 @@ def extras_of(config: AgentConfig) -> list[str]:
     kinds = {"sources": config.sources, "channels": config.channels, "sinks": config.sinks}
     found = {extra for kind, named in kinds.items() for one in named.values() for extra in _extras(kind, one)}
     return ["agent", *sorted(found - {"agent"})]
+
+
+def packages_of(config: AgentConfig) -> list[str]:
+    """List the packages of Debian with the programs that sources run."""
+    found = set[str]()
+    for source in config.sources.values():
+        with suppress(LookupError, ImportError):  # as below
+            found.update(getattr(class_of("sources", source.type), "packages", ()))
+    return sorted(found)
 
 
 def _extras(kind: str, component: ComponentConfig) -> Iterator[str]:

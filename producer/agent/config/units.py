@@ -49,6 +49,7 @@ WantedBy=multi-user.target
 _CONTAINER = """\
 # docker build -t loghub-agent .
 # docker build -t loghub-agent --build-arg EXTRAS=agent,kafka .   installs what other components need, here Kafka's.
+# docker build -t loghub-agent --build-arg PACKAGES=systemd .   installs journalctl, for the source journald.
 # docker run --stop-timeout {grace} -v /var/log:/var/log:ro -v agent-state:/var/lib/loghub-agent loghub-agent
 # Secrets from the environment (env:NAME): write lines NAME=value into a file that only root may read, and use
 # docker run --env-file FILE. Secrets from files (file:/path) need -v /path:/path:ro.
@@ -56,6 +57,11 @@ _CONTAINER = """\
 # bind = "0.0.0.0" on them, and publish their ports, as in docker run -p 5140:5140.
 FROM python:3.13-slim
 ARG EXTRAS={extras}
+ARG PACKAGES={packages}
+# Not pinned: the newest have Debian's security updates.
+# hadolint ignore=DL3008
+RUN if [ -n "$PACKAGES" ]; then apt-get update && apt-get install --yes --no-install-recommends $PACKAGES \\
+ && rm -rf /var/lib/apt/lists/*; fi
 # The wheel: `make wheels` in a clone puts it into dist; copy it beside this file.
 COPY loghub_producer-*.whl /tmp/
 # Group adm may read most logs. A user of a number, since Kubernetes checks runAsNonRoot by it.
@@ -154,6 +160,13 @@ spec:
             - name: containers
               mountPath: /var/lib/docker/containers
               readOnly: true
+            # For the source journald with root = "/host".
+            - name: logs
+              mountPath: /host/var/log
+              readOnly: true
+            - name: volatile-logs
+              mountPath: /host/run/log
+              readOnly: true
             - name: state
               mountPath: /var/lib/loghub-agent
             - name: scratch
@@ -168,6 +181,10 @@ spec:
         - name: containers
           hostPath:
             path: /var/lib/docker/containers
+        - name: volatile-logs
+          hostPath:
+            path: /run/log
+            type: DirectoryOrCreate
         - name: state
           hostPath:
             path: /var/lib/loghub-agent
@@ -190,6 +207,7 @@ def unit(
     state: str | None = None,
     stop_timeout: float = 30.0,
     extras: Iterable[str] = ("agent",),
+    packages: Iterable[str] = (),
 ) -> str:
     """Return the text of a service file.
 
@@ -199,6 +217,7 @@ def unit(
     :param state: the agent's state directory; None for systemd's own.
     :param stop_timeout: the longest graceful shutdown of the agent, in seconds. The service gets 30 seconds more.
     :param extras: the package extras to install in the container.
+    :param packages: the packages of Debian to install there.
     """
     path = _where(kind, config)
     options = f" --state {_STATE}" if state is None else ""
@@ -208,6 +227,7 @@ def unit(
         name=path.name,
         folder=path.parent,
         extras=",".join(extras),
+        packages=f'"{" ".join(packages)}"',
         options=options,
         writes=writes,
         command=_command(),

@@ -6,16 +6,23 @@ after the last batch that its channels have: no entry is lost, and a file channe
 
 The body of an event is ``MESSAGE``, and ``timestamp`` is its time in milliseconds. The option ``fields`` selects the
 other fields that become headers.
+
+``journalctl --follow`` alone reads only the running boot: the last entries before a crash would be lost. With
+``--merge`` it reads all boots, and all machines in the directory. It is started at the cursor, not after it: it would
+also skip one entry if that of the cursor is no longer there.
 """
 
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import subprocess
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, ClassVar
 
 from ...channels.file.store.notes import FileNotes
 from ...model.errors import ConfigError, ProducerError
@@ -29,6 +36,8 @@ from .commands import GATHER, LOOK, SMALL, Command, ExecError, Lines
 _log = get_logger("loghub.agent.source.journald")
 
 _NAME, _NOTE = "journal", "cursors"
+#: The directories of journals that are kept, and of those in memory, below the root.
+_PLACES = ("var/log/journal", "run/log/journal")
 _FIELDS = ("PRIORITY", "SYSLOG_IDENTIFIER", "_SYSTEMD_UNIT", "_PID", "_HOSTNAME")
 #: Bytes of an entry as JSON. A field that is not text takes four for each byte, each of which becomes an object.
 _MOST_LINE = 4 << 20
@@ -36,6 +45,8 @@ _MOST_LINE = 4 << 20
 #: most likely dropped that entry.
 _MOST_HELD = 32 << 20
 _PATIENCE = 30.0
+#: Maximum characters of a message of ``journalctl`` in an error.
+_MOST_SHOWN = 500
 #: Number of batch ends that are noted, roughly.
 _MOST_NOTED = 200
 
@@ -48,6 +59,8 @@ class JournaldSource:
     """Source of the entries in systemd's journal, read by ``journalctl``."""
 
     endless = True
+    #: Debian's packages of the programs that a container needs.
+    packages: ClassVar = ("systemd",)
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Options:
@@ -58,14 +71,33 @@ class JournaldSource:
         matches: tuple[str, ...] = option((), doc="read only matching entries, such as PRIORITY=3 or _TRANSPORT=kernel")
         fields: tuple[str, ...] = option(_FIELDS, doc='fields that become headers; "all" for all of them')
         command: str = option("journalctl", doc="program to run")
-        directory: str | None = option(None, doc="directory of another journal than this machine's")
+        directory: str | None = option(
+            None, doc="directory of another journal than this machine's, or of several machines' directories"
+        )
+        root: str | None = option(
+            None,
+            doc="directory with var/log/journal and run/log/journal, such as a host's, mounted in a container",
+        )
+
+        def __post_init__(self) -> None:
+            if self.directory is not None and self.root is not None:
+                raise ConfigError("root", "must not be given together with directory", self.root)
+
+        @property
+        def places(self) -> list[Path]:
+            """The directories that hold journals."""
+            if self.directory is not None:
+                return [Path(self.directory)]
+            return [Path(self.root or "/", place) for place in _PLACES]
 
         def arguments(self) -> list[str]:
             """Return the arguments common to all calls of the command."""
             wanted = [] if "all" in self.fields else [f"--output-fields={','.join(('MESSAGE', *self.fields))}"]
             units = [f"--unit={unit}" for unit in self.units]
             place = [] if self.directory is None else [f"--directory={self.directory}"]
-            return [self.command, "--output=json", "--all", "--quiet", "--no-pager", *wanted, *units, *place]
+            place += [] if self.root is None else [f"--root={self.root}"]
+            usual = ["--output=json", "--all", "--merge", "--quiet", "--no-pager"]
+            return [self.command, *usual, *wanted, *units, *place]
 
         def missing(self) -> Iterator[ConfigError]:
             """Yield an error if the program does not exist."""
@@ -77,7 +109,7 @@ class JournaldSource:
 
     def run(self, outlet: Outlet, stop: Stop) -> None:
         """:raises ExecError: ``journalctl`` cannot be run.
-        :raises JournalError: it has ended.
+        :raises JournalError: it has ended, or there is no directory to read.
         """
         self._context.state.mkdir(parents=True, exist_ok=True)
         notes = FileNotes(str(self._context.state), self._context.name)
@@ -92,6 +124,7 @@ class _Reading:
 
     :ivar _cursors: the end of each batch that a channel may need again, and of the last one.
     :ivar _known: ends of batches that only some channels have.
+    :ivar _passed: the entry that was read last, which comes again first; None after it.
     """
 
     def __init__(
@@ -102,13 +135,19 @@ class _Reading:
         noted = notes.read(_NOTE)
         self._cursors: dict[int, str] = {} if noted is None else {int(n): c for n, c in json.loads(noted)}
         self._known: dict[str, int] = {}
+        self._passed: str | None = None
         self._held: list[dict[str, Any]] = []
         self._size = 0
 
     def run(self) -> None:
-        """Run until ``stop``."""
-        after, options = self._begin(), self._options
-        place = ["--after-cursor", after] if after else []
+        """Run until ``stop``.
+
+        :raises JournalError: ``journalctl`` has ended, or does not see a directory that is new.
+        """
+        places = self._places()
+        self._log_unreadable()
+        self._passed, options = self._begin(), self._options
+        place = ["--cursor", self._passed] if self._passed else []
         arguments = [*options.arguments(), "--follow", "--no-tail", *place, *options.matches]
         lines = Lines(_MOST_LINE)
         with Command(arguments, options.command, log_errors=True) as command:
@@ -116,6 +155,8 @@ class _Reading:
                 data = command.read(LOOK)
                 if data and not self._take(lines.add(data)):
                     return
+                if not data and self._places() != places:
+                    raise JournalError("a directory of journals is new: they are read from the last entry on")
                 if 0 < len(data) < SMALL:
                     self._stop.wait(GATHER)
             if self._stop.is_set():
@@ -123,14 +164,43 @@ class _Reading:
             status = command.wait()
         raise JournalError(f"{options.command} ended with the exit status {status}; its messages are in the log")
 
+    def _places(self) -> list[tuple[int, int]]:
+        """Return the identities of the directories of journals.
+
+        :raises JournalError: there is none.
+        """
+        found = []
+        for place in self._options.places:
+            with suppress(FileNotFoundError, NotADirectoryError):
+                status = place.stat()
+                found.append((status.st_dev, status.st_ino))
+        if not found and (self._options.directory or self._options.root):
+            names = " or ".join(map(str, self._options.places))
+            raise JournalError(f"there is no directory {names}: in a container, mount that of the host")
+        return found
+
+    def _log_unreadable(self) -> None:
+        """Log if there is no journal yet, or some that ``journalctl`` would pass over in silence."""
+        places = self._options.places
+        files = [file for place in places for depth in ("*", "*/*") for file in place.glob(f"{depth}.journal")]
+        names, unreadable = " or ".join(map(str, places)), [str(file) for file in files if not os.access(file, os.R_OK)]
+        if not files:
+            _log.warning("source %s: no journal is in %s: it waits for the first", self._context.name, names)
+        elif unreadable:
+            _log.warning(
+                "source %s: no permission to read %d of %d journals in %s: add the agent's user to the group"
+                " systemd-journal; the first is %s",
+                *(self._context.name, len(unreadable), len(files), names, unreadable[0]),
+            )
+
     def _begin(self) -> str | None:
-        """Return the cursor to continue after; None for the journal's begin."""
+        """Return the cursor of the last entry that was read; None for the journal's begin."""
         ends = self._outlet.ends(_NAME)
         self._last, at = ends[-1], self._begun_at(ends)
         if at is not None:
             self._last = max(at, self._last)
             self._outlet.pass_over(Position(_NAME, at))  # a new channel begins at the others' position
-            self._known = {cursor: n for n, cursor in self._cursors.items() if at < n <= ends[-1]}
+            self._known = {_entry_at(cursor): n for n, cursor in self._cursors.items() if at < n <= ends[-1]}
             return self._cursors[at] or None
         if self._last:
             _log.error(
@@ -166,6 +236,9 @@ class _Reading:
             done = subprocess.run(arguments, check=False, capture_output=True, timeout=_PATIENCE)
         except (OSError, subprocess.SubprocessError) as error:
             raise ExecError(f"{self._options.command!r} cannot be run: {error}") from error
+        if done.returncode:
+            said = done.stderr.decode(errors="backslashreplace").strip()[-_MOST_SHOWN:]
+            raise JournalError(f"{self._options.command} ended with the exit status {done.returncode}: {said}")
         entries = self._entries(done.stdout)
         return entries[-1]["__CURSOR"] if entries else None
 
@@ -173,8 +246,12 @@ class _Reading:
         """Put the entries of some lines; return False if the source stops."""
         self._size += len(block)
         for entry in self._entries(block):
+            place, passed = _entry_at(entry["__CURSOR"]), self._passed
+            self._passed = None
+            if passed is not None and place == _entry_at(passed):
+                continue
             self._held.append(entry)
-            number = self._known.pop(entry["__CURSOR"], None) if self._known else None
+            number = self._known.pop(place, None) if self._known else None
             if number is not None and not self._put(number):
                 return False
         if self._known and self._size > _MOST_HELD:
@@ -224,6 +301,14 @@ class _Reading:
         if time.isdecimal():
             headers["timestamp"] = str(int(time) // 1000)
         return headers, _bytes(entry.get("MESSAGE"))
+
+
+def _entry_at(cursor: str) -> str:
+    """Return the part of a cursor that names the entry: boot, times and hash.
+
+    The rest names the file and the number in it, which change when an entry is moved from memory to the disk.
+    """
+    return cursor.partition(";b=")[2] or cursor
 
 
 def _bytes(value: Any) -> bytes:

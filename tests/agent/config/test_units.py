@@ -151,7 +151,7 @@ def test_a_service_is_given_more_time_to_end_than_its_agent(tmp_path: Path, caps
 def test_the_container_installs_the_extras_that_its_configuration_needs(
     tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The image has the extras of components and options; its head explains secrets and ports."""
+    """The image has the extras of components and options, and the programs; its head explains secrets and ports."""
     path = tmp_path / "agent.toml"
     path.write_text("""
 [sources.fluent]
@@ -159,6 +159,9 @@ type = "forward"
 channels = ["c"]
 [sources.web]
 type = "otlp"
+channels = ["c"]
+[sources.journal]
+type = "journald"
 channels = ["c"]
 [channels.c]
 type = "file"
@@ -178,4 +181,5 @@ channel = "c"
     assert main(["agent", "unit", "container", "--config", str(path)]) == 0
     text = capsys.readouterr().out
     assert "\nARG EXTRAS=agent,arrow,encryption,forward,kafka,otlp,s3,thrift\n" in text
+    assert '\nARG PACKAGES="systemd"\n' in text
     assert all(said in text for said in ("--env-file", 'bind = "0.0.0.0"', "-p 5140:5140"))

@@ -7,7 +7,7 @@ import time
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 given = sys.argv[1:]
-after = given[given.index("--after-cursor") + 1] if "--after-cursor" in given else None
+at = given[given.index("--cursor") + 1] if "--cursor" in given else None
 with open(os.path.join(HERE, "called"), "a", encoding="ascii") as called:
     called.write(" ".join(given) + "\n")
 with open(os.path.join(HERE, "journal"), encoding="utf-8") as journal:
@@ -16,9 +16,11 @@ with open(os.path.join(HERE, "journal"), encoding="utf-8") as journal:
         line = journal.readline()
         if line == "end\n":
             sys.exit("the journal is broken")
-        if line and after is not None:
-            after = None if f'"{after}"' in line else after
-        elif line and "--lines=1" in given:
+        if line and at is not None:
+            at = None if f'"{at}"' in line else at
+        if line and at is not None:
+            continue
+        if line and "--lines=1" in given:
             lines = [line]
         elif line:
             sys.stdout.write(line)

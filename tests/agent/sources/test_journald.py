@@ -76,7 +76,7 @@ def test_a_second_run_continues_at_the_channels_position_no_entry_is_lost_or_rep
     first, second = journal.called
     assert "--unit=ssh" in first
     assert first.endswith("--follow --no-tail PRIORITY=3")
-    assert second.endswith("--follow --no-tail --after-cursor s=1;i=2 PRIORITY=3")
+    assert second.endswith("--follow --no-tail --cursor s=1;i=2 PRIORITY=3")
 
 
 def test_with_start_end_existing_entries_are_skipped_and_entries_written_between_runs_are_read(
