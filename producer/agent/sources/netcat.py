@@ -54,19 +54,24 @@ class NetcatSource(TcpSource):
         while self._intake.wait_for_memory(self._outlet, self._stop) and (data := connection.read()):
             rest += data
             if rest.find(self._end, max(0, len(rest) - len(data) - len(self._end) + 1)) >= 0:
-                block, _, left = rest.rpartition(self._end)
-                if not self._take(connection, block + self._end):
+                block = bytes(rest[: self._whole(rest)])
+                if not self._take(connection, block):
                     return
-                rest = left
+                del rest[: len(block)]
             if len(rest) >= self._options.max_line_length:
                 self._refuse(connection)
                 return
         if rest:
             self._take(connection, bytes(rest) + self._end)
 
-    def _take(self, connection: Connection, block: bytes | bytearray) -> bool:
+    def _whole(self, data: bytearray) -> int:
+        """Return the bytes up to the last end. An end may overlap another, as in ``|||``: the first one counts."""
+        if len(self._end) == 1:
+            return data.rfind(self._end) + 1
+        return len(data) - len(data.split(self._end)[-1])
+
+    def _take(self, connection: Connection, whole: bytes) -> bool:
         """Put lines, and acknowledge them; return False if the connection ends."""
-        whole = bytes(block)
         fitting = self._fitting(whole)
         batch = self._batch(whole[:fitting])
         if batch.count:
@@ -88,7 +93,7 @@ class NetcatSource(TcpSource):
             return len(block)
         at = 0
         for line in block.split(self._end)[:-1]:
-            if len(line) >= most:
+            if len(line) + len(self._end) > most:
                 return at
             at += len(line) + len(self._end)
         return len(block)

@@ -103,13 +103,18 @@ def test_datagrams_are_events():
 
 @pytest.mark.parametrize(("delimiter", "end"), [("\0", b"\0"), ("||", b"||"), (";", b";")])
 def test_lines_may_have_another_end(delimiter: str, end: bytes) -> None:
-    """With delimiter, a line ends there, also if it arrives a byte at a time; line ends are part of events."""
-    with serving("netcat", delimiter=delimiter, max_line_length=10) as served, served.connect() as peer:
-        sent = end.join([b"one\ntwo", b"", b"three", b"four"])
+    """With delimiter, a line ends there, wherever its bytes are cut; line ends are part of events."""
+    lines = [b"one\ntwo", b"", b"three", b"x" * (10 - len(end))]
+    sent = b"".join(line + end for line in lines)
+    with serving("netcat", delimiter=delimiter, max_line_length=10) as served:
         for at in range(len(sent)):
-            peer.sendall(sent[at : at + 1])
-        with peer.makefile("rb") as answers:
-            assert answers.read(9) == b"OK\n" * 3
-        peer.sendall(end + b"x" * 9 + end + b"y" * 10 + end + b"z" + end)
-        served.got(b"one\ntwo", b"", b"three", b"four", b"x" * 9)
-        assert all_of(peer).startswith(b"OK\nOK\nFAILED")
+            with served.connect() as peer, peer.makefile("rb") as answers:
+                peer.sendall(sent[:at])
+                count = sent[:at].count(end)
+                assert answers.read(3 * count) == b"OK\n" * count
+                peer.sendall(sent[at:])
+                assert answers.read(3 * (len(lines) - count)) == b"OK\n" * (len(lines) - count)
+        with served.connect() as peer:
+            peer.sendall(b"four" + end + lines[-1] + b"x" + end + b"five" + end)
+            assert all_of(peer).startswith(b"OK\nFAILED")
+        served.got(*lines * len(sent), b"four")
