@@ -47,13 +47,13 @@ ALL_TESTS := --numprocesses 4 --dist loadscope --max-worker-restart 0 $(if $(CI)
 # What `make test-lowest` runs with the lowest versions in pyproject.toml: what stands on somebody else's library, and
 # needs neither Spark nor long. The extras and packages below are those that these tests import.
 LOWEST := .venv-lowest
-LOWEST_EXTRAS := arrow completion server sql encryption kafka forward otlp thrift structlog loguru opentelemetry prometheus
+LOWEST_EXTRAS := arrow completion server sql encryption kafka forward otlp otlp-grpc thrift structlog loguru opentelemetry prometheus
 LOWEST_PACKAGES := eventlet gevent gunicorn pandas requests pytest pytest-timeout hypothesis freezegun trustme fluent-logger
 LOWEST_TESTS := tests/test_lower_bounds.py tests/cli/test_completion.py tests/model/test_config.py tests/client/test_send_arrow.py \
 	tests/wire/test_columnar.py tests/wire/test_columnar_columns.py tests/wire/test_compression.py tests/wire/test_packing.py \
 	tests/sinks/loghub tests/pipeline/sending/test_retry_rules.py \
 	tests/channels/file/store/test_encryption.py tests/server/test_auth.py tests/server/test_messages.py tests/server/test_loghub_server.py tests/server/operations/test_sql.py tests/server/operations/test_spl.py \
-	tests/integrations tests/agent/test_kafka.py tests/agent/test_forward.py tests/agent/test_otlp.py tests/agent/test_thrift.py tests/agent/config/test_properties_text.py tests/server/operations/test_remote_write.py tests/server/console/test_health.py
+	tests/integrations tests/agent/test_kafka.py tests/agent/test_forward.py tests/agent/test_otlp.py tests/agent/test_otlp_grpc.py tests/agent/test_thrift.py tests/agent/config/test_properties_text.py tests/server/operations/test_remote_write.py tests/server/console/test_health.py
 
 # What `make test-pure` runs without what is compiled: what stands on both twins, and is tested with one at a time.
 PURE_TESTS := tests/ship/lines tests/ship/test_sending.py tests/ship/test_exactly_once.py tests/ship/test_standard_input.py \

@@ -24,6 +24,16 @@ def missing(error: ModuleNotFoundError, extra: str) -> ImportError:
     return ImportError(f"{error.name} is not installed: {how_to_install(extra)}", name=error.name)
 
 
+def is_installed(package: str) -> bool:
+    """Return True if a package is installed, without importing it."""
+    from importlib.util import find_spec
+
+    try:
+        return find_spec(package) is not None
+    except ModuleNotFoundError:  # its parent package is missing as well
+        return False
+
+
 def _origin() -> dict[str, Any] | None:
     """Return the origin of this installation; empty for a package index, None for a source tree or archive."""
     import json  # imported here, since most programs do not need it

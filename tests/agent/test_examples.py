@@ -6,8 +6,15 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
 
+import grpc
 import pytest
 import yaml
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest
+from opentelemetry.proto.collector.logs.v1.logs_service_pb2_grpc import LogsServiceStub
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportMetricsServiceRequest
+from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2_grpc import MetricsServiceStub
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
+from opentelemetry.proto.collector.trace.v1.trace_service_pb2_grpc import TraceServiceStub
 
 from producer.agent import Agent
 from producer.agent.config import parse_flume, parse_toml
@@ -300,6 +307,30 @@ def test_warnings_reach_a_web_server_each_once(tmp_path: Path, server: LogHubSer
 
         delivered(agent, taken)
         assert hook.outlet.bodies == [b"a WARN"]
+
+
+def test_logs_spans_and_metrics_by_grpc_have_a_logstore_each(tmp_path: Path, server: LogHubServer) -> None:
+    """``otel.toml`` stores the logs, the spans and the data points of an exporter by gRPC in a logstore each."""
+    logs, spans, metrics = ExportLogsServiceRequest(), ExportTraceServiceRequest(), ExportMetricsServiceRequest()
+    logs.resource_logs.add().scope_logs.add().log_records.add().body.string_value = "sold out"
+    spans.resource_spans.add().scope_spans.add().spans.add().name = "GET /"
+    metric = metrics.resource_metrics.add().scope_metrics.add().metrics.add(name="sales")
+    metric.sum.data_points.add().as_int = 7
+    agent = Agent(parse_toml(moved("otel.toml", tmp_path).replace("4317", "0")))
+    agent.start()
+    try:
+        eventually(lambda: "otel" in agent._reading and agent._reading["otel"].server.addresses)
+        port = agent._reading["otel"].server.addresses[0][1]
+        with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
+            LogsServiceStub(channel).Export(logs)
+            TraceServiceStub(channel).Export(spans)
+            MetricsServiceStub(channel).Export(metrics)
+        eventually(lambda: all(server.count("shop", name) == 1 for name in ("logs", "traces", "metrics")))
+    finally:
+        assert agent.stop(60)
+    log, span, point = (server.logs("shop", name)[0].fields for name in ("logs", "traces", "metrics"))
+    assert [fields["content"] for fields in (log, span, point)] == ["sold out", "GET /", "sales"]
+    assert (span["signal"], point["value"]) == ("traces", "7")
 
 
 def test_lines_are_stored_once_in_elasticsearch_and_pushed_to_loki(tmp_path: Path, server: LogHubServer) -> None:

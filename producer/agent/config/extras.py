@@ -34,6 +34,8 @@ def _extras(kind: str, component: ComponentConfig) -> Iterator[str]:
     options = component.options
     if "key_file" in options:
         yield "encryption"
+    if options.get("transport") == "grpc":
+        yield "otlp-grpc"
     if options.get("format") == "parquet":
         yield "arrow"
     if str(options.get("path", "")).startswith(("s3://", "s3a://")):

@@ -17,9 +17,9 @@ _VARINT, _FIXED64, _BYTES, _FIXED32 = 0, 1, 2, 5
 _FIXED: Mapping[int, int] = {_FIXED64: 8, _FIXED32: 4}
 #: Bytes of a message in the library, and of its Python objects; a message may have only two bytes.
 _OF_MESSAGE = 250
-_OF_BYTE = _OF_MESSAGE // 2
+_OF_SMALL = _OF_MESSAGE // 2
 #: Maximum bytes of memory for one byte of text: in the library, and decoded.
-_OF_TEXT = 5
+OF_BYTE = 5
 #: Fields counted at once, and bytes of a message counted at once.
 _COUNTED, _REPORT_BYTES = 1 << 10, 1 << 18
 
@@ -46,15 +46,16 @@ class Parts:
             if number == wanted:
                 yield message[start:end]
 
-    def reckon(self, data: bytes, schema: Schema) -> None:
+    def reckon(self, data: bytes, schema: Schema, of_byte: int = OF_BYTE) -> None:
         """Count the maximum memory of a message as objects of the library and of Python.
 
+        :param of_byte: the maximum bytes of memory for one byte of its texts and lists of numbers.
         :raises MessageError: the message is invalid.
         """
         if len(data) <= SMALL:
-            self._reckoning.element(_OF_BYTE * len(data))
+            self._reckoning.element(_OF_SMALL * len(data))
             return
-        size, left = _OF_TEXT * len(data), [(memoryview(data), schema)]
+        size, left = of_byte * len(data), [(memoryview(data), schema)]
         next_report = size + _REPORT_BYTES
         while left:  # a stack instead of recursion: messages may be nested very deeply
             message, known = left.pop()

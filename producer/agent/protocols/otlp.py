@@ -1,4 +1,4 @@
-"""Conversion between OpenTelemetry's logs (OTLP) and events.
+"""Conversion between OpenTelemetry's logs (OTLP) and events. :mod:`.otlp_signals` converts spans and metrics.
 
 The body of a log record is the event's body (as JSON if it is not text). Its attributes are headers, those of its
 resource with the prefix ``resource.``, those of its scope with ``scope.``. The headers ``timestamp`` (milliseconds),
@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 from base64 import b64encode
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from google.protobuf.json_format import ParseDict, ParseError
@@ -22,11 +22,15 @@ from google.protobuf.message import DecodeError
 from opentelemetry.proto.collector.logs.v1.logs_service_pb2 import ExportLogsServiceRequest, ExportLogsServiceResponse
 from opentelemetry.proto.common.v1.common_pb2 import AnyValue, InstrumentationScope, KeyValue
 from opentelemetry.proto.logs.v1.logs_pb2 import LogRecord
+from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
 from opentelemetry.proto.resource.v1.resource_pb2 import Resource
+from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from ..events.batch import EventBatch, Headers, batches_of
-from .fields import json_of, text_of, unique_names, with_own
-from .messages import MessageError, Parts, Schema
+from .fields import with_own
+from .messages import OF_BYTE, MessageError, Parts, Schema
+from .otlp_signals import METRIC_OF_BYTE, events_of_metric, events_of_span
+from .otlp_values import attributes_of, if_any, milliseconds, value_text
 from .reckoning import Reckoning, of_json, size_of
 
 _RESOURCE, _SCOPE = "resource.", "scope."
@@ -40,10 +44,24 @@ _AS_EVENTS = 10
 _ANY: Schema = {}
 _KEY_VALUE: Schema = {2: _ANY}
 _ANY |= {5: {1: _ANY}, 6: {1: _KEY_VALUE}}
-_ATTRIBUTES: Schema = {1: _KEY_VALUE}
 _RESOURCES: Schema = {1: _KEY_VALUE, 3: {}}
 _SCOPES: Schema = {3: _KEY_VALUE}
 _RECORDS: Schema = {5: _ANY, 6: _KEY_VALUE}
+_SPANS: Schema = {9: _KEY_VALUE, 11: {3: _KEY_VALUE}, 13: {4: _KEY_VALUE}, 15: {}}
+_NUMBERS: Schema = {7: _KEY_VALUE, 5: {7: _KEY_VALUE}}
+_HISTOGRAMS: Schema = {9: _KEY_VALUE, 8: {7: _KEY_VALUE}}
+_EXPONENTIALS: Schema = {1: _KEY_VALUE, 8: {}, 9: {}, 11: {7: _KEY_VALUE}}
+_SUMMARIES: Schema = {7: _KEY_VALUE, 6: {}}
+_METRICS: Schema = {
+    5: {1: _NUMBERS},
+    7: {1: _NUMBERS},
+    9: {1: _HISTOGRAMS},
+    10: {1: _EXPONENTIALS},
+    11: {1: _SUMMARIES},
+    12: _KEY_VALUE,
+}
+#: Fields of JSON whose bytes are hexadecimal.
+_IDS = ("traceId", "spanId", "parentSpanId")
 
 
 class NoLogsError(Exception):
@@ -59,37 +77,58 @@ class _Group(NamedTuple):
     records: Iterable[Any]
 
 
-def batches_of_protobuf(body: bytes, reckoning: Reckoning) -> Iterator[EventBatch]:
+class _Signal(NamedTuple):
+    """A kind of requests; their messages have the same field numbers.
+
+    :ivar names: JSON's fields of the resources, the scopes and the records.
+    :ivar kind: the message of a record.
+    :ivar schema: its fields that are messages.
+    :ivar events: makes the events of a record with shared headers.
+    :ivar of_byte: the maximum bytes of memory for one byte of a record's numbers and texts.
+    """
+
+    names: tuple[str, str, str]
+    kind: Any
+    schema: Schema
+    events: Callable[[Any, Mapping[str, str]], Iterable[tuple[dict[str, str], bytes]]]
+    of_byte: int = OF_BYTE
+
+
+def batches_of_protobuf(body: bytes, reckoning: Reckoning, signal: str = "logs") -> Iterator[EventBatch]:
     """Yield the events of a request in protobuf.
 
+    :param signal: ``logs``, ``traces`` or ``metrics``.
     :raises NoLogsError: the request is invalid.
     """
+    of = _SIGNALS[signal]
     try:
-        yield from batches_of(_events(_groups(memoryview(body), reckoning), reckoning))
+        yield from batches_of(_events(_groups(memoryview(body), reckoning, of), reckoning, of))
     except (DecodeError, MessageError) as error:
         raise NoLogsError(f"invalid OTLP request: {error}") from error
 
 
-def batches_of_json(body: bytes, reckoning: Reckoning) -> Iterator[EventBatch]:
+def batches_of_json(body: bytes, reckoning: Reckoning, signal: str = "logs") -> Iterator[EventBatch]:
     """Yield the events of a request in OTLP's JSON, where ids are hexadecimal.
 
+    :param signal: ``logs``, ``traces`` or ``metrics``.
     :raises NoLogsError: the request is invalid.
     """
+    of = _SIGNALS[signal]
     try:
         text = body.decode(json.detect_encoding(body))
         reckoning.need(of_json(text))
         reckoning.settle()
-        yield from batches_of(_events(_groups_of_json(json.loads(text, object_pairs_hook=_once)), reckoning))
+        yield from batches_of(_events(_groups_of_json(json.loads(text, object_pairs_hook=_object), of), reckoning, of))
     except (ValueError, TypeError, AttributeError, ParseError, RecursionError) as error:
         raise NoLogsError(f"invalid OTLP request: {error}") from error
 
 
-def _groups(request: memoryview, reckoning: Reckoning) -> Iterator[_Group]:
+def _groups(request: memoryview, reckoning: Reckoning, signal: _Signal) -> Iterator[_Group]:
     parts = Parts(reckoning)
 
-    def read(kind: Any, found: Iterable[memoryview], schema: Schema) -> Any:
+    def read(kind: Any, found: Iterable[memoryview], schema: Schema, of_byte: int = OF_BYTE) -> Any:
         data = b"".join(found)  # repeated parts of one message are merged
-        parts.reckon(data, schema)
+        parts.reckon(data, schema, of_byte)
         return kind.FromString(data)
 
     for of_resource in parts.of(request, 1):
@@ -100,55 +139,71 @@ def _groups(request: memoryview, reckoning: Reckoning) -> Iterator[_Group]:
             reckoning.count(_AS_EVENTS)
             scope = read(InstrumentationScope, parts.of(of_scope, 1), _SCOPES)
             own = b"".join(parts.of(of_scope, 3)) or schema
-            records = (read(LogRecord, (record,), _RECORDS) for record in parts.of(of_scope, 2))
+            records = (read(signal.kind, (record,), signal.schema, signal.of_byte) for record in parts.of(of_scope, 2))
             yield _Group(resource, scope, own.decode("utf-8", "backslashreplace"), records)
 
 
-def _groups_of_json(given: Any) -> Iterator[_Group]:
-    for of_resource in given.get("resourceLogs") or ():
+def _groups_of_json(given: Any, signal: _Signal) -> Iterator[_Group]:
+    of_resources, of_scopes, of_records = signal.names
+    for of_resource in given.get(of_resources) or ():
         resource = _parsed(of_resource.get("resource"), Resource())
-        for of_scope in of_resource.get("scopeLogs") or ():
+        for of_scope in of_resource.get(of_scopes) or ():
             scope = _parsed(of_scope.get("scope"), InstrumentationScope())
             schema = of_scope.get("schemaUrl") or of_resource.get("schemaUrl") or ""
-            yield _Group(resource, scope, str(schema), map(_record, of_scope.get("logRecords") or ()))
+            records = (_message(record, signal.kind()) for record in of_scope.get(of_records) or ())
+            yield _Group(resource, scope, str(schema), records)
 
 
-def _once(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
-    """Make a dict of pairs.
+def _object(pairs: Sequence[tuple[str, Any]]) -> dict[str, Any]:
+    """Make a dict of pairs, with ids in base64, as protobuf's JSON has them.
 
     :raises ValueError: a name is repeated, so one of its values would be lost.
     """
     found = dict(pairs)
     if len(found) < len(pairs):
         raise ValueError("an object has a field twice")
+    for name in _IDS:
+        if found.get(name):
+            found[name] = b64encode(bytes.fromhex(found[name])).decode()
     return found
 
 
-def _record(given: dict[str, Any]) -> Any:
-    for name in ("traceId", "spanId"):
-        if given.get(name):
-            given[name] = b64encode(bytes.fromhex(given[name])).decode()
-    return _parsed(given, LogRecord())
-
-
 def _parsed(given: Any, message: Any) -> Any:
-    return message if given is None else ParseDict(given, message, ignore_unknown_fields=True)
+    return message if given is None else _message(given, message)
 
 
-def _events(groups: Iterable[_Group], reckoning: Reckoning) -> Iterator[tuple[Headers, bytes]]:
+def _message(given: Any, message: Any) -> Any:
+    return ParseDict(given, message, ignore_unknown_fields=True)
+
+
+def _events(groups: Iterable[_Group], reckoning: Reckoning, signal: _Signal) -> Iterator[tuple[Headers, bytes]]:
     for group in groups:
         shared = _shared(group)
         size = size_of(shared)
         for record in group.records:
-            headers, body = _headers(record, shared), _body(record.body)
-            reckoning.event(headers, body, size)
-            yield headers, body
+            for headers, body in signal.events(record, shared):
+                reckoning.event(headers, body, size)
+                yield headers, body
     reckoning.settle()
+
+
+def _events_of_log(record: Any, shared: Mapping[str, str]) -> Iterator[tuple[dict[str, str], bytes]]:
+    yield _headers(record, shared), _body(record.body)
+
+
+#: The requests by the names of their signals.
+_SIGNALS: Mapping[str, _Signal] = {
+    "logs": _Signal(("resourceLogs", "scopeLogs", "logRecords"), LogRecord, _RECORDS, _events_of_log),
+    "traces": _Signal(("resourceSpans", "scopeSpans", "spans"), Span, _SPANS, events_of_span),
+    "metrics": _Signal(
+        ("resourceMetrics", "scopeMetrics", "metrics"), Metric, _METRICS, events_of_metric, METRIC_OF_BYTE
+    ),
+}
 
 
 def _shared(group: _Group) -> dict[str, str]:
     scope = group.scope
-    attributes = _attributes(group.resource.attributes, _RESOURCE) | _attributes(scope.attributes, _SCOPE)
+    attributes = attributes_of(group.resource.attributes, _RESOURCE) | attributes_of(scope.attributes, _SCOPE)
     own = {"scope": scope.name, "scope_version": scope.version, "schema_url": group.schema}
     return with_own(attributes, {name: text for name, text in own.items() if text})
 
@@ -187,26 +242,18 @@ def rejected(answer: bytes) -> tuple[int, str]:
 
 def _headers(record: Any, shared: Mapping[str, str]) -> dict[str, str]:
     own = {
-        "timestamp": _milliseconds(record.time_unix_nano or record.observed_time_unix_nano),
-        "observed_timestamp": _milliseconds(record.observed_time_unix_nano) if record.time_unix_nano else "",
+        "timestamp": milliseconds(record.time_unix_nano or record.observed_time_unix_nano),
+        "observed_timestamp": milliseconds(record.observed_time_unix_nano) if record.time_unix_nano else "",
         "severity": record.severity_text,
-        "severity_number": _if_any(record.severity_number),
+        "severity_number": if_any(record.severity_number),
         "trace_id": record.trace_id.hex(),
         "span_id": record.span_id.hex(),
         "event_name": getattr(record, "event_name", ""),
-        "flags": _if_any(record.flags),
-        "dropped_attributes_count": _if_any(record.dropped_attributes_count),
+        "flags": if_any(record.flags),
+        "dropped_attributes_count": if_any(record.dropped_attributes_count),
     }
     ours = {**shared, **{name: text for name, text in own.items() if text}}
-    return with_own(_attributes(record.attributes), ours)
-
-
-def _milliseconds(nanoseconds: int) -> str:
-    return str(nanoseconds // 1_000_000) if nanoseconds else ""
-
-
-def _if_any(number: int) -> str:
-    return str(number) if number else ""
+    return with_own(attributes_of(record.attributes), ours)
 
 
 def _fill(record: Any, headers: Headers, body: bytes) -> None:
@@ -233,36 +280,11 @@ def _valid(text: str) -> str:
     return text if text.isascii() else text.encode(errors="replace").decode()
 
 
-def _attributes(pairs: Iterable[Any], prefix: str = "") -> dict[str, str]:
-    texts = [(prefix + pair.key, text) for pair in pairs if (text := _text(pair.value)) is not None]
-    found: dict[str, str] = unique_names(texts)
-    return found
-
-
 def _body(value: Any) -> bytes:
     kind = value.WhichOneof("value")
     if kind == "bytes_value":
         return bytes(value.bytes_value)
-    return (_text(value) or "").encode()
-
-
-def _text(value: Any) -> str | None:
-    if value.WhichOneof("value") == "string_value":
-        return str(value.string_value)
-    plain = _plain(value)
-    return None if plain is None else text_of(plain) if isinstance(plain, float) else json_of(plain)
-
-
-def _plain(value: Any) -> Any:
-    kind = value.WhichOneof("value")
-    if kind is None:
-        return None
-    found = getattr(value, kind)
-    if kind == "array_value":
-        return [_plain(each) for each in found.values]
-    if kind == "kvlist_value":
-        return unique_names([(pair.key, _plain(pair.value)) for pair in found.values])
-    return b64encode(found).decode() if kind == "bytes_value" else found
+    return (value_text(value) or "").encode()
 
 
 def _number(text: str | None) -> int:

@@ -12,7 +12,7 @@ import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
-from typing import Any, NoReturn
+from typing import Any, Generic, NoReturn, TypeVar
 
 from ...model.errors import ConfigError
 from ...runtime.clock import Clock
@@ -33,6 +33,7 @@ _WRONG_PURPOSE = 26
 _NO_CHECK_TIME = 0x200000
 #: The counter with the certificate's time of expiry.
 _EXPIRES = "CertificateExpiryTimestampSeconds"
+Made = TypeVar("Made")
 _Seen = tuple[tuple[int, int, int] | None, ...]
 
 
@@ -176,8 +177,8 @@ def report_expiry(context: Context, component: str, certificate: Path | None, ke
         _log.warning("%s: %s", component, error)
 
 
-class RenewedTls:
-    """TLS context made of files that may be replaced.
+class RenewedTls(Generic[Made]):
+    """TLS context, or another object, made of files that may be replaced.
 
     :param make: makes the context; may raise :class:`ConfigError`.
     :param own: the own certificate and key.
@@ -189,7 +190,7 @@ class RenewedTls:
 
     def __init__(
         self,
-        make: Callable[[], ssl.SSLContext | None],
+        make: Callable[[], Made],
         own: tuple[Path | None, Path | None],
         authorities: Path | None,
         component: str,
@@ -201,7 +202,7 @@ class RenewedTls:
         self._context = make()
         report_expiry(context, component, *own)
 
-    def context(self) -> ssl.SSLContext | None:
+    def context(self) -> Made:
         """Return the context of the current files, or of the last usable ones; None without TLS."""
         with self._lock:
             if self._files.changed():

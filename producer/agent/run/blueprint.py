@@ -6,14 +6,13 @@ The file is long because the checks of all kinds of components collect their pro
 from __future__ import annotations
 
 import hashlib
-import importlib.util
 import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from ...text.extras import how_to_install
+from ...text.extras import how_to_install, is_installed
 from ..config.limits import COMPONENT_BYTES, PROCESS_BYTES
 from ..config.model import AgentConfig, ComponentConfig, GroupConfig, SinkConfig, SourceConfig
 from ..config.options import AgentConfigError, Problem, nearest, read_options
@@ -370,7 +369,7 @@ class _Drawer:
     def _check_packages(self, component: ComponentConfig, where: str, cls: Any) -> None:
         """Check the packages that a class imports only when it runs."""
         for package, extra in getattr(cls, "needs", {}).items():
-            if not _is_installed(package):
+            if not is_installed(package):
                 message = f"type {component.type!r} needs the Python package {package}: {how_to_install(extra)}"
                 self._report(component, where, "type", message)
 
@@ -388,13 +387,6 @@ def _most_held(part: Part) -> int:
     """Return the maximum bytes that a component holds, by its options."""
     holds: Callable[[], int] | None = getattr(part.options, "holds", None)
     return COMPONENT_BYTES if holds is None else holds()
-
-
-def _is_installed(package: str) -> bool:
-    try:
-        return importlib.util.find_spec(package) is not None
-    except ModuleNotFoundError:  # its parent package is missing as well
-        return False
 
 
 def _name(problem: Problem) -> str:

@@ -11,8 +11,10 @@ import gzip
 from collections.abc import Mapping, Sequence
 from functools import partial
 from http import HTTPStatus
+from typing import Any
 from urllib.parse import urlsplit
 
+from ...model.config import HttpConfig
 from ...model.errors import AttemptError
 from ...runtime.clock import Deadline
 from ...sinks.http.answers import MOST_OF_AN_ANSWER
@@ -46,6 +48,8 @@ class RequestSink:
 
     #: Maximum bytes of an answer to read.
     most_answer = MOST_OF_AN_ANSWER
+    #: False if the transport compresses bodies.
+    packs = True
     #: True if the server recognizes an event that is sent again.
     numbered = False
 
@@ -59,10 +63,7 @@ class RequestSink:
         self._base = f"{parts.scheme}://{parts.netloc}"
         self._path = (parts.path or "/") + (f"?{parts.query}" if parts.query else "")
         self._url = self._base + (parts.path or "/")
-        files = (options.certificate, options.key), file_of_authorities(config)
-        self._tls = RenewedTls(partial(options.tls, config), *files, f"sink {context.name}", context)
-        name = f"producer-agent-{context.name}"
-        self._transport = Transport(config, 1, context.clock, name, tls=self._tls.context, most=self.most_answer)
+        self._tls, self._transport = self._connections(options, config, context)
         self._proxies = self._transport.proxies_for(self._base)
         self._headers = options.request_headers(config.user_agent, headers)
         self._secrets = secrets_of(options, self._headers, self._proxies)
@@ -71,6 +72,15 @@ class RequestSink:
         #: Progress of each batch in the last delivery, by its number.
         self._progress: dict[int, Progress] = {}
         self._ends = False
+
+    def _connections(
+        self, options: RequestOptions, config: HttpConfig, context: Context
+    ) -> tuple[RenewedTls[Any], Transport]:
+        """Return the TLS of connections, and the transport of requests. A hook for subclasses."""
+        files = (options.certificate, options.key), file_of_authorities(config)
+        tls = RenewedTls(partial(options.tls, config), *files, f"sink {context.name}", context)
+        name = f"producer-agent-{context.name}"
+        return tls, Transport(config, 1, context.clock, name, tls=tls.context, most=self.most_answer)
 
     def write(self, batches: Sequence[EventBatch]) -> None:
         self._check_pause()
@@ -140,7 +150,7 @@ class RequestSink:
         """
         if self._ends:
             raise SinkError(f"the sink was stopped before all events were sent to {self._url}")
-        if self._request_options.compress:
+        if self._request_options.compress and self.packs:
             body = gzip.compress(body, 1)
         try:
             answer, headers = self._transport.request(

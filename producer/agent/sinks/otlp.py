@@ -1,7 +1,7 @@
-"""Send events as OpenTelemetry logs over HTTP (OTLP/HTTP with protobuf), to a collector or another receiver.
+"""Send events as OpenTelemetry logs over HTTP (protobuf) or gRPC, to a collector or another receiver.
 
-:mod:`..protocols.otlp` converts the events. A receiver may accept a request and reject some of its records without
-naming them; these are counted and logged.
+:mod:`..protocols.otlp` converts the events, and :mod:`.grpc_calls` makes calls of gRPC. A receiver may accept a request
+and reject some of its records without naming them; these are counted and logged.
 """
 
 from __future__ import annotations
@@ -9,12 +9,17 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate, chain
-from typing import ClassVar
+from pathlib import Path
+from typing import Any, ClassVar
+from urllib.parse import urlsplit
 
+from ...model.config import HttpConfig
+from ...model.errors import ConfigError
 from ...model.options import option
 from ...runtime.loggers import get_logger
 from ..events.batch import EventBatch
 from ..events.interfaces import Context
+from ..protocols.grpc_statuses import OF_LOGS, check_grpc
 from .http_options import RequestOptions
 from .http_parts import Part
 from .http_requests import RequestSink, with_path
@@ -26,7 +31,7 @@ _PATH = "/v1/logs"
 
 
 class OtlpSink(RequestSink):
-    """Sink that sends OpenTelemetry logs over HTTP (OTLP/HTTP with protobuf)."""
+    """Sink that sends OpenTelemetry logs over HTTP (OTLP/HTTP with protobuf) or gRPC (OTLP/gRPC)."""
 
     needs: ClassVar = {"opentelemetry.proto": "otlp"}
 
@@ -34,14 +39,40 @@ class OtlpSink(RequestSink):
     class Options(RequestOptions):
         """The receiver, authentication and limits."""
 
-        endpoint: str = option(doc=f"URL of the receiver; without a path, {_PATH} is added")
+        endpoint: str = option(doc=f"URL of the receiver; http: without a path, {_PATH} is added")
+        transport: str = option("http", choices=("http", "grpc"), doc="how requests are sent; grpc needs otlp-grpc")
         resource: Mapping[str, str] = option({}, doc="attributes of the resource, such as service.name")
         batch_size: int = option(5000, least=1, doc="maximum number of events in a request")
         most_bytes: int = option(2 << 20, least=1, unit="bytes", doc="maximum bytes of bodies and headers in a request")
 
+        def __post_init__(self) -> None:
+            RequestOptions.__post_init__(self)
+            if self.transport == "grpc":
+                check_grpc()
+                self._check_grpc_endpoint()
+
+        def _check_grpc_endpoint(self) -> None:
+            parts = urlsplit(self.endpoint)
+            if parts.path.strip("/") or parts.query:
+                raise ConfigError("endpoint", "must have no path with transport = grpc", self.endpoint)
+            if not self.verify:
+                raise ConfigError("verify", "must be true with transport = grpc: set authorities", self.verify)
+            if self.authorities and Path(self.authorities).is_dir():
+                raise ConfigError("authorities", "must be a file with transport = grpc", self.authorities)
+
     def __init__(self, options: Options, context: Context) -> None:
-        headers = {"Content-Type": _KIND, "Accept": _KIND}
-        super().__init__(options, context, _Form(options.resource), with_path(options.endpoint, _PATH), headers)
+        is_grpc = options.transport == "grpc"
+        headers = {} if is_grpc else {"Content-Type": _KIND, "Accept": _KIND}
+        url = with_path(options.endpoint, OF_LOGS if is_grpc else _PATH)
+        self.packs = not is_grpc
+        super().__init__(options, context, _Form(options.resource), url, headers)
+
+    def _connections(self, options: Any, config: HttpConfig, context: Context) -> tuple[Any, Any]:
+        if options.transport == "http":
+            return super()._connections(options, config, context)
+        from .grpc_calls import connections  # an extra
+
+        return connections(options, config, context)
 
     def _outcome(self, answer: bytes, count: int) -> None:
         from ..protocols.otlp import rejected  # an extra

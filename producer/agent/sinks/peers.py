@@ -75,7 +75,7 @@ class PeerOptions:
             context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         return context
 
-    def renewed_tls(self, component: str, context: Context) -> RenewedTls:
+    def renewed_tls(self, component: str, context: Context) -> RenewedTls[ssl.SSLContext | None]:
         """Return the client's TLS context, renewed when the files change.
 
         :raises ConfigError: the files cannot be used.

@@ -32,7 +32,8 @@ from .intake import Intake
 from .listening import Connection
 from .posts import PostSource, RequestOptions
 from .tcp_source import TcpSource
-from .unpacking import UnpackingError, unpacked
+from .unpacking import UnpackingError
+from .unpacking import plain as pieces_of
 
 _log = get_logger("loghub.agent.source")
 
@@ -241,10 +242,9 @@ def plain(message: bytes, most: int) -> bytes:
     :param most: maximum bytes of a message.
     :raises GelfError: it is too large, or cannot be unpacked.
     """
-    kind = "gzip" if message.startswith(b"\x1f\x8b") else "deflate" if message.startswith(b"\x78") else None
     found = bytearray()
     try:
-        for piece in [message] if kind is None else unpacked(kind, [message]):
+        for piece in pieces_of(message):
             if len(found) + len(piece) > most:
                 raise GelfError(f"a message has more than {most} bytes (max_body)")
             found += piece

@@ -110,7 +110,7 @@ class TcpOptions(ListenOptions):
             load_authorities(context, "client_authorities", self.client_authorities)
         return context
 
-    def renewed_tls(self, component: str, context: Context) -> RenewedTls:
+    def renewed_tls(self, component: str, context: Context) -> RenewedTls[ssl.SSLContext | None]:
         """Return the server's TLS context, renewed when the files change.
 
         :raises ConfigError: the files cannot be used.

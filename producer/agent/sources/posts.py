@@ -11,17 +11,17 @@ from __future__ import annotations
 import hmac
 from abc import abstractmethod
 from base64 import b64encode
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
 from ...model.errors import ConfigError
 from ...model.options import option
 from ..events.batch import EventBatch
-from ..events.interfaces import Context
+from ..events.interfaces import Context, Outlet
 from .budget import Budget
 from .http_requests import Limits, Request, RequestError
-from .intake import NeverTakenError, NotTakenError, short_of_memory
+from .intake import Intake, NeverTakenError, NotTakenError, short_of_memory
 from .listening import Connection, TcpOptions
 from .tcp_source import TcpSource
 
@@ -71,7 +71,7 @@ class PostSource(TcpSource):
         super().__init__(options, [port], context)
         self._rules = options
         self._limits = Limits(options.max_body, options.request_timeout, Budget(options.max_memory, options.max_body))
-        self._allowed = _credentials(options)
+        self._allowed = credentials_of(options)
 
     def _serve(self, connection: Connection) -> None:
         from .http_reader import RequestReader  # h11 is an extra
@@ -93,17 +93,11 @@ class PostSource(TcpSource):
         """Serve one request; return True if another may follow."""
         try:
             self._check(request)
-            if short_of_memory(self._outlet):
-                raise RequestError(503, "no memory is free now: send the request again")
-            for batch in self._batches(request, reader.body(request)):
-                if batch.count:
-                    self._intake.put(self._outlet, batch, self._rules.put_timeout, peer)
+            check_memory(self._outlet)
+            batches = self._batches(request, reader.body(request))
+            put_request(self._intake, self._outlet, batches, self._rules.put_timeout, peer)
         except RequestError as error:
             return self._answer_with(reader, error.status, str(error))
-        except NeverTakenError as error:
-            return self._answer_with(reader, 400, str(error))
-        except NotTakenError as error:
-            return self._answer_with(reader, 503, f"{error}: send the request again")
         except OSError:
             raise
         except Exception:
@@ -115,10 +109,7 @@ class PostSource(TcpSource):
         return reader.answer(self.accepted, [("Content-Type", kind)] if kind else [], body)
 
     def _check(self, request: Request) -> None:
-        if self._allowed:
-            given = request.headers.get("authorization", "").encode("utf-8", "replace")
-            if not any(hmac.compare_digest(given, allowed) for allowed in self._allowed):
-                raise RequestError(401, "the credentials are missing or wrong")
+        check_credentials(self._allowed, request.headers.get("authorization", ""))
         if request.method != "POST":
             raise RequestError(405, "only POST is served")
 
@@ -144,7 +135,42 @@ class PostSource(TcpSource):
         return reader.answer(status, headers, f"{text}\n".encode(), ends=ends)
 
 
-def _credentials(options: RequestOptions) -> list[bytes]:
+def check_memory(outlet: Outlet) -> None:
+    """:raises RequestError: the process has reached its memory limit, so the request is refused unread."""
+    if short_of_memory(outlet):
+        raise RequestError(503, "no memory is free now: send the request again")
+
+
+def put_request(
+    intake: Intake, outlet: Outlet, batches: Iterable[EventBatch], timeout: float | None, peer: str
+) -> None:
+    """Put the events of a request.
+
+    :param timeout: seconds to wait for room in a channel.
+    :raises RequestError: they were not put.
+    """
+    try:
+        for batch in batches:
+            if batch.count:
+                intake.put(outlet, batch, timeout, peer)
+    except NeverTakenError as error:
+        raise RequestError(400, str(error)) from error
+    except NotTakenError as error:
+        raise RequestError(503, f"{error}: send the request again") from error
+
+
+def check_credentials(allowed: Sequence[bytes], given: str) -> None:
+    """Check the value of ``Authorization``.
+
+    :param allowed: the result of :func:`credentials_of`.
+    :raises RequestError: the credentials are needed, and missing or wrong.
+    """
+    data = given.encode("utf-8", "replace")
+    if allowed and not any(hmac.compare_digest(data, each) for each in allowed):
+        raise RequestError(401, "the credentials are missing or wrong")
+
+
+def credentials_of(options: RequestOptions) -> list[bytes]:
     """Return the accepted values of ``Authorization``; none if requests are not authenticated."""
     allowed = []
     if options.user is not None:

@@ -81,6 +81,7 @@ def test_the_end_does_not_wait_for_a_destination_that_is_away(
 _SINKS = {
     "http": 'type = "http"\nendpoint = "{}/"',
     "otlp": 'type = "otlp"\nendpoint = "{}/"',
+    "otlp-grpc": 'type = "otlp"\ntransport = "grpc"\nendpoint = "{}/"',
     "avro": 'type = "avro"\nhostname = "127.0.0.1"\nport = {}',
     "thrift": 'type = "thrift"\nhostname = "127.0.0.1"\nport = {}',
     "forward": 'type = "forward"\nhost = "127.0.0.1"\nport = {}',

@@ -54,8 +54,8 @@ class Outlet:
 
 
 class Served:
-    def __init__(self, source: Any, outlet: Outlet) -> None:
-        self.source, self.outlet = source, outlet
+    def __init__(self, source: Any, outlet: Outlet, stop: Stop) -> None:
+        self.source, self.outlet, self.stop = source, outlet, stop
 
     @property
     def address(self) -> tuple[str, int]:
@@ -78,7 +78,7 @@ def serving(name: str, **options: Any) -> Iterator[Served]:
     call = Call(lambda: source.run(outlet, stop))
     passed(source.server.listening, "the source listens")
     try:
-        yield Served(source, outlet)
+        yield Served(source, outlet, stop)
     finally:
         stop.set()
         call.result()

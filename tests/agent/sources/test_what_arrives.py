@@ -295,7 +295,7 @@ def _unknown() -> None:
     assert _otlp_json({"body": {"stringValue": "a"}, "newer": {"x": [1]}}, later=1) == (200, [({}, b"a")])
 
 
-@_row("`otlp`", "metrics, traces; gRPC")
+@_row("`otlp`", "metrics, traces, without `signals`; gRPC to `http`")
 def _other_signals() -> None:
     for path in ("/v1/metrics", "/v1/traces", "/v1development/profiles"):
         assert _otlp(b"", path=path) == (404, [])

@@ -54,16 +54,21 @@ def _posted(body: bytes, path: str = "/", kind: str = "text/plain") -> bytes:
     return f"{head}Content-Length: {len(packed)}\r\n\r\n".encode() + packed
 
 
-def _protobuf(*fields: int, piece: bytes) -> bytes:
+def _protobuf(*fields: int, piece: bytes, signal: str = "logs") -> bytes:
     """Nest pieces in messages, in these fields from the outside in."""
     body = _filled(piece)
     for number in reversed(fields):
         body = delimited(number << 3 | 2, body)
-    return _posted(body, "/v1/logs", "application/x-protobuf")
+    return _posted(body, f"/v1/{signal}", "application/x-protobuf")
 
 
-def _json(body: str) -> bytes:
-    return _posted(body.encode(), "/v1/logs", "application/json")
+def _metric(*fields: int, piece: bytes) -> bytes:
+    """Nest pieces in a metric's data."""
+    return _protobuf(1, 2, 2, *fields, piece=piece, signal="metrics")
+
+
+def _json(body: str, signal: str = "logs") -> bytes:
+    return _posted(body.encode(), f"/v1/{signal}", "application/json")
 
 
 def _forward(content: bytes, **option: Any) -> bytes:
@@ -91,6 +96,8 @@ _MANY = _MESSAGE - 4096
 _EMPTY_MAPS = _array(b"\x80", 131_000)
 _NESTED = _array(_array(b"\x90", 120_000), (_MANY - 1000) // 120_005)
 _HEADERS = b"".join(b"\x03%03d\0" % (number % 1000) for number in range(400_000))[: _MANY // 2]
+#: Signals of the source ``otlp``.
+_ALL = {"signals": ["logs", "traces", "metrics"]}
 #: Options of each source, and the bytes sent to it.
 _SHAPES: Mapping[str, tuple[str, dict[str, Any], Callable[[], bytes]]] = {
     "http lines": ("http", {"format": "lines"}, lambda: _posted(_filled(b"a\n"))),
@@ -143,6 +150,21 @@ _SHAPES: Mapping[str, tuple[str, dict[str, Any], Callable[[], bytes]]] = {
         "otlp",
         {},
         lambda: _json('{"resourceLogs":[{"scopeLogs":[{"logRecords":[' + "{}," * 600_000 + "{}]}]}]}"),
+    ),
+    "otlp events of a span": ("otlp", _ALL, lambda: _protobuf(1, 2, 2, piece=b"\x5a\x00", signal="traces")),
+    "otlp points of a metric": ("otlp", _ALL, lambda: _metric(5, piece=b"\x0a\x00")),
+    "otlp exponential buckets": ("otlp", _ALL, lambda: _metric(10, 1, 8, 2, piece=b"\xff\x01")),
+    "otlp buckets of a metric": ("otlp", _ALL, lambda: _metric(9, 1, 6, piece=b"\xff" * 8)),
+    "otlp quantiles of a metric": ("otlp", _ALL, lambda: _metric(11, 1, piece=b"\x32\x00")),
+    "otlp json buckets": (
+        "otlp",
+        _ALL,
+        lambda: _json(
+            '{"resourceMetrics":[{"scopeMetrics":[{"metrics":[{"histogram":{"dataPoints":[{"explicitBounds":['
+            + "1," * 900_000
+            + "1]}]}}]}]}]}",
+            "metrics",
+        ),
     ),
     "forward empty maps": ("forward", {}, lambda: _forward(_filled(_entry(_EMPTY_MAPS)))),
     "forward nested arrays": ("forward", {}, lambda: _forward(_entry(_NESTED))),

@@ -1,0 +1,90 @@
+"""gRPC as OTLP uses it: methods, statuses as those of HTTP, and pauses that a server asks for.
+
+A status of HTTP decides about events in sources and sinks (:data:`STATUSES`). ``RESOURCE_EXHAUSTED`` with
+``RetryInfo`` is a server without room; without it, the request is too large. Specification: OTLP, "OTLP/gRPC
+Response".
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any
+
+from ...model.errors import ConfigError
+from ...text.extras import how_to_install, is_installed
+
+#: Signals of requests, by the methods that export them.
+METHODS: Mapping[str, str] = {
+    f"/opentelemetry.proto.collector.{name}.v1.{name.capitalize()}Service/Export": signal
+    for name, signal in (("logs", "logs"), ("trace", "traces"), ("metrics", "metrics"))
+}
+#: The method that exports logs.
+OF_LOGS = next(iter(METHODS))
+#: The status of HTTP for each code of gRPC, as those of Google's APIs.
+STATUSES: Mapping[str, int] = {
+    "OK": 200,
+    "INVALID_ARGUMENT": 400,
+    "UNAUTHENTICATED": 401,
+    "PERMISSION_DENIED": 403,
+    "NOT_FOUND": 404,
+    "ABORTED": 409,
+    "ALREADY_EXISTS": 409,
+    "FAILED_PRECONDITION": 412,
+    "OUT_OF_RANGE": 416,
+    "RESOURCE_EXHAUSTED": 429,
+    "CANCELLED": 499,
+    "UNIMPLEMENTED": 501,
+    "UNAVAILABLE": 503,
+    "DEADLINE_EXCEEDED": 504,
+}
+_TOO_LARGE, _INTERNAL = 413, 500
+_DETAILS = "grpc-status-details-bin"
+
+
+def check_grpc() -> None:
+    """:raises ConfigError: a package for ``transport = "grpc"`` is missing."""
+    for package, name in (("grpc", "grpcio"), ("google.rpc", "googleapis-common-protos")):
+        if not is_installed(package):
+            rule = f"grpc needs the Python package {name}: {how_to_install('otlp-grpc')}"
+            raise ConfigError("transport", rule, "grpc")
+
+
+def retry_metadata(code: int, message: str, seconds: float) -> tuple[tuple[str, bytes], ...]:
+    """Return the trailing metadata that asks a client to send a call again.
+
+    :param code: the number of the status.
+    :param seconds: the pause before.
+    """
+    from google.rpc.error_details_pb2 import RetryInfo  # an extra
+    from google.rpc.status_pb2 import Status
+
+    info, status = RetryInfo(), Status(code=code, message=message)
+    info.retry_delay.FromNanoseconds(round(seconds * 1e9))
+    status.details.add().Pack(info)
+    # Exporters of Python read the second one.
+    return (_DETAILS, status.SerializeToString()), ("google.rpc.retryinfo-bin", info.SerializeToString())
+
+
+def pause_of(metadata: Iterable[tuple[str, Any]]) -> float | None:
+    """Return the seconds of a pause that trailing metadata asks for; None if it asks for none."""
+    from google.protobuf.message import DecodeError
+    from google.rpc.error_details_pb2 import RetryInfo  # an extra
+    from google.rpc.status_pb2 import Status
+
+    info = RetryInfo()
+    try:
+        details = [each for name, value in metadata if name == _DETAILS for each in Status.FromString(value).details]
+        if any(each.Unpack(info) for each in details):
+            seconds: float = info.retry_delay.ToNanoseconds() / 1e9
+            return max(0.0, seconds)
+    except DecodeError:
+        return None
+    return None
+
+
+def status_of(code: str, pause: float | None) -> int:
+    """Return the status of HTTP for a code of gRPC.
+
+    :param pause: the result of :func:`pause_of`.
+    """
+    return _TOO_LARGE if code == "RESOURCE_EXHAUSTED" and pause is None else STATUSES.get(code, _INTERNAL)
