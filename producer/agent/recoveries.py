@@ -9,6 +9,6 @@ from __future__ import annotations
 from ..runtime.loggers import get_logger
 
 #: The logger's name, to set its level.
-RECOVERIES = "producer.agent.recovery"
+RECOVERIES = "loghub.agent.recovery"
 
 recoveries = get_logger(RECOVERIES)

@@ -16,7 +16,7 @@ import dataclasses
 import json
 import logging
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 from ..agent.config import AgentConfig, read_properties, read_toml
@@ -42,6 +42,7 @@ from .own_init import leave_process_1
 __all__ = ["add_arguments", "run"]
 
 _OK, _FAILED, _WRONG = 0, 1, 2
+_AGENT = "loghub.agent"
 #: The limit for a peer's answer to ``check --connect``.
 _ANSWER_SECONDS = 10.0
 
@@ -90,14 +91,29 @@ def _log_levels() -> Iterator[None]:
     if logging.getLogger().level >= logging.INFO:
         # The sink logs each failed delivery: log its single attempts at --log-level DEBUG only.
         wanted["loghub.send_task"] = logging.ERROR
-    before = {name: logging.getLogger(name).level for name in wanted}
-    for name, level in wanted.items():
-        logging.getLogger(name).setLevel(level)
-    try:
+    with ExitStack() as undo:
+        _hide_reports(undo, wanted)
+        for name, level in wanted.items():
+            logger = logging.getLogger(name)
+            undo.callback(logger.setLevel, logger.level)
+            logger.setLevel(level)
         yield
-    finally:
-        for name, level in before.items():
-            logging.getLogger(name).setLevel(level)
+
+
+def _hide_reports(undo: ExitStack, wanted: dict[str, int]) -> None:
+    """Have the agent log its reports, such as rotations of files, for the page of its monitoring only."""
+    root, logged = logging.getLogger(), set(wanted)
+    if root.level <= logging.INFO:
+        return
+
+    def is_shown(record: logging.LogRecord) -> bool:
+        of_agent = record.name.startswith(f"{_AGENT}.") and record.name not in logged
+        return not of_agent or record.levelno >= root.level
+
+    wanted[_AGENT] = logging.INFO
+    for handler in root.handlers:
+        handler.addFilter(is_shown)
+        undo.callback(handler.removeFilter, is_shown)
 
 
 def _check(args: argparse.Namespace) -> int:

@@ -30,6 +30,7 @@ class Hub:
     :ivar delivered: events that sinks received.
     :ivar failing: True to make sinks fail.
     :ivar refusing: True to make sinks refuse.
+    :ivar why: the text of failures and refusals.
     :ivar absent: True to make sinks impossible to build.
     :ivar hanging: sinks wait for this event.
     :ivar writing: set once a sink has begun a write.
@@ -42,6 +43,7 @@ class Hub:
     delivered: list[bytes] = field(default_factory=list)
     failing: bool = False
     refusing: bool = False
+    why: str = ""
     absent: bool = False
     made: int = 0
     closed: int = 0
@@ -88,6 +90,7 @@ class KeepSink:
     class Options:
         hub: str = option(doc="where to keep")
         mark: int = option(0, doc="something to change")
+        key: str = option("", secret=True, doc="a secret")
 
     def __init__(self, options: Options, context: Context) -> None:
         self._hub = HUBS[options.hub]
@@ -99,9 +102,9 @@ class KeepSink:
         self._hub.writing = True
         assert self._hub.hanging.wait(60)
         if self._hub.failing:
-            raise SinkError("the test's sink fails")
+            raise SinkError(self._hub.why or "the test's sink fails")
         if self._hub.refusing:
-            raise RefusedError("the test's sink refuses", batches)
+            raise RefusedError(self._hub.why or "the test's sink refuses", batches)
         for batch in batches:
             self._hub.delivered += batch.bodies()
 

@@ -1,17 +1,13 @@
-"""The agent's monitoring page: its drawing, its updates, and its accessibility."""
+"""The agent's monitoring page in a browser: its updates, its search, its accessibility and narrow screens."""
 
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
 from playwright.sync_api import Page, expect
 
-from producer.agent import Agent
-from producer.agent.config import parse_toml
-from producer.agent.monitoring import MonitoringServer
-
-from ..agent.parts import Hub, plug_in
+from ..agent.monitored import Monitored
+from ..agent.parts import plug_in
 from .pages import accessibility_faults, picture
 
 Open = Callable[..., Page]
@@ -19,10 +15,12 @@ CONFIG = """
 [agent]
 name = "web-logs"
 state = "{state}"
+tap = true
 [sources.access-log]
 type = "feed"
 hub = "in"
 channels = ["spool"]
+interceptors = [{{type = "timestamp"}}, {{type = "redact", kinds = ["email"]}}]
 [sources.web-servers-of-all-regions-by-syslog]
 type = "feed"
 hub = "other"
@@ -40,69 +38,50 @@ dead_letters = "refused"
 """
 
 
-class Running:
-    def __init__(self, folder: Path, hubs: tuple[Hub, ...]) -> None:
-        self.hub = hubs[0]
-        self.agent = Agent(parse_toml(CONFIG.format(state=folder)))
-        self.agent.start()
-        # Playwright runs an event loop in this thread.
-        with ThreadPoolExecutor(1) as thread:
-            self.monitoring = thread.submit(MonitoringServer, self.agent, port=0).result()
-
-
 @pytest.fixture
-def running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
-    running = Running(tmp_path, plug_in(monkeypatch, "in", "other"))
-    yield running
-    running.monitoring.close()
-    running.agent.stop(60)
+def running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Monitored]:
+    with Monitored(CONFIG, tmp_path, plug_in(monkeypatch, "in", "other")) as running:
+        yield running
 
 
-def feed(running: Running, count: int) -> None:
+def feed(running: Monitored, count: int) -> None:
     for number in range(count):
         running.hub.lines.put(f"line {number}".encode())
 
 
-def test_the_page_shows_sources_channels_and_sinks_with_states_and_rates_and_marks_active_flows(
-    running: Running, open_page: Open
-) -> None:
-    """The page shows sources, channels and sinks with states and rates, and marks active flows."""
-    page = open_page(running.monitoring.url)
-    boxes = page.locator("#drawing g")
-    expect(boxes).to_have_count(5)
-    expect(page.locator("h1")).to_have_text("web-logs")
-    expect(page.locator("tbody tr")).to_have_count(5)
-    expect(page.locator("#health")).to_have_text("ready")
-    feed(running, 40)
-    expect(page.locator("tr[data-row='sink.loghub'] .total")).to_have_text("40")
-    expect(page.locator("tr[data-row='sink.loghub'] .rate")).not_to_have_text("")
-    feed(running, 40)
-    expect(page.locator("#drawing path.flows")).not_to_have_count(0)
-    picture(page, "agent-page", 520)
-    for box in boxes.all():
-        assert box.evaluate(
-            "box => Math.max(...[...box.querySelectorAll('text')].map(text => text.getBBox().width)) <= 205"
-        )
-
-
-def test_nothing_keeps_people_out(running: Running, open_page: Open) -> None:
-    """The page has no serious accessibility fault in light or dark mode, and fits a telephone's width; the list of the
-    last minutes has the dead letters with their reasons.
+def test_the_page_shows_new_figures_by_itself_and_keeps_the_search(running: Monitored, open_page: Open) -> None:
+    """Every two seconds the page shows new rates, flows and lines of the log that match the search, and keeps the text
+    that is being typed; when the agent has ended, it says so.
     """
+    page = open_page(running.server.url)
+    sink = page.locator("#tables tr", has_text="loghub")
+    expect(page.locator("#health")).to_have_text("ready")
+    expect(page.locator("#topology .box")).to_have_count(6)
+    feed(running, 40)
+    expect(sink.locator("[data-title=Events]")).to_have_text("40")
+    feed(running, 40)
+    expect(page.locator("#topology .flows")).not_to_have_count(0)
+    picture(page, "agent-page", 520)
+    page.get_by_label("Text in the log").fill("REFUSED")
+    page.get_by_role("button", name="Search").click()
+    page.get_by_label("Text in the log").fill("being typed")
     running.hub.refusing = True
     feed(running, 1)
-    page = open_page(running.monitoring.url, viewport={"width": 375, "height": 700})
-    expect(page.locator("#drawing g").first).to_be_visible()
-    expect(page.locator("#log li").last).to_contain_text("put into channel refused: the test's sink refuses")
+    expect(page.locator("#log li")).to_contain_text("1 event refused permanently, and put into channel refused")
+    expect(page.locator("#refused td.event")).to_contain_text("line 0")
+    expect(page.get_by_label("Text in the log")).to_have_value("being typed")
+    running.server.close()
+    expect(page.locator("#health")).to_contain_text("The agent does not answer")
+
+
+def test_nothing_keeps_people_out(running: Monitored, open_page: Open) -> None:
+    """The page has no serious accessibility fault in light or dark mode, and all of it fits a telephone's width."""
+    running.hub.refusing, running.hub.why = True, "a-reason-without-any-space" * 9
+    running.hub.lines.put(b"x" * 999)
+    page = open_page(running.server.url, viewport={"width": 375, "height": 700})
+    expect(page.locator("#log li").last).to_contain_text("put into channel refused: a-reason")
+    expect(page.locator("#refused td.event")).to_contain_text("xxx")
     assert accessibility_faults(page) == []
     assert page.evaluate("document.documentElement.scrollWidth") <= 375
-
-
-def test_when_the_agent_has_ended_the_page_says_so_instead_of_showing_old_figures(
-    running: Running, open_page: Open
-) -> None:
-    """When the agent has ended, the page says so instead of showing old figures."""
-    page = open_page(running.monitoring.url)
-    expect(page.locator("#health")).to_have_text("ready")
-    running.monitoring.close()
-    expect(page.locator("#health")).to_contain_text("The agent does not answer")
+    page.set_viewport_size({"width": 1000, "height": 700})
+    assert page.evaluate("document.documentElement.scrollWidth") <= 1000

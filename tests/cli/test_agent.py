@@ -24,6 +24,8 @@ from producer.agent.config import parse_toml
 from producer.agent.config.options import AgentConfigError, Problem
 from producer.agent.config.registry import BUILT_IN, class_of
 from producer.agent.monitoring.figures import notes
+from producer.agent.monitoring.recent_log import RecentLog
+from producer.agent.recoveries import recoveries
 from producer.channels import FileChannel
 from producer.cli import agent as agent_cli
 from producer.cli import agent_program, main
@@ -31,6 +33,7 @@ from producer.cli.agent_program import Program, _Watched
 from producer.model.interfaces import Event
 from producer.model.options import options_of
 from producer.runtime import signals
+from producer.runtime.loggers import get_logger
 from producer.server import LogHubServer
 from tests.support.waiting import eventually
 
@@ -203,6 +206,22 @@ def test_until_done_ends_when_all_is_delivered(tmp_path: Path, caplog: pytest.Lo
     ]
     assert caplog.messages[0].startswith(f"agent web: no channel uses {former}, and 1 event in it")
     assert caplog.messages[1:] == [f"agent web: {line}" for line in told]
+
+
+def test_reports_such_as_rotations_are_shown_on_the_page_only(caplog: pytest.LogCaptureFixture) -> None:
+    """A running agent logs rotations and the like for its page only; recoveries and warnings go to its log, too."""
+    log, page = get_logger("loghub.agent.source.taildir"), RecentLog(str)
+    try:
+        with agent_cli._log_levels():
+            log.info("a was renamed to b")
+            recoveries.info("sink k1 delivers again")
+            log.warning("cannot read c")
+        log.info("without an agent")
+        told = [line["text"] for line in reversed(page.lines())]
+    finally:
+        page.close()
+    assert caplog.messages == ["sink k1 delivers again", "cannot read c"]
+    assert told == ["a was renamed to b", "sink k1 delivers again", "cannot read c"]
 
 
 def test_with_until_done_the_agent_waits_for_an_absent_destination_until_its_channels_are_empty(

@@ -8,15 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from producer.agent import Agent
-from producer.agent.config import parse_toml
-from producer.agent.monitoring import MonitoringServer
 from producer.agent.monitoring.figures import figures
 from producer.cli import agent_top, main
 from producer.server import LogHubServer
 from tests.support.waiting import eventually
 
-from ..agent.parts import Hub, plug_in
+from ..agent.monitored import Monitored
+from ..agent.parts import plug_in
 
 CONFIG = """
 [agent]
@@ -38,26 +36,11 @@ dead_letters = "dead"
 """
 
 
-class Running:
-    """An agent with its monitoring."""
-
-    def __init__(self, tmp_path: Path, hub: Hub) -> None:
-        self.hub = hub
-        self.agent = Agent(parse_toml(CONFIG.format(state=tmp_path)))
-        self.agent.start()
-        self.server = MonitoringServer(self.agent, port=0)
-        self.address = f"127.0.0.1:{self.server.port}"
-
-
 @pytest.fixture
-def running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Running]:
+def running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Monitored]:
     monkeypatch.setattr(agent_top, "INTERVAL", 0.01)
-    running = Running(tmp_path, plug_in(monkeypatch, "a")[0])
-    try:
+    with Monitored(CONFIG, tmp_path, plug_in(monkeypatch, "a")) as running:
         yield running
-    finally:
-        running.server.close()
-        running.agent.stop(60)
 
 
 def row(text: str, name: str) -> list[str]:
@@ -67,7 +50,7 @@ def row(text: str, name: str) -> list[str]:
 
 
 def test_once_prints_rates_lag_retries_and_dead_letters(
-    running: Running, capsys: pytest.CaptureFixture[str], tmp_path: Path
+    running: Monitored, capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
     """``--once`` prints each component with its totals: lag, retries, dead letters and the last error, escaped."""
     running.hub.failing = True
@@ -88,7 +71,7 @@ def test_once_prints_rates_lag_retries_and_dead_letters(
     assert row(text, "k1") == ["k1", "keep", "running", "0", "0", str(retries), "2", "0", "\\x1b[31mred"]
 
 
-def test_rates_are_those_between_two_refreshes(running: Running) -> None:
+def test_rates_are_those_between_two_refreshes(running: Monitored) -> None:
     """A rate is the difference of two refreshes by their seconds, and never negative after a restart."""
     now = figures(running.agent)
     then = {**now, "time": now["time"] - 2, "sources": [{**now["sources"][0]}]}
@@ -97,7 +80,7 @@ def test_rates_are_those_between_two_refreshes(running: Running) -> None:
     assert row("\n".join(agent_top.lines_of({**now, "time": then["time"]}, then, "here")), "r1")[3] == "0"
 
 
-def test_an_agent_that_restarts_is_waited_for(running: Running, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_agent_that_restarts_is_waited_for(running: Monitored, monkeypatch: pytest.MonkeyPatch) -> None:
     """While the agent does not answer, the screen says so; Ctrl-C ends the command with 0."""
     drawn: list[Sequence[str]] = []
 

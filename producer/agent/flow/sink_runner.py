@@ -33,6 +33,7 @@ from .held_back import HeldBack
 from .isolation import is_of_event, write_apart
 from .letters import REASON, Letter, marked, marks_of
 from .refusals import Known, Progress, by_reason, count_of, events_of, known_of
+from .refused import Refused
 from .taps import Tap
 
 _log = get_logger("loghub.agent.sink")
@@ -43,6 +44,7 @@ _POLL_SECONDS = 0.5
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 5.0
 #: The fill level of a channel from which its sink no longer waits for larger deliveries.
 _FILL = 0.5
+_NOWHERE = "the sink has no dead_letters"
 
 
 class SinkRunner:
@@ -58,6 +60,7 @@ class SinkRunner:
     :param health: records the outcome of each delivery.
     :param tap: shows the batches of each delivery.
     :param pace: the limit of CPU.
+    :param refused: records refused events.
     """
 
     def __init__(
@@ -76,8 +79,9 @@ class SinkRunner:
         health: Health | None = None,
         pace: Pace | None = None,
         tap: Tap | None = None,
+        refused: Refused | None = None,
     ) -> None:
-        self._tap = tap or Tap()
+        self._tap, self._refused = tap or Tap(), refused or Refused()
         self._name, self._channel, self._processor = name, channel, processor
         self._counters, self._dead_letters = counters, dead_letters
         self._repeated, self._clock = RateLimitedLog(clock), clock or SystemClock()
@@ -261,9 +265,14 @@ class SinkRunner:
         except (ChannelError, InvalidArgumentError) as error:
             if not can_never_take(error):
                 raise
-            self._count_dropped(batch.count, f"{marks[REASON]}; {letters.name} can never take them: {words_of(error)}")
+            self._drop(batch, f"{marks[REASON]}; {letters.name} can never take them: {words_of(error)}")
             return False
+        self._refused.add(batch, marks[REASON], self._clock)
         return True
+
+    def _drop(self, batch: EventBatch, reason: str) -> None:
+        self._refused.add(batch, reason, self._clock)
+        self._count_dropped(batch.count, reason)
 
     def _end(
         self,
@@ -290,8 +299,10 @@ class SinkRunner:
     def _log_refusals(self, done: Sequence[Refusal], dead: Sequence[Refusal]) -> None:
         """Log the outcome of refused events, one line for each reason."""
         if self._dead_letters is None:
+            for refusal in done:
+                self._refused.add(refusal.batch, f"{refusal.reason}; {_NOWHERE}", self._clock)
             for reason, count in by_reason(done).items():
-                self._count_dropped(count, f"{reason}; the sink has no dead_letters")
+                self._count_dropped(count, f"{reason}; {_NOWHERE}")
         else:
             for reason, count in by_reason(dead).items():
                 self._log_dead(count, self._dead_letters.name, reason)

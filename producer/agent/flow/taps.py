@@ -53,7 +53,7 @@ class Viewer:
             count = min(int(self._allowed), batch.count)
             self._allowed, self._then, self._passed = self._allowed - count, now, self._passed + batch.count
         if count:
-            copied = list(_sample(batch, count))
+            copied = list(sample(batch, count))
             with self._lock:
                 self._seen.extend(copied)
 
@@ -94,7 +94,8 @@ class Tap:
                 self.viewers = tuple(each for each in self.viewers if each is not viewer)
 
 
-def _sample(batch: EventBatch, count: int) -> Iterator[Seen]:
+def sample(batch: EventBatch, count: int) -> Iterator[Seen]:
+    """Yield copies of so many events of a batch, evenly distributed."""
     chosen = {number * batch.count // count for number in range(count)}
     for headers, body in batch.select([number in chosen for number in range(batch.count)]).events():
         kept = list(headers.items())[:MOST_HEADERS]

@@ -16,9 +16,11 @@ from ...model.interfaces import ChannelStats
 from ...runtime.process_memory import resident_bytes
 from ..events.counters import Counters
 from ..flow.channel import BatchChannel
+from ..flow.refused import MOST_REASON
 from ..run.agent import Agent
 from ..run.blueprint import SinkPart
 from ..run.supervisor import State
+from .redaction import redacted, redacted_copy, redacted_event
 
 SOURCE_COUNTERS = (
     "EventReceivedCount",
@@ -68,11 +70,16 @@ GAUGES = frozenset({"CertificateExpiryTimestampSeconds", "OpenConnectionCount", 
 
 _WORKING = (State.RUNNING, State.FINISHED)
 _NO_STATE = "in a group"
+#: Maximum number of characters of an error.
+_MOST_SHOWN = 2000
 _STARTED = time.time()
 
 
-def figures(agent: Agent) -> dict[str, Any]:
-    """Return all figures, as values that JSON can encode."""
+def figures(agent: Agent, *, events: bool = False) -> dict[str, Any]:
+    """Return all figures, as values that JSON can encode, without secrets.
+
+    :param events: True to include a sample of refused events.
+    """
     reasons = not_ready(agent)
     return {
         "agent": agent.config.name,
@@ -82,10 +89,13 @@ def figures(agent: Agent) -> dict[str, Any]:
         "ready": not reasons,
         "reasons": reasons,
         "notes": notes(agent),
-        "config": {"trouble": agent.reloads.trouble, "succeeded": agent.reloads.succeeded},
+        "config": {
+            "trouble": None if agent.reloads.trouble is None else _shown(agent, agent.reloads.trouble),
+            "succeeded": agent.reloads.succeeded,
+        },
         "sources": [_source(agent, name) for name in agent.blueprint.sources],
         "channels": [_channel(agent, name, channel) for name, channel in dict(agent.channels).items()],
-        "sinks": [sink for part in agent.blueprint.sinks.values() for sink in _sinks(agent, part)],
+        "sinks": [sink for part in agent.blueprint.sinks.values() for sink in _sinks(agent, part, events=events)],
         "process": _process(),
     }
 
@@ -103,13 +113,13 @@ def not_ready(agent: Agent) -> list[str]:
     expected = len(agent.blueprint.sources) + len(agent.blueprint.sinks)
     if len(agent.sources) + len(agent.sinks) < expected:
         reasons.append("not all components have started")
-    return reasons
+    return [_shown(agent, reason) for reason in reasons]
 
 
 def notes(agent: Agent) -> list[str]:
     """Return conditions to attend to although the agent is ready."""
     trouble = agent.reloads.trouble
-    return [] if trouble is None else [f"the file's configuration is not running: {trouble}"]
+    return [] if trouble is None else [_shown(agent, f"the file's configuration is not running: {trouble}")]
 
 
 def _source(agent: Agent, name: str) -> dict[str, Any]:
@@ -124,11 +134,11 @@ def _source(agent: Agent, name: str) -> dict[str, Any]:
         "selector": config.selector.type,
         "state": State.NEW.value if running is None else running.state.value,
         "lag": None if lag is None else dataclasses.asdict(lag),
-        **_counted(agent.counters.get(f"sources.{name}"), SOURCE_COUNTERS),
+        **_counted(agent, agent.counters.get(f"sources.{name}"), SOURCE_COUNTERS),
     }
 
 
-def _sinks(agent: Agent, part: SinkPart) -> list[dict[str, Any]]:
+def _sinks(agent: Agent, part: SinkPart, *, events: bool) -> list[dict[str, Any]]:
     """Return the rows of a group and its sinks, or of a single sink."""
     running = agent.sinks.get(part.name)
     state = State.NEW.value if running is None else running.state.value
@@ -136,7 +146,8 @@ def _sinks(agent: Agent, part: SinkPart) -> list[dict[str, Any]]:
     common = {"channel": part.channel, "dead_letters": part.dead_letters}
 
     def row(name: str, kind: str, of: str | None, state: str) -> dict[str, Any]:
-        counted = _counted(agent.counters.get(f"sinks.{name}"), SINK_COUNTERS)
+        counted = _counted(agent, agent.counters.get(f"sinks.{name}"), SINK_COUNTERS)
+        counted["refused"] = _refused(agent, name, events=events)
         delivers = agent.trouble(name) is None
         known = {"name": name, "type": kind, "group": of, "is_group": name in agent.config.groups}
         return {**known, "state": state, "delivers": delivers, **common, **counted}
@@ -153,7 +164,7 @@ def _channel(agent: Agent, name: str, channel: BatchChannel) -> dict[str, Any]:
         fill = channel.fill
     except ChannelError:
         stats, fill = ChannelStats(name=name, open=False), 0.0
-    counted = _counted(channel.counters, CHANNEL_COUNTERS)
+    counted = _counted(agent, channel.counters, CHANNEL_COUNTERS)
     counted["counters"] |= {"EventPutErrorCount": stats.put_errors, "EventTakeErrorCount": stats.take_errors}
     if stats.file is not None:
         counted["counters"] |= {
@@ -176,11 +187,33 @@ def _channel(agent: Agent, name: str, channel: BatchChannel) -> dict[str, Any]:
     }
 
 
-def _counted(counters: Counters | None, names: tuple[str, ...]) -> dict[str, Any]:
+def _refused(agent: Agent, name: str, *, events: bool) -> dict[str, Any]:
+    refused = agent.refused.get(name)
+    if refused is None:
+        return {"reasons": [], "older": 0}
+    reasons, older = refused.reasons()
+    named = [{"reason": _reason(agent, reason), "events": count} for reason, count in reasons.items()]
+    sample = [
+        {"time": each.time, "reason": _reason(agent, each.reason), **redacted_event(each.event, agent.hidden)}
+        for each in (refused.events() if events else ())
+    ]
+    return {"reasons": named, "older": older} | ({"sample": sample} if events else {})
+
+
+def _reason(agent: Agent, reason: str) -> str:
+    return redacted_copy(reason, agent.hidden, MOST_REASON // 2, is_cut=len(reason) >= MOST_REASON)
+
+
+def _shown(agent: Agent, text: str) -> str:
+    return redacted(text, agent.hidden)[:_MOST_SHOWN]
+
+
+def _counted(agent: Agent, counters: Counters | None, names: tuple[str, ...]) -> dict[str, Any]:
     found: Mapping[str, int] = {} if counters is None else counters.snapshot()
+    error = None if counters is None else counters.last_error
     return {
         "counters": {**dict.fromkeys(names, 0), **found},
-        "error": None if counters is None else counters.last_error,
+        "error": None if error is None else _shown(agent, error),
     }
 
 

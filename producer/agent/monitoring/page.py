@@ -1,45 +1,202 @@
-"""Render the page: the agent as boxes and arrows, with rates computed from ``/status.json`` every two seconds.
+"""Render the page: topology, figures, refused events, and the last lines of the log.
 
-The page loads no other file. Its first figures are in the HTML, so that it is useful without scripts, too.
+All of it is HTML of the server, also for browsers without scripts. The page's script replaces parts by those of a new
+page every two seconds. The page loads no other file.
 """
 
 from __future__ import annotations
 
 import html
-import json
-from collections.abc import Mapping
+import re
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import datetime
 from importlib.resources import files
-from typing import Any
+
+from ...text.printable import shown
+from .recent_log import LEVELS
+from .tables import Figures, Table, lag_of, rates, state_of, tables, waiting
+
+_PLACE = re.compile(r"@([A-Z]+)@")
+#: Maximum number of characters of a body or a header that are shown.
+_MOST_SHOWN = 500
+#: Classes of columns with texts, by title; the others are numbers.
+_TEXTS = {"Type": "text", "State": "text", "Last error": "error"}
+_BAD = ("waiting", "CLOSED", "new", "stopped")
 
 
-def page(figures: Mapping[str, Any], nonce: str) -> str:
+def page(before: Figures, now: Figures, search: tuple[str, str], no_events: str, nonce: str) -> str:
     """Return the HTML.
 
+    :param before: earlier figures, for rates; the present ones for none.
+    :param now: the figures, with the lines of the log to show.
+    :param search: text and level of the search for these lines.
+    :param no_events: why events are not shown; empty if they are.
     :param nonce: the nonce that allows the page's own script and style.
     """
-    rows = "".join(
-        f'<tr data-row="{kind}.{html.escape(name)}"><td>{kind}</td>'
-        f"<td class=name>{html.escape(name)}</td><td>{html.escape(row['type'])}</td>"
-        f"<td class=state>{html.escape(_state(row))}</td><td class=rate></td><td class=total></td>"
-        f"<td class=waits></td><td class=error>{html.escape(row['error'] or '')}</td></tr>\n"
-        for kind, rows in (("source", "sources"), ("channel", "channels"), ("sink", "sinks"))
-        for row in figures[rows]
-        for name in (row["name"],)
-    )
+    text, level = search
     values = {
         "NONCE": nonce,
-        "AGENT": html.escape(figures["agent"]),
-        "ROWS": rows,
-        # In a script only "<" could end it.
-        "FIGURES": json.dumps(figures).replace("<", "\\u003c"),
+        "AGENT": _escaped(now["agent"]),
+        "HEALTH": _health(now),
+        "TOPOLOGY": _topology(before, now),
+        "TABLES": "".join(map(_table, tables(before, now))),
+        "REFUSED": _refused(now, no_events),
+        "TEXT": _escaped(text),
+        "LEVELS": "".join(f"<option{' selected' * (each == level)}>{each}</option>" for each in LEVELS),
+        "LOG": _log(now["log"]),
     }
-    text = files(__package__).joinpath("page.html").read_text(encoding="utf-8")  # the package may be in a zip file
-    for name, value in values.items():
-        text = text.replace(f"@{name}@", value)
-    return text
+    template = files(__package__).joinpath("page.html").read_text(encoding="utf-8")  # the package may be in a zip file
+    return _PLACE.sub(lambda place: values[place[1]], template)  # in one pass: a value may contain such a text
 
 
-def _state(row: Mapping[str, Any]) -> str:
-    if "open" in row:
-        return "open" if row["open"] else "closed"
-    return str(row["state"])
+def moment(time: float) -> str:
+    """Return a time in the time zone of this machine."""
+    return datetime.fromtimestamp(time).astimezone().isoformat(" ", "seconds")
+
+
+def _escaped(text: object) -> str:
+    return html.escape(shown(str(text)))
+
+
+def _tagged(tag: str, kind: str, text: object) -> str:
+    return f'<{tag} class="{kind}">{_escaped(text)}</{tag}>' if text else ""
+
+
+def _health(now: Figures) -> str:
+    good = now["ready"] and not now["notes"]
+    said = "; ".join([*(["ready"] if now["ready"] else now["reasons"]), *now["notes"]])
+    return _tagged("span", "ok" if good else "bad", said)
+
+
+# -- topology
+
+
+def _topology(before: Figures, now: Figures) -> str:
+    """Return a row for each channel: the components that put events into it, itself, and those that take from it."""
+    speeds = {kind: rates(kind, before, now) for kind in ("sources", "channels", "sinks")}
+    return "".join(_flow(channel, now, speeds) for channel in now["channels"])
+
+
+def _flow(channel: Figures, now: Figures, speeds: Mapping[str, Mapping[str, str]]) -> str:
+    name, sinks = channel["name"], [each for each in now["sinks"] if each["group"] is None]
+    sources = [each for each in now["sources"] if name in each["channels"]]
+    senders = [each for each in sinks if each["dead_letters"] == name]
+    takers = [each for each in sinks if each["channel"] == name]
+    fill = f'<meter value="{min(1.0, channel["fill"]):.3f}" aria-label="fill level">{channel["fill"]:.0%}</meter>'
+    waits = f"{waiting(channel)[0]} waiting, {waiting(channel)[1]}"
+    left = [
+        *(_box(each, speeds["sources"], _steps(each), lag_of(each) and f"lag {lag_of(each)}") for each in sources),
+        *(f'<div class="box letters">refused events of {_tagged("b", "name", each["name"])}</div>' for each in senders),
+    ]
+    right = [_box(each, speeds["sinks"], *_ends(each, now["sinks"])) for each in takers]
+    middle = _box(channel, speeds["channels"], waits, more=fill)
+    flows = any(speeds["sources"][each["name"]] not in ("", "0") for each in sources)
+    drains = any(speeds["sinks"][each["name"]] not in ("", "0") for each in takers)
+    parts = (_side(left), _arrow(left, flows=flows), middle, _arrow(right, flows=drains), _side(right))
+    return f"<li>{''.join(parts)}</li>\n"
+
+
+def _side(boxes: Sequence[str]) -> str:
+    return f'<div class="side">{"".join(boxes)}</div>'
+
+
+def _arrow(boxes: Sequence[str], *, flows: bool) -> str:
+    kind = "arrow flows" if flows else "arrow"
+    return f'<div class="{kind}" role="img" aria-label="to"></div>' if boxes else '<div class="gap"></div>'
+
+
+def _box(row: Figures, speeds: Mapping[str, str], *lines: str, more: str = "") -> str:
+    state, speed = state_of(row), speeds[row["name"]]
+    is_bad = state in _BAD or not row.get("delivers", True)
+    first = f"{state}, {speed} events/s" if speed else state
+    said = "".join(_tagged("small", "line", line) for line in (row["type"], first, *lines))
+    return f'<div class="box{" bad" * is_bad}">{_tagged("b", "name", row["name"])}{said}{more}</div>'
+
+
+def _steps(source: Figures) -> str:
+    """Return the interceptors and the selector that the events of a source pass."""
+    selector = [f"{source['selector']} selector"] if len(source["channels"]) > 1 else []
+    return "".join(f"→ {step} " for step in (*source["interceptors"], *selector)).rstrip()
+
+
+def _ends(sink: Figures, sinks: Sequence[Figures]) -> Iterator[str]:
+    """Yield the members of a group, and the channel of dead letters."""
+    for member in sinks:
+        if member["group"] == sink["name"]:
+            yield f"• {member['name']} ({member['type']})"
+    if sink["dead_letters"] is not None:
+        yield f"refused events → {sink['dead_letters']}"
+
+
+# -- tables
+
+
+def _table(table: Table) -> str:
+    rows = ([_escaped(cell) for cell in row] for row in table.rows)
+    return _made(table.head, [_kind(number, title) for number, title in enumerate(table.head)], rows)
+
+
+def _kind(number: int, title: str) -> str:
+    if number == 0:
+        return "name"
+    return _TEXTS.get(title, "number")
+
+
+def _made(titles: Sequence[str], kinds: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+    """Return a table.
+
+    :param kinds: the class of each column.
+    :param rows: the cells as HTML.
+    """
+    head = "".join(map(_title, titles, kinds))
+    body = "".join(f"<tr>{''.join(map(_cell, titles, kinds, row))}</tr>\n" for row in rows)
+    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>\n"
+
+
+def _title(title: str, kind: str) -> str:
+    return f'<th scope="col" class="{kind}">{title}</th>'
+
+
+def _cell(title: str, kind: str, cell: str) -> str:
+    return f'<td class="{kind}" data-title="{title}">{cell}</td>'
+
+
+# -- refused events and the log
+
+
+def _refused(now: Figures, no_events: str) -> str:
+    """Return tables of the reasons and the last events of all sinks; empty if none was refused."""
+    sinks = [each for each in now["sinks"] if each["refused"]["reasons"]]
+    if not sinks:
+        return ""
+    reasons = (row for sink in sinks for row in _reasons(sink))
+    made = _made(("Sink", "Events", "Reason"), ("name", "number", "error"), reasons)
+    events = [_event(sink["name"], each) for sink in sinks for each in sink["refused"].get("sample", ())]
+    sample = _made(("Sink", "Time", "Reason", "Event"), ("name", "time", "error", "event"), events) if events else ""
+    return f"<h2>Refused events</h2>{made}{sample}{_tagged('p', 'quiet', no_events)}"
+
+
+def _reasons(sink: Figures) -> Iterator[Sequence[str]]:
+    refused = sink["refused"]
+    older = [{"events": refused["older"], "reason": "older reasons"}] if refused["older"] else []
+    for each in (*refused["reasons"], *older):
+        yield _escaped(sink["name"]), str(each["events"]), _escaped(each["reason"])
+
+
+def _event(sink: str, event: Figures) -> Sequence[str]:
+    headers = (f"{name} = {value}"[:_MOST_SHOWN] for name, value in event["headers"].items())
+    lines = "".join(_tagged("small", "line", line) for line in headers)
+    body = _tagged("code", "body", event["body"][:_MOST_SHOWN])
+    return _escaped(sink), moment(event["time"]), _escaped(event["reason"]), body + lines
+
+
+def _log(lines: Sequence[Figures]) -> str:
+    if not lines:
+        return '<p class="quiet">no lines</p>'
+    return f"<ol>{''.join(map(_line, lines))}</ol>"
+
+
+def _line(line: Figures) -> str:
+    kind = "" if line["level"] == "INFO" else "bad"
+    said = _tagged("span", kind, f"{line['level']} {line['text']}")
+    return f"<li>{_tagged('time', 'quiet', moment(line['time']))} {said}</li>\n"

@@ -1,42 +1,72 @@
 """Keep the last lines of this process's log, for the page: reloads, rotations, failures, and dead letters with reasons.
 
-Lines are those that the log's levels allow, so secrets are masked as in the log.
+Lines are those that the log's levels allow, without secrets.
 """
 
 from __future__ import annotations
 
 import logging
-import time
 from collections import deque
+from collections.abc import Callable
+from itertools import islice
 from typing import Any
+from urllib.parse import parse_qs
 
 from ...runtime.loggers import get_logger
-from ...text.printable import shown
+from ...text.printable import one_line, shown
 
-#: Maximum number of lines, characters of a line, and seconds for which a line is kept.
-_MOST, _LONGEST, _SECONDS = 50, 500, 900.0
+#: Maximum number of lines that are kept, and that are shown; maximum number of characters of a line.
+_MOST, _MOST_SHOWN, _LONGEST = 1000, 50, 500
 #: The logger of the sink ``logger``: its lines are events, which the page must not show.
 _OF_EVENTS = "loghub.agent.sink.logger"
+LEVELS = ("info", "warning", "error")
+
+
+class SearchError(ValueError):
+    """Raised for an invalid search."""
 
 
 class RecentLog(logging.Handler):
-    """The last lines of the loggers ``loghub.*``, until :meth:`close`."""
+    """The last lines of the loggers ``loghub.*``, until :meth:`close`.
 
-    def __init__(self) -> None:
+    :param redacted: returns a text without secrets.
+    """
+
+    def __init__(self, redacted: Callable[[str], str]) -> None:
         super().__init__(logging.INFO)
         self.addFilter(lambda record: record.name != _OF_EVENTS)
-        self._lines: deque[dict[str, Any]] = deque(maxlen=_MOST)
+        self._redacted = redacted
+        self._lines: deque[tuple[int, dict[str, Any]]] = deque(maxlen=_MOST)
         get_logger("loghub").addHandler(self)
 
     def emit(self, record: logging.LogRecord) -> None:
-        text = shown(record.getMessage()[: 2 * _LONGEST])[:_LONGEST]
-        self._lines.append({"time": record.created, "level": record.levelname, "text": text})
+        text = shown(self._redacted(record.getMessage()))[:_LONGEST]
+        self._lines.append((record.levelno, {"time": record.created, "level": record.levelname, "text": text}))
 
-    def lines(self) -> list[dict[str, Any]]:
-        """Return the lines of the last minutes, the newest first."""
-        oldest = time.time() - _SECONDS
-        return [line for line in reversed(list(self._lines)) if line["time"] >= oldest]
+    def lines(self, query: str = "") -> list[dict[str, Any]]:
+        """Return the last lines that match a search, the last one first.
+
+        :param query: the query of a URL. Lines contain ``text``, in upper or lower case, and have at least ``level``.
+        :raises SearchError: the level is unknown.
+        """
+        text, level = search_of(query)
+        least, wanted = logging.getLevelNamesMapping()[level.upper()], text.casefold()
+        lines = reversed(list(self._lines))
+        found = (line for number, line in lines if number >= least and wanted in line["text"].casefold())
+        return list(islice(found, _MOST_SHOWN))
 
     def close(self) -> None:
         get_logger("loghub").removeHandler(self)
         super().close()
+
+
+def search_of(query: str) -> tuple[str, str]:
+    """Return text and level of a search.
+
+    :raises SearchError: the level is unknown.
+    """
+    asked = {name: values[-1] for name, values in parse_qs(query).items()}
+    level = asked.get("level", LEVELS[0]).lower()
+    if level not in LEVELS:
+        raise SearchError(f"level must be {', '.join(LEVELS[:-1])} or {LEVELS[-1]}, got {one_line(level[:200])!r}")
+    return asked.get("text", ""), level

@@ -2,10 +2,13 @@
 
 ::
 
-    /                 a page that draws the agent with its rates
+    /                 a page with the agent's topology, figures, refused events, and the last lines of its log
+    /log              the last lines of the log; as for the page, with ?text=TEXT&level=warning only those that have the
+                      text, and at least the level info, warning or error
     /metrics          Prometheus or OpenMetrics; Flume's JSON for clients that accept application/json
     /metrics.json     Flume's JSON
-    /status.json      all figures, and the last lines of the log, for programs
+    /status.json      all figures, and the last lines of the log, for programs; with a sample of refused events under
+                      the conditions of /tap
     /health/live      200 as long as the process answers
     /tap?name=NAME    a sample of the events that pass a component, as they pass, if the option ``tap`` is on and the
                       server listens on loopback only
@@ -39,8 +42,9 @@ from ...text.printable import one_line
 from ..run.agent import Agent
 from .figures import figures, not_ready, notes
 from .formats import flume_json, prometheus
-from .page import page
-from .recent_log import RecentLog
+from .page import moment, page
+from .recent_log import RecentLog, SearchError, search_of
+from .redaction import redacted
 from .tapping import TapError, tapped
 
 if TYPE_CHECKING:
@@ -61,6 +65,12 @@ _MOST_BYTES = 16 << 10
 #: Seconds for a request, for an answer, and for the client to read the rest of it.
 _PATIENCE = 5.0
 _READ = 1 << 14
+#: Seconds between the figures of a rate.
+_LEAST_SECONDS, _MOST_SECONDS = 1.0, 60.0
+_POLICY = (
+    "default-src 'none'; connect-src 'self'; style-src 'nonce-{nonce}'; script-src 'nonce-{nonce}'; "
+    "form-action 'self'; base-uri 'none'; frame-ancestors 'none'"
+)
 #: Maximum number of characters of a fault or a site in an answer.
 _MOST_SHOWN = 200
 
@@ -145,7 +155,9 @@ class MonitoringServer:
         for package in ("h11", "prometheus_client"):
             if importlib.util.find_spec(package) is None:
                 raise MonitoringError(f"monitoring needs {package}: {how_to_install('agent')}")
-        self._agent, self._log = agent, RecentLog()
+        self._agent, self._log = agent, RecentLog(lambda text: redacted(text, agent.hidden))
+        self._before: Mapping[str, Any] = figures(agent)
+        self._last: Mapping[str, Any] = self._before
         self._loop = asyncio.new_event_loop()
         self._serving: dict[asyncio.Task[None], None] = {}
         self._server: asyncio.Server | None = None
@@ -286,12 +298,14 @@ class MonitoringServer:
         )
 
     def _pages(self, request: _Request) -> Mapping[str, Callable[[], _Answer]]:
+        query = request.target.partition("?")[2]
         return {
-            "/": self._page,
+            "/": lambda: self._page(query),
+            "/log": lambda: self._lines(query),
             "/metrics": lambda: self._metrics(request),
             "/metrics.json": lambda: _json(flume_json(figures(self._agent))),
             "/status.json": lambda: _json(self._figures()),
-            "/tap": lambda: self._tap(request.target.partition("?")[2]),
+            "/tap": lambda: self._tap(query),
             "/health/live": lambda: _json({"live": True}),
             "/health/ready": self._ready,
         }
@@ -304,10 +318,8 @@ class MonitoringServer:
 
     def _tap(self, query: str) -> _Answer:
         """Return a stream of events, which may be confidential: only to this machine, and only if it was asked for."""
-        if not self._is_of_this_machine:
-            return _Answer(403, "text/plain", "Events are shown only where the monitoring listens on loopback.\n")
-        if not self._agent.config.tap:
-            return _Answer(403, "text/plain", "Events are not shown: set tap = true under [agent].\n")
+        if refusal := self._refusal_of_events():
+            return _Answer(403, "text/plain", f"{refusal}\n")
         if self._taps >= _MOST_TAPS:
             return _Answer(503, "text/plain", f"The limit of {counted(_MOST_TAPS, 'tap')} is reached.\n")
         try:
@@ -316,19 +328,45 @@ class MonitoringServer:
             return _Answer(400, "text/plain", f"{error}.\n")
         return _Answer(200, "application/jsonl", "", stream=stream)
 
+    def _refusal_of_events(self) -> str:
+        """Return why events are not shown; empty if they may be."""
+        if not self._is_of_this_machine:
+            return "Events are shown only where the monitoring listens on loopback."
+        return "" if self._agent.config.tap else "Events are not shown: set tap = true under [agent]."
+
     def _ready(self) -> _Answer:
         reasons, noted = not_ready(self._agent), notes(self._agent)
         status = {"ready": not reasons, "reasons": reasons} | ({"notes": noted} if noted else {})
         return _json(status, 503 if reasons else 200)
 
     def _figures(self) -> dict[str, Any]:
-        return {**figures(self._agent), "log": self._log.lines()}
+        return {**figures(self._agent, events=not self._refusal_of_events()), "log": self._log.lines()}
 
-    def _page(self) -> _Answer:
+    def _lines(self, query: str) -> _Answer:
+        try:
+            lines = self._log.lines(query)
+        except SearchError as error:
+            return _Answer(400, "text/plain", f"{error}.\n")
+        return _Answer(
+            200, "text/plain", "".join(f"{moment(each['time'])} {each['level']} {each['text']}\n" for each in lines)
+        )
+
+    def _page(self, query: str) -> _Answer:
+        try:
+            search, lines = search_of(query), self._log.lines(query)
+        except SearchError as error:
+            return _Answer(400, "text/plain", f"{error}.\n")
+        now = {**self._figures(), "log": lines}
         nonce = secrets.token_urlsafe(16)
-        policy = f"default-src 'none'; connect-src 'self'; style-src 'nonce-{nonce}'; script-src 'nonce-{nonce}'"
-        html = page(self._figures(), nonce)
-        return _Answer(200, "text/html", html, {"Content-Security-Policy": policy})
+        html = page(self._earlier(now), now, search, self._refusal_of_events(), nonce)
+        return _Answer(200, "text/html", html, {"Content-Security-Policy": _POLICY.format(nonce=nonce)})
+
+    def _earlier(self, now: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return figures to compare with those of this moment: at least a second older, or their own at first."""
+        if now["time"] - self._last["time"] >= _LEAST_SECONDS:
+            self._before, self._last = self._last, now
+        old = now["time"] - self._before["time"]
+        return self._before if _LEAST_SECONDS <= old <= _MOST_SECONDS else now
 
 
 def _json(value: object, status: int = 200) -> _Answer:

@@ -12,24 +12,18 @@ from __future__ import annotations
 
 import asyncio
 import json
-from collections.abc import AsyncGenerator, Callable, Mapping
+from collections.abc import AsyncGenerator, Mapping
 from urllib.parse import parse_qs
 
-from ...text.printable import one_line, without_userinfo
-from ..config.references import hide
-from ..flow.taps import MOST_BODY, MOST_HEADER, Seen, Tap, Viewer
-from ..interceptors.kinds import KINDS
+from ...text.printable import one_line
+from ..flow.taps import Tap, Viewer
 from ..run.agent import Agent
+from .redaction import redacted_event
 
 #: Events a second: the default, and the maximum.
 _RATE, _MOST_RATE = 10, 100
 #: Seconds between two polls of a viewer; number of polls between two lines with the number of events.
 _POLL_SECONDS, _POLLS = 0.1, 10
-_HIDDEN = "***"
-#: Kinds of the interceptor ``redact`` that are secrets.
-_KINDS = ("password", "bearer")
-#: Copies are longer than these limits, so that a secret at the end of a copy is not shown without its rest.
-_SHOWN_BODY, _SHOWN_HEADER = MOST_BODY // 2, MOST_HEADER // 2
 
 
 class TapError(ValueError):
@@ -54,7 +48,8 @@ async def _lines(agent: Agent, key: str, rate: int) -> AsyncGenerator[bytes, Non
                 seen, more = viewer.take()
                 passed += more
                 if seen:
-                    yield b"".join([_line(each, agent.config.hidden) for each in seen])
+                    events = (redacted_event(each, agent.hidden) for each in seen)
+                    yield b"".join([json.dumps(each).encode() + b"\n" for each in events])
             yield json.dumps({"passed": passed}).encode() + b"\n"
             passed = 0
 
@@ -80,32 +75,3 @@ def _names(agent: Agent) -> Mapping[str, str]:
     for name in sources.keys() & sinks.keys():
         del found[name]
     return found | {key: key for key in (*(f"sources.{name}" for name in sources), *(f"sinks.{n}" for n in sinks))}
-
-
-def _line(seen: Seen, hidden: Mapping[str, str]) -> bytes:
-    headers = {redacted(name, hidden): _value(name, value, hidden) for name, value in seen.headers.items()}
-    body = redacted(seen.body.decode(errors="backslashreplace"), hidden)[:_SHOWN_BODY]
-    return json.dumps({"headers": headers, "body": body, "size": seen.size}).encode() + b"\n"
-
-
-def _value(name: str, value: str, hidden: Mapping[str, str]) -> str:
-    """Return a header's value without secrets; hide all of it if its name is that of a secret."""
-    named = f"{name}={json.dumps(value)}"
-    if any(_find(kind)(named) != named and _find(kind)(value) == value for kind in _KINDS):
-        return _HIDDEN
-    return redacted(value, hidden)[:_SHOWN_HEADER]
-
-
-def redacted(text: str, hidden: Mapping[str, str]) -> str:
-    """Return a text without values of the environment and of files, passwords and tokens.
-
-    :param hidden: the values of the configuration, of :class:`~..config.references.References`.
-    """
-    text = without_userinfo(hide(text, hidden))
-    for kind in _KINDS:
-        text = _find(kind)(text)
-    return text
-
-
-def _find(kind: str) -> Callable[[str], str]:
-    return lambda text: KINDS[kind](text, _HIDDEN)

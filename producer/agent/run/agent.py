@@ -33,6 +33,7 @@ from ..flow.channel import BatchChannel
 from ..flow.counted_sink import CountedSink
 from ..flow.health import FORGOTTEN, Health
 from ..flow.outlet import SourceOutlet
+from ..flow.refused import Refused
 from ..flow.sink_runner import SinkRunner
 from ..flow.taps import Tap
 from ..ledger.former_state import read_former
@@ -42,6 +43,7 @@ from .blueprint import Blueprint, Part, SinkPart, SourcePart, draw, places_of
 from .changes import Changes, compare
 from .former_channels import Beginning, undelivered, waiting_text
 from .reload_status import Reloads
+from .secret_texts import secret_texts
 from .supervisor import State, Supervised
 
 _log = get_logger("loghub.agent")
@@ -81,6 +83,9 @@ class Agent:
     :ivar remaining: after :meth:`stop`, the number of events in each channel that keeps them.
     :ivar undelivered: descriptions of the events in directories that no channel uses, by directory.
     :ivar taps: the taps of sources and sinks, by kind and name.
+    :ivar refused: the refused events of sinks and groups, by name.
+    :ivar hidden: texts that the monitoring must not show, of the present and the former configuration, each with the
+        text to show.
     :ivar reloads: the state of reloads, updated by the thread that watches the file.
     :raises AgentConfigError: if the configuration is invalid, with all problems.
     """
@@ -94,6 +99,8 @@ class Agent:
         self._memory = Memory(config.limits.max_memory_bytes, self._clock)
         self.counters: dict[str, Counters] = {}
         self.taps: dict[str, Tap] = {}
+        self.refused: dict[str, Refused] = {}
+        self.hidden: dict[str, str] = secret_texts(self.blueprint)
         self._ledgers = Ledgers(Path(config.state) / "sources", self._clock)
         self._health: dict[str, Health] = {}
         self._putting: dict[str, Health] = {}
@@ -150,6 +157,7 @@ class Agent:
         new = draw(config)
         self._check_the_agent_stays(config)
         changes = compare(self.blueprint, new)
+        self.hidden = secret_texts(self.blueprint) | secret_texts(new)
         self._open_ledgers(new.sources)
         early = changes.channels_begun - changes.channels_ended
         opened = self._open({name: new.channels[name] for name in early})
@@ -316,6 +324,7 @@ class Agent:
         removed |= {f"sinks.{name}" for name in changes.sinks_ended - changes.sinks_begun}
         removed |= {f"channels.{name}" for name in changes.channels_ended - changes.channels_begun}
         self.counters = {name: counters for name, counters in self.counters.items() if name not in removed}
+        self.refused = {name: each for name, each in self.refused.items() if f"sinks.{name}" not in removed}
         self._health = {name: health for name, health in self._health.items() if name not in changes.sinks_ended}
 
     def _check_the_agent_stays(self, config: AgentConfig) -> None:
@@ -431,6 +440,7 @@ class Agent:
                     health=self._health_of(context),
                     pace=self._pace,
                     tap=self.taps.setdefault(f"sinks.{part.name}", Tap()),
+                    refused=self.refused.setdefault(part.name, Refused()),
                 ).run(stop)
             finally:
                 processor.close()

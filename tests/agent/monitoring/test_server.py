@@ -3,14 +3,11 @@ import contextlib
 import gzip
 import http.client
 import json
-import logging
 import os
 import re
 import socket
 from collections.abc import Iterator
-from html.parser import HTMLParser
 from pathlib import Path
-from typing import Any
 
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
@@ -22,12 +19,11 @@ from producer.agent.monitoring import MonitoringError, MonitoringServer, address
 from producer.agent.monitoring.figures import CHANNEL_COUNTERS, SINK_COUNTERS, SOURCE_COUNTERS, figures
 from producer.agent.monitoring.formats import flume_json, prometheus
 from producer.agent.monitoring.helps import HELPS
-from producer.agent.monitoring.recent_log import RecentLog
 from producer.model.errors import ChannelIOError
-from producer.runtime.loggers import get_logger
 from tests.support.waiting import eventually
 
-from ..parts import Hub, plug_in
+from ..monitored import Monitored
+from ..parts import plug_in
 
 CONFIG = """
 [agent]
@@ -57,47 +53,20 @@ sinks = ["k1", "k2"]
 """
 
 
-class Watched:
-    """An agent with its monitoring, and its hubs."""
-
-    def __init__(self, tmp_path: Path, hubs: tuple[Hub, ...]) -> None:
-        self.a, self.b = hubs
-        self.agent = Agent(parse_toml(CONFIG.format(state=tmp_path)))
-        self.agent.start()
-        self.server = MonitoringServer(self.agent, port=0)
-
-    def get(self, path: str, method: str = "GET", **headers: str) -> tuple[int, str, str]:
-        """Return status, content type and text."""
-        connection = http.client.HTTPConnection("127.0.0.1", self.server.port, timeout=10)
-        try:
-            connection.request(method, path, headers=headers)
-            response = connection.getresponse()
-            return response.status, response.headers["Content-Type"], response.read().decode()
-        finally:
-            connection.close()
-
-    def json(self, path: str, **headers: str) -> Any:
-        return json.loads(self.get(path, **headers)[2])
-
-
 @pytest.fixture
-def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched]:
-    watched = Watched(tmp_path, plug_in(monkeypatch, "a", "b"))
-    try:
+def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Monitored]:
+    with Monitored(CONFIG, tmp_path, plug_in(monkeypatch, "a", "b")) as watched:
         yield watched
-    finally:
-        watched.server.close()
-        watched.agent.stop(60)
 
 
 def test_metrics_json_and_metrics_for_clients_that_accept_json_have_a_table_of_flumes_counters(
-    watched: Watched,
+    watched: Monitored,
 ) -> None:
     """``/metrics.json``, and ``/metrics`` for clients that accept JSON, have a table of Flume's counters for each
     component.
     """
-    watched.a.lines.put(b"one\ntwo\n")
-    eventually(lambda: watched.a.delivered == [b"one", b"two"])
+    watched.hubs[0].lines.put(b"one\ntwo\n")
+    eventually(lambda: watched.hubs[0].delivered == [b"one", b"two"])
     eventually(lambda: watched.agent.counters["sinks.g<b>"].get("EventDrainSuccessCount") == 2)
     found = watched.json("/metrics.json")
     assert found.keys() == {"SOURCE.r1", "CHANNEL.c1", "CHANNEL.dead", "SINK_GROUP.g<b>", "SINK.k1", "SINK.k2"}
@@ -113,10 +82,10 @@ def test_metrics_json_and_metrics_for_clients_that_accept_json_have_a_table_of_f
     assert found["SINK.k1"]["EventDrainSuccessCount"] == found["SINK_GROUP.g<b>"]["EventDrainSuccessCount"] == "2"
 
 
-def test_prometheus_text_has_the_counters_and_the_lag_in_events_bytes_and_seconds(watched: Watched) -> None:
+def test_prometheus_text_has_the_counters_and_the_lag_in_events_bytes_and_seconds(watched: Monitored) -> None:
     """Each Prometheus name has one head followed by its samples, and waiting events are their channel's lag."""
-    watched.a.failing = watched.b.failing = True
-    watched.a.lines.put(b"one\ntwo\nthree\n")
+    watched.hubs[0].failing = watched.hubs[1].failing = True
+    watched.hubs[0].lines.put(b"one\ntwo\nthree\n")
     eventually(lambda: watched.agent.channels["c1"].held == 3)
     watched.agent.counters["sources.r1"].add(InterceptionMicroseconds=1_500_000)
     status, kind, text = watched.get("/metrics")
@@ -142,10 +111,10 @@ def test_prometheus_text_has_the_counters_and_the_lag_in_events_bytes_and_second
     blocks = [re.match(r"[a-z_]+", line)[0] for line in text.splitlines() if not line.startswith("#")]  # type: ignore[index]
     assert [name for place, name in enumerate(blocks) if name not in blocks[:place]] == names
     assert samples["process_resident_memory_bytes"] > 1 << 20
-    watched.a.failing = False
+    watched.hubs[0].failing = False
 
 
-def test_scrapes_get_openmetrics_and_gzip_where_they_accept_them(watched: Watched) -> None:
+def test_scrapes_get_openmetrics_and_gzip_where_they_accept_them(watched: Monitored) -> None:
     """A scraper that accepts OpenMetrics gets it, and gzip if it accepts that."""
     connection = http.client.HTTPConnection("127.0.0.1", watched.server.port, timeout=10)
     with contextlib.closing(connection):
@@ -186,7 +155,7 @@ _UNITS = re.compile(
 )
 
 
-def test_each_counter_and_each_sample_says_its_unit(watched: Watched) -> None:
+def test_each_counter_and_each_sample_says_its_unit(watched: Monitored) -> None:
     """Each counter has a help text that names its unit."""
     told = {}
     for line in watched.get("/metrics")[2].splitlines():
@@ -203,7 +172,7 @@ def test_each_counter_and_each_sample_says_its_unit(watched: Watched) -> None:
 
 
 @pytest.mark.parametrize("headers", [{"Host": "evil.example"}, {"Origin": "http://evil.example"}, {"Origin": "null"}])
-def test_requests_from_pages_of_other_sites_are_refused(watched: Watched, headers: dict[str, str]) -> None:
+def test_requests_from_pages_of_other_sites_are_refused(watched: Monitored, headers: dict[str, str]) -> None:
     """Requests from pages of other sites, or with another Host than 127.0.0.1 and localhost, are refused."""
     status, kind, text = watched.get("/status.json", **headers)
     assert (status, kind.partition(";")[0]) == (403, "text/plain")
@@ -212,7 +181,7 @@ def test_requests_from_pages_of_other_sites_are_refused(watched: Watched, header
     assert watched.get("/status.json", Host=here, Origin=f"http://{here}")[0] == 200
 
 
-def test_health_says_why_an_agent_is_not_ready(watched: Watched) -> None:
+def test_health_says_why_an_agent_is_not_ready(watched: Monitored) -> None:
     """The agent is live while it answers, ready while all components run, and otherwise 503 has the reasons."""
     eventually(lambda: watched.json("/health/ready")["ready"])
     assert watched.get("/health/live")[0] == 200
@@ -226,67 +195,8 @@ def test_health_says_why_an_agent_is_not_ready(watched: Watched) -> None:
     assert watched.get("/health/live")[0] == 200
 
 
-class _Page(HTMLParser):
-    """A parser that records open tags and the texts of cells."""
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.open: list[str] = []
-        self.texts: list[str] = []
-        self.outside: list[str] = []
-
-    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
-        if tag != "meta":
-            self.open.append(tag)
-        self.outside += [str(value) for name, value in attributes if name in ("src", "href") and "//" in str(value)]
-
-    def handle_endtag(self, tag: str) -> None:
-        assert self.open.pop() == tag
-
-    def handle_data(self, data: str) -> None:
-        if self.open[-1:] == ["td"]:
-            self.texts.append(data)
-
-
-def test_the_page_is_well_formed_and_shows_each_component(watched: Watched) -> None:
-    """The page closes every tag, escapes names, loads nothing from elsewhere, and has its figures as JSON."""
-    status, kind, text = watched.get("/")
-    assert (status, kind) == (200, "text/html; charset=utf-8")
-    page = _Page()
-    page.feed(text)
-    assert (page.open, page.outside) == ([], [])
-    assert {"r1", "c1", "dead", "k1", "k2", "g<b>", "feed", "failover group"} <= set(page.texts)
-    assert "<title>web &lt;1&gt; · agent</title>" in text
-    figures = json.loads(text.partition('type="application/json"')[2].partition(">")[2].partition("</script>")[0])
-    assert [row["name"] for row in figures["sinks"]] == ["g<b>", "k1", "k2"]
-    assert figures.keys() == watched.json("/status.json").keys()
-    assert "@" not in re.sub(r"<script.*?</script>|<style.*?</style>", "", text, flags=re.DOTALL)
-
-
-def test_the_last_lines_of_the_log_are_shown_the_newest_first(
-    watched: Watched, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The figures have the last lines of the log, such as dead letters with their reason, but no events."""
-    watched.a.refusing = True
-    watched.a.lines.put(b"x\n")
-    eventually(lambda: watched.json("/status.json")["log"])
-    get_logger("loghub.agent").error("a name\nof two lines")
-    newest, *_, refused = watched.json("/status.json")["log"]
-    assert (newest["level"], newest["text"]) == ("ERROR", "a name\\nof two lines")
-    assert "1 event refused permanently, and put into channel dead: the test's sink refuses" in refused["text"]
-    events = get_logger("loghub.agent.sink.logger")
-    monkeypatch.setattr(events, "level", logging.INFO)
-    events.info("an event")
-    assert watched.json("/status.json")["log"][0] == newest
-    for number in range(99):
-        get_logger("loghub.agent").error("line %d", number)
-    assert [line["text"] for line in watched.json("/status.json")["log"]] == [f"line {n}" for n in range(98, 48, -1)]
-    watched.server.close()
-    assert not any(isinstance(each, RecentLog) for each in get_logger("loghub").handlers)
-
-
 def test_other_paths_other_methods_and_invalid_http_get_an_explaining_answer_head_gets_only_the_head(
-    watched: Watched,
+    watched: Monitored,
 ) -> None:
     """Other paths, other methods and invalid HTTP get an explaining answer; HEAD gets only the head."""
     assert watched.get("/nothing")[0] == 404
@@ -302,7 +212,7 @@ def test_other_paths_other_methods_and_invalid_http_get_an_explaining_answer_hea
         assert peer.recv(100).startswith(b"HTTP/1.1 431 ")
 
 
-def test_peers_that_say_nothing_do_not_hold_others_up(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_peers_that_say_nothing_do_not_hold_others_up(watched: Monitored, monkeypatch: pytest.MonkeyPatch) -> None:
     """Silent clients are disconnected after a while, and delay others no longer than that."""
     monkeypatch.setattr(server, "_PATIENCE", 0.2)
     monkeypatch.setattr(server, "_MOST_CONNECTIONS", 3)
@@ -314,7 +224,7 @@ def test_peers_that_say_nothing_do_not_hold_others_up(watched: Watched, monkeypa
 
 
 def test_with_too_many_connections_the_oldest_one_is_closed_so_that_a_new_client_is_answered_at_once(
-    watched: Watched, monkeypatch: pytest.MonkeyPatch
+    watched: Monitored, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """With too many connections the oldest one is closed, so that a new client is answered at once."""
     monkeypatch.setattr(server, "_PATIENCE", 60.0)
@@ -330,7 +240,7 @@ def test_with_too_many_connections_the_oldest_one_is_closed_so_that_a_new_client
         assert peers[2].recv(12) == b"HTTP/1.1 200"
 
 
-def test_a_peer_that_does_not_read_its_answer_is_let_go(watched: Watched, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_peer_that_does_not_read_its_answer_is_let_go(watched: Monitored, monkeypatch: pytest.MonkeyPatch) -> None:
     """A client that does not read its answer is disconnected after a while."""
     monkeypatch.setattr(server, "_PATIENCE", 0.2)
     monkeypatch.setattr(server, "flume_json", lambda _figures: "x" * (1 << 20))
@@ -365,13 +275,13 @@ def test_port_port_and_host_port_are_addresses_any_other_text_is_refused() -> No
             address_of(wrong)
 
 
-def test_a_port_in_use_is_reported_with_the_address_and_the_reason(watched: Watched) -> None:
+def test_a_port_in_use_is_reported_with_the_address_and_the_reason(watched: Monitored) -> None:
     """A port in use is reported with the address and the reason."""
     with pytest.raises(MonitoringError, match=rf"cannot listen on 127.0.0.1:{watched.server.port}: .*in use"):
         MonitoringServer(watched.agent, port=watched.server.port)
 
 
-def test_it_can_be_made_where_a_loop_runs(watched: Watched) -> None:
+def test_it_can_be_made_where_a_loop_runs(watched: Monitored) -> None:
     """An asyncio program can start and stop the server."""
 
     async def serve() -> None:
@@ -389,22 +299,22 @@ def test_it_can_be_made_where_a_loop_runs(watched: Watched) -> None:
 
 
 def test_after_a_time_of_failures_only_the_agent_is_not_ready_with_the_reason_until_the_sink_delivers(
-    watched: Watched, monkeypatch: pytest.MonkeyPatch
+    watched: Monitored, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After a time of failures only, the agent is not ready, with the reason, until the sink delivers."""
     monkeypatch.setattr(health, "FAILING", 0.0)
-    watched.a.failing = watched.b.failing = True
-    watched.a.lines.put(b"one\n")
+    watched.hubs[0].failing = watched.hubs[1].failing = True
+    watched.hubs[0].lines.put(b"one\n")
     eventually(lambda: watched.get("/health/ready")[0] == 503)
     (reason,) = watched.json("/health/ready")["reasons"]
     assert re.match(r"sink g<b> has delivered nothing for \d+ s: SinkError: no sink of the group", reason)
     assert re.search(r'^loghub_agent_sink_up\{.*sink="g<b>".*\} 0.0$', watched.get("/metrics")[2], re.MULTILINE)
-    watched.a.failing = watched.b.failing = False
+    watched.hubs[0].failing = watched.hubs[1].failing = False
     eventually(lambda: watched.get("/health/ready")[0] == 200)  # the sinks back off for up to 30 s
 
 
 def test_an_agent_whose_channel_takes_nothing_as_on_a_read_only_disk_is_not_ready(
-    watched: Watched, monkeypatch: pytest.MonkeyPatch
+    watched: Monitored, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """An agent whose channel takes nothing, as on a read-only disk, is not ready."""
 
@@ -414,7 +324,7 @@ def test_an_agent_whose_channel_takes_nothing_as_on_a_read_only_disk_is_not_read
     monkeypatch.setattr(health, "FAILING", 0.0)
     with monkeypatch.context() as patches:
         patches.setattr(watched.agent.channels["c1"], "put", broken)
-        watched.a.lines.put(b"one\n")
+        watched.hubs[0].lines.put(b"one\n")
         eventually(lambda: watched.get("/health/ready")[0] == 503)
         (reason,) = watched.json("/health/ready")["reasons"]
     assert re.match(r"source r1 has put nothing into its channels for \d+ s: ChannelIOError: .*read-only", reason)

@@ -11,13 +11,11 @@ from typing import Any
 
 import pytest
 
-from producer.agent import Agent
-from producer.agent.config import parse_toml
 from producer.agent.monitoring import MonitoringServer
-from producer.agent.monitoring.tapping import redacted
 from tests.support.waiting import eventually
 
-from ..parts import Hub, plug_in
+from ..monitored import Monitored
+from ..parts import plug_in
 
 CONFIG = """
 [agent]
@@ -45,17 +43,8 @@ channel = "c1"
 """
 
 
-class Watched:
+class Watched(Monitored):
     """An agent whose monitoring may show events."""
-
-    def __init__(self, tmp_path: Path, hub: Hub) -> None:
-        self.hub, self.path = hub, tmp_path
-        self.agent = Agent(self.config())
-        self.agent.start()
-        self.server = MonitoringServer(self.agent, port=0)
-
-    def config(self, tap: str = "true") -> Any:
-        return parse_toml(CONFIG.format(state=self.path, tap=tap))
 
     @contextmanager
     def tap(self, query: str, port: int | None = None) -> Iterator[http.client.HTTPResponse]:
@@ -74,12 +63,8 @@ class Watched:
 @pytest.fixture
 def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched]:
     monkeypatch.setenv("PLACE", "a-hidden-place")
-    watched = Watched(tmp_path, plug_in(monkeypatch, "a")[0])
-    try:
+    with Watched(CONFIG, tmp_path, plug_in(monkeypatch, "a"), tap="true") as watched:
         yield watched
-    finally:
-        watched.server.close()
-        watched.agent.stop(60)
 
 
 def first_event(answer: http.client.HTTPResponse) -> Mapping[str, Any]:
@@ -116,7 +101,7 @@ def test_a_tap_ends_when_the_configuration_no_longer_allows_it(watched: Watched)
     """Without ``tap = true`` events are refused, and a reload that removes it ends the answer."""
     with watched.tap("name=r1") as answer:
         assert "passed" in json.loads(answer.readline())
-        watched.agent.reload(watched.config("false"))
+        watched.agent.reload(watched.config(tap="false"))
         assert answer.read().count(b"\n") <= 2
     with watched.tap("name=r1") as answer:
         assert (answer.status, answer.read()) == (403, b"Events are not shown: set tap = true under [agent].\n")
@@ -156,8 +141,3 @@ def test_the_number_of_taps_is_limited(watched: Watched, monkeypatch: pytest.Mon
         with watched.tap("name=k1") as second:
             assert (second.status, second.read()) == (503, b"The limit of 1 tap is reached.\n")
         assert "passed" in json.loads(first.readline())
-
-
-def test_values_of_the_configuration_and_users_in_urls_are_hidden() -> None:
-    """Values from the environment, and users and passwords in URLs, are hidden as in logs."""
-    assert redacted("x s3cr3t https://me:pw@host/", {"s3cr3t": "${env:K}"}) == "x ${env:K} https://***@host/"
