@@ -10,7 +10,7 @@ from types import TracebackType
 from typing import Any, Self
 from urllib.parse import urlsplit
 
-from ..model.config import HttpConfig, ProjectConfig
+from ..model.config import HttpConfig
 from ..reading.logstore import LogstoreReader, Page
 from ..reading.search import LogstoreSearch
 from ..reading.signed_client import Question, SignedClient
@@ -55,21 +55,19 @@ class LogHub:
     def __init__(self, settings: Settings, timeout: float, *, needs_project: bool = True) -> None:
         self._settings = settings
         project = settings.project_config(None if needs_project else settings.project or "any")
-        target = target_of(project.project, project.endpoint) if needs_project else _without_project(project)
-        where = f"{project.project} at {project.endpoint}" if needs_project else project.endpoint
         milliseconds = max(1, int(timeout * 1000))
         http = HttpConfig(read_timeout_ms=milliseconds, attempt_timeout_ms=milliseconds)
         config = settings.producer_config(retries=_RETRIES, http=http)
         advice = _ADVICE | _LOCAL_ADVICE if urlsplit(project.endpoint).hostname in _THIS_MACHINE else _ADVICE
         self._client = SignedClient(
             project,
-            target,
-            where,
+            project.project if needs_project else "",
             names=_NAMES,
             advice=advice,
             config=config,
             timeout=timeout,
             timeout_name="--timeout",
+            target=target_of if needs_project else _without_project,
         )
 
     def __enter__(self) -> Self:
@@ -156,8 +154,8 @@ class LogHub:
         self._client.ask(operation, Question.of_json(path, content), lambda *_: None)
 
 
-def _without_project(project: ProjectConfig) -> Target:
-    return Target(project.endpoint, urlsplit(project.endpoint).netloc)
+def _without_project(_project: str, endpoint: str) -> Target:
+    return Target(endpoint, urlsplit(endpoint).netloc)
 
 
 def _logs_of(body: bytes) -> list[Fields]:

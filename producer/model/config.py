@@ -293,6 +293,7 @@ _OF_PROJECT = (
     "security_token",
     "credentials",
     "user_agent",
+    "region",
 )
 
 
@@ -333,30 +334,35 @@ class ProjectConfig(_ProjectOptions):
     :ivar endpoint: such as ``https://cn-hangzhou.log.aliyuncs.com``; https if no scheme is given. Several, separated by
         commas, are the same as ``endpoints``; the attribute is then the first one.
     :ivar endpoints: several endpoints of the project, in place of ``endpoint``: the first one that answers is used.
-        Empty with one endpoint.
+        Empty with one endpoint. After the first, a :class:`ProjectConfig` is an endpoint of another project, as in
+        another region, with its own credentials; the logstores have the same names there. Writes use it, reads do not.
+        Within a project idempotent streams stay exactly once. Across projects delivery is at least once: a batch that
+        may be stored in one project may be stored in the next one, too.
     :ivar credentials: the provider or the name; made from the static key if that is given.
     :ivar user_agent: the ``User-Agent`` header for this project; None is that of :class:`HttpConfig`.
+    :ivar region: the region for ``sign_version`` v4; None is that of :class:`ProducerConfig`.
     """
 
     project: str
     endpoint: str = field(default="", kw_only=True)
-    endpoints: Sequence[str] = field(default=(), kw_only=True)
+    endpoints: Sequence[str | ProjectConfig] = field(default=(), kw_only=True)
     access_key_id: InitVar[str | None] = field(default=None, kw_only=True)
     access_key_secret: InitVar[str | None] = field(default=None, kw_only=True)
     security_token: InitVar[str | None] = field(default=None, kw_only=True)
     credentials: Any = field(default=None, kw_only=True)
     user_agent: str | None = field(default=None, kw_only=True)
+    region: str | None = field(default=None, kw_only=True)
 
     def __post_init__(
         self, access_key_id: str | None, access_key_secret: str | None, security_token: str | None
     ) -> None:
         if not is_project_name(self.project):
             raise ConfigError("project", PROJECT_RULE, self.project)
-        endpoints = _endpoints_of(self.project, self.endpoint, self.endpoints)
-        object.__setattr__(self, "endpoint", endpoints[0])
+        first, endpoints = _endpoints_of(self.project, self.endpoint, self.endpoints)
+        object.__setattr__(self, "endpoint", first)
         object.__setattr__(self, "endpoints", endpoints if len(endpoints) > 1 else ())
-        if self.user_agent is not None and not is_header_text(self.user_agent):
-            raise ConfigError("user_agent", f"must be None or {_HEADER_TEXT}", self.user_agent)
+        _check_text("user_agent", self.user_agent)
+        _check_text("region", self.region)
         static = access_key_id is not None or access_key_secret is not None
         if static == (self.credentials is not None):
             rule = (
@@ -385,8 +391,20 @@ class ProjectConfig(_ProjectOptions):
             )
 
     def at_each_endpoint(self) -> list[ProjectConfig]:
-        """Return the project with one endpoint, for each of its endpoints."""
-        return [dataclasses.replace(self, endpoint=each, endpoints=()) for each in self.endpoints] or [self]
+        """Return the project with one endpoint, for each of its endpoints, and other projects as they are."""
+        return [
+            each if isinstance(each, ProjectConfig) else dataclasses.replace(self, endpoint=each, endpoints=())
+            for each in self.endpoints
+        ] or [self]
+
+    def alone(self) -> ProjectConfig:
+        """Return the project without the endpoints of other projects."""
+        return dataclasses.replace(self, endpoints=[each for each in self.endpoints if isinstance(each, str)])
+
+    @property
+    def endpoint_names(self) -> tuple[str, ...]:
+        """Its endpoints in words, at least one; those of other projects as ``PROJECT at ENDPOINT``."""
+        return _names_of(self.endpoints) or (self.endpoint,)
 
     def __repr__(self) -> str:
         # Not the provider's own repr, which may show secrets.
@@ -396,23 +414,43 @@ class ProjectConfig(_ProjectOptions):
         return f"ProjectConfig({self.project!r}, {where}, credentials={shown})"
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return _rebuild_project, (self.project, self.endpoint, self.credentials, self.user_agent, self.endpoints)
+        rest = self.credentials, self.user_agent, self.endpoints, self.region
+        return _rebuild_project, (self.project, self.endpoint, *rest)
 
 
 #: The method of a provider, and the one of a client of the package alibabacloud-credentials.
 _METHODS = "get_credentials", "get_credential"
 
 
+def _check_text(name: str, value: object) -> None:
+    if value is not None and not is_header_text(value):
+        raise ConfigError(name, f"must be None or {_HEADER_TEXT}", value)
+
+
 def _rebuild_project(
-    project: str, endpoint: str, credentials: Any, user_agent: str | None, endpoints: Sequence[str] = ()
+    project: str,
+    endpoint: str,
+    credentials: Any,
+    user_agent: str | None,
+    endpoints: Sequence[str | ProjectConfig] = (),
+    region: str | None = None,
 ) -> ProjectConfig:
     return ProjectConfig(
-        project, endpoint=endpoint, endpoints=endpoints, credentials=credentials, user_agent=user_agent
+        project,
+        endpoint=endpoint,
+        endpoints=endpoints,
+        credentials=credentials,
+        user_agent=user_agent,
+        region=region,
     )
 
 
-def _endpoints_of(project: str, endpoint: object, endpoints: object) -> tuple[str, ...]:
-    """Return the endpoints of a project, at least one.
+def _names_of(endpoints: Sequence[str | ProjectConfig]) -> tuple[str, ...]:
+    return tuple(each if isinstance(each, str) else f"{each.project} at {each.endpoint}" for each in endpoints)
+
+
+def _endpoints_of(project: str, endpoint: object, endpoints: object) -> tuple[str, tuple[str | ProjectConfig, ...]]:
+    """Return the first endpoint of a project, and all of them.
 
     :raises ConfigError: one is invalid or named twice, or both arguments are given and differ.
     """
@@ -420,13 +458,23 @@ def _endpoints_of(project: str, endpoint: object, endpoints: object) -> tuple[st
         rule = f"must be a list of at most {_MOST_ENDPOINTS} endpoints, such as ['https://a', 'https://b']"
         raise ConfigError("endpoints", rule, endpoints)
     given = tuple(endpoints) or tuple(endpoint.split(",") if isinstance(endpoint, str) else [endpoint])
-    found = tuple(_normal_endpoint(each) for each in given)
-    for each in found:
-        _check_has_no_project(each, project)
-    if len(set(found)) < len(found):
-        raise ConfigError("endpoints", "must differ from each other", list(found))
-    if endpoints and endpoint and endpoint != found[0]:
-        raise ConfigError("endpoints", "must not be given together with another endpoint=", list(found))
+    found: list[str | ProjectConfig] = []
+    for each in given:
+        found += each.at_each_endpoint() if isinstance(each, ProjectConfig) else [_endpoint_of(project, each)]
+    first = found[0]
+    if not isinstance(first, str):
+        rule = f"must begin with an endpoint of {project}, as text; those of other projects follow"
+        raise ConfigError("endpoints", rule, first)
+    if len(set(_names_of(found))) < len(found):
+        raise ConfigError("endpoints", "must differ from each other", found)
+    if endpoints and endpoint and endpoint != first:
+        raise ConfigError("endpoints", "must not be given together with another endpoint=", found)
+    return first, tuple(found)
+
+
+def _endpoint_of(project: str, endpoint: object) -> str:
+    found = _normal_endpoint(endpoint)
+    _check_has_no_project(found, project)
     return found
 
 

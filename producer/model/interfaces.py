@@ -457,10 +457,10 @@ class EndpointStats:
     """The endpoint in use of a project that has several.
 
     :ivar project: the project.
-    :ivar endpoint: the endpoint of the next attempt.
+    :ivar endpoint: the endpoint of the next attempt; ``PROJECT at ENDPOINT`` for one of another project.
     :ivar reason: why the endpoints before it are not used, and its own outage if no endpoint answers; empty if the
         first is used.
-    :ivar endpoints: all endpoints of the project, the preferred first.
+    :ivar endpoints: all endpoints, the preferred first.
     :ivar left: those of them that were left for an outage.
     :ivar changes: how many times another endpoint was chosen.
     """

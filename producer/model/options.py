@@ -206,10 +206,15 @@ def _choices(rule: Option, kind: Any) -> tuple[Any, ...]:
 def _words_of_container(kind: Any) -> str:
     origin, inner = typing.get_origin(kind), typing.get_args(kind)
     if origin is tuple:
-        return f"a list of {_NAMES.get(inner[0], ('', 'values'))[1]}"
+        names = [_name_of_items(each) for each in _alternatives(inner[0]) or inner[:1]]
+        return f"a list of {' and '.join(names)}"
     if _is_mapping(origin):
         return f"a table of text to {_NAMES[inner[1]][1] if inner[1] in _NAMES else 'tables or lists'}"
     return "callable with one argument" if origin is Callable else ""
+
+
+def _name_of_items(kind: Any) -> str:
+    return "tables" if _is_mapping(typing.get_origin(kind)) else _NAMES.get(kind, ("", "values"))[1]
 
 
 def _is_mapping(origin: Any) -> bool:

@@ -13,7 +13,6 @@ import json
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
 from http import HTTPStatus
 from types import TracebackType
 from typing import Any, Self, TypeVar, cast
@@ -22,7 +21,6 @@ from urllib.parse import quote
 import tenacity
 
 from ..model.config import ProducerConfig, ProjectConfig
-from ..model.credentials import Credentials
 from ..model.errors import (
     AttemptError,
     ClockSkewError,
@@ -33,16 +31,14 @@ from ..model.errors import (
 )
 from ..pipeline.sending.retry_rules import wait_backoff
 from ..runtime.clock import Clock, Deadline, Signal, SystemClock
-from ..sinks.http.ca_bundle import check_authorities
 from ..sinks.http.failures import CERTIFICATE, PLAIN_HTTP, PROXY_AUTHENTICATION, page_of
-from ..sinks.http.proxies import through
-from ..sinks.http.server_time import clock_offset
-from ..sinks.http.transport import Answer, Transport
-from ..sinks.http.transport import Target as HttpTarget
-from ..sinks.loghub.classify import BAD_RESPONSE, error_of_answer
-from ..sinks.loghub.credentials.cache import CredentialsCache
+from ..sinks.http.transport import Answer, Target, Transport, target_of
+from ..sinks.loghub.classify import BAD_RESPONSE
+from ..sinks.loghub.endpoint_choice import MOST_FAILURES
+from ..sinks.loghub.failover import Failover
+from ..sinks.loghub.project_at import ProjectAt, at_each_endpoint
 from ..text.plural import counted
-from ..wire.signing import SigningKey, UnsignedRequest, sign_v1, sign_v4
+from ..wire.signing import UnsignedRequest
 from .errors import LogHubReadError
 
 _T = TypeVar("_T")
@@ -65,6 +61,8 @@ _ADVICE = {
 _SHOWN = 100
 # Largest answer, bytes, and longest attempt, milliseconds: answers may be long and networks slow, but not endless.
 _MOST_BYTES, _LONGEST_ATTEMPT = 256 << 20, 600_000
+#: Prefix of thread names.
+_NAME = "loghub-reader"
 _GENERAL = "check the parameters and the access key's permissions"
 
 
@@ -96,23 +94,24 @@ class Question:
 class SignedClient:
     """A client that signs requests and reads answers; a context manager. One thread at a time may use it.
 
+    It uses the endpoints of a project as a producer does, but none of another project, which has other logs.
+
     :param project: the project, with the credentials that sign.
-    :param http: the destination.
-    :param where: the destination in words.
-    :param config: the version and region of signatures, ``http``, ``retries`` and their backoff; other options are
-        ignored.
+    :param where: the destination in words, without the endpoint.
+    :param config: the version and region of signatures, ``http``, ``failover_ms``, ``retries`` for each endpoint and
+        their backoff; other options are ignored.
     :param names: the caller's names of ``project``, ``logstore``, ``endpoint`` and ``access_key_id``, for messages.
     :param most_bytes: largest answer, bytes before decompression; None for 256 MiB.
     :param timeout: seconds for a request with all its attempts and waits; None for no limit.
     :param timeout_name: the caller's name of the timeout, for messages.
     :param advice: remedies by the server's error code, in addition to the general ones; empty for an error that needs
         none.
+    :param target: returns the target of a project at an endpoint.
     """
 
     def __init__(
         self,
         project: ProjectConfig,
-        http: HttpTarget,
         where: str,
         *,
         names: Mapping[str, str],
@@ -122,21 +121,21 @@ class SignedClient:
         most_bytes: int | None = None,
         timeout: float | None = None,
         timeout_name: str = "timeout",
+        target: Callable[[str, str], Target] = target_of,
     ) -> None:
         self._timeout = timeout
         self._limit = "" if timeout is None else f"{timeout:g} s, the most that a request may take ({timeout_name})"
         self._most_bytes = most_bytes or _MOST_BYTES
-        self._project, self._http, self._where, self._names = project, http, where, names
+        self._where, self._names = where, names
         self._advice = {**_ADVICE, **(advice or {})}
         self._config = config or ProducerConfig()
         self._clock = clock or SystemClock()
-        self._credentials = CredentialsCache(project.credentials, self._clock, "loghub-reader-credentials")
-        check_authorities(self._config.http, http.base_url)
         limits = replace(self._config.http, attempt_timeout_ms=self._config.http.attempt_timeout_ms or _LONGEST_ATTEMPT)
         # Slow answers are not logged: the caller waits for them.
-        self._transport = Transport(limits, 1, self._clock, "loghub-reader", most=self._most_bytes, warns=False)
-        self._proxies = self._transport.proxies_for(http.base_url)
-        self._clock_offset = 0.0
+        self._transport = Transport(limits, 1, self._clock, _NAME, most=self._most_bytes, warns=False)
+        alone = project.alone()
+        everywhere = at_each_endpoint(alone, self._config, self._transport, self._clock, f"{_NAME}-credentials", target)
+        self._endpoints = Failover(alone, everywhere, _NAME)
 
     def __enter__(self) -> Self:
         return self
@@ -164,14 +163,14 @@ class SignedClient:
         :raises LogHubReadError: the last attempt failed; the error describes it.
         """
 
-        def attempt() -> _T:
-            answer, headers = self._get(question)
+        def attempt(project: ProjectAt, patience: float, _why: str) -> _T:
+            answer, headers = self._get(project, question, patience)
             try:
                 return take(answer, headers)
             except _INVALID_ANSWER as error:
                 raise _invalid_answer(answer, error) from error
 
-        attempts = _Attempts(self._config, self._timeout)
+        attempts = _Attempts(self._config, self._timeout, self._endpoints)
         if self._timeout is not None:
             self._transport.hurry(Deadline.after(self._clock, self._timeout), self._limit)
         retrying = tenacity.Retrying(
@@ -182,66 +181,33 @@ class SignedClient:
             reraise=True,
         )
         try:
-            return retrying(attempt)
+            return cast("_T", retrying(self._endpoints.attempt, attempt))
         except AttemptError as error:
             raise LogHubReadError(self._words(what, error, attempts.made)) from error
 
-    def _get(self, question: Question) -> tuple[Answer, Mapping[str, str]]:
+    def _get(self, project: ProjectAt, question: Question, patience: float) -> tuple[Answer, Mapping[str, str]]:
         """Send one request and return the answer with its headers.
 
         :raises AttemptError: there was no answer, or a refusal.
         """
-        credentials = self._credentials.get()
-        answer, headers = self._transport.request(
-            question.method,
-            self._http.base_url,
-            quote(question.path),
-            question.params,
-            self._signed(question, credentials),
-            question.body,
-            self._proxies,
-        )
-        if answer.status != HTTPStatus.OK:
-            raise self._learn(credentials, answer, headers)
-        if len(answer.body) == self._most_bytes:
-            words = f"an answer of {counted(self._most_bytes, 'byte')}, or more: ask for less at a time"
-            raise ServerError(BAD_RESPONSE, words, http_status=answer.status, request_id=answer.request_id)
-        return answer, headers
-
-    def _signed(self, question: Question, credentials: Credentials) -> dict[str, str]:
-        config = self._config
         headers = {
-            "Host": self._http.host,
-            "User-Agent": self._project.user_agent or config.http.user_agent,
+            "Host": project.target.host,
+            "User-Agent": project.user_agent,
             "Accept": "application/json",
             "Accept-Encoding": "lz4",
             "x-log-apiversion": "0.6.0",
             "x-log-bodyrawsize": str(len(question.body)),
             **question.headers,
         }
-        unsigned = UnsignedRequest(
-            method=question.method, path=question.path, params=question.params, headers=headers, body=question.body
-        )
-        key = SigningKey(
-            access_key_id=credentials.access_key_id,
-            access_key_secret=credentials.access_key_secret,
-            security_token=credentials.security_token,
-            region=config.region,
-        )
-        now = datetime.fromtimestamp(self._clock.time() + self._clock_offset, UTC)
-        return sign_v4(unsigned, key, now) if config.sign_version == "v4" else sign_v1(unsigned, key, now)
-
-    def _learn(self, credentials: Credentials, answer: Answer, headers: Mapping[str, str]) -> AttemptError:
-        """Return the error of ``answer``, and note refused credentials and the server's time."""
-        error = error_of_answer(answer, headers, self._way())
-        if isinstance(error, UnauthorizedError):
-            self._credentials.refused(credentials)
-        elif isinstance(error, ClockSkewError):
-            self._clock_offset = clock_offset(headers.get("Date"), self._clock.time()) or self._clock_offset
-        return error
-
-    def _way(self) -> str:
-        return through(self._http.base_url, self._proxies)
+        path, body = quote(question.path), question.body
+        request = UnsignedRequest(method=question.method, path=path, params=question.params, headers=headers, body=body)
+        answer, received, credentials = project.exchange(request, self._transport, patience)
+        if answer.status != HTTPStatus.OK:
+            raise project.learn(credentials, answer, received)
+        if len(answer.body) == self._most_bytes:
+            words = f"an answer of {counted(self._most_bytes, 'byte')}, or more: ask for less at a time"
+            raise ServerError(BAD_RESPONSE, words, http_status=answer.status, request_id=answer.request_id)
+        return answer, received
 
     def _sleep(self, seconds: float) -> None:
         self._clock.wait_for(Signal(), Deadline.after(self._clock, seconds))
@@ -251,24 +217,28 @@ class SignedClient:
         status = "not sent" if isinstance(error, CredentialsError) else status
         times = "" if attempts == 1 else f" after {attempts} attempts"
         general = _general_advice(error)
+        project = self._endpoints.current
         if isinstance(error, UnauthorizedError) and self._config.sign_version == "v4":
-            general += f", and whether {self._config.region!r} is the server's region"
+            general += f", and whether {project.region!r} is the server's region"
         advice = self._advice.get(error.code, general) if general else ""
+        where = " at ".join(filter(None, (self._where, project.config.endpoint)))
         return (
-            f"{what} of {self._where}: {status}, {error.code}: {error.message} "
+            f"{what} of {where}: {status}, {error.code}: {error.message} "
             f"(request id {error.request_id or 'none'}){times}"
             f"{'; ' if advice else ''}{advice.format(**self._names)}"
         )
 
 
 class _Attempts:
-    """The attempts of one request, counted by kind of error."""
+    """The attempts of one request, counted by kind of error and anew at each endpoint."""
 
-    def __init__(self, config: ProducerConfig, timeout: float | None) -> None:
+    def __init__(self, config: ProducerConfig, timeout: float | None, endpoints: Failover) -> None:
         self._timeout = math.inf if timeout is None else timeout
-        self._most = max(0, config.retries) + 1
+        # A request that fails at an endpoint gets as far as the next one.
+        self._most = max(config.retries + 1, 1 if endpoints.choice is None else MOST_FAILURES)
+        self._endpoints, self._at = endpoints, endpoints.current
         self._of_kind: dict[type[AttemptError], int] = {}
-        self.made = 0
+        self._before = self.made = 0
 
     def may_be_repeated(self, error: BaseException) -> bool:
         """Count the attempt; return True if its error is temporary."""
@@ -276,6 +246,9 @@ class _Attempts:
         if not isinstance(error, AttemptError):
             return False
         self._of_kind[type(error)] = self._of_kind.get(type(error), 0) + 1
+        if self._at is not self._endpoints.current:
+            self._at, self._before = self._endpoints.current, self.made
+            self._of_kind.clear()
         # A writer retries a missing shard, which is being split. A reader got its shards from the server.
         return error.retriable and error.code != "ShardNotExist"
 
@@ -285,7 +258,7 @@ class _Attempts:
             return True
         error = cast("AttemptError", cast("Any", state.outcome).exception())
         most = self._most if error.max_consecutive is None else min(self._most, error.max_consecutive + 1)
-        return self.made >= self._most or self._of_kind.get(type(error), 0) >= most
+        return self.made - self._before >= self._most or self._of_kind.get(type(error), 0) >= most
 
 
 def _invalid_answer(answer: Answer, error: Exception) -> ServerError:
@@ -300,6 +273,8 @@ def _general_advice(error: AttemptError) -> str:
         return ""  # its message has the remedy
     if isinstance(error, CredentialsError):
         return ""  # its message has the sources
+    if "set this machine's clock" in error.message:
+        return ""
     fitting = (
         (isinstance(error, UnauthorizedError), "check the access key, its security token and its permission to read"),
         (isinstance(error, ClockSkewError), "set this machine's clock"),

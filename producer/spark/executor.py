@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from concurrent.futures import Future
 from dataclasses import dataclass, field
 
@@ -79,8 +79,11 @@ class _Entry:
         return self.made.done() and self.made.result().closed
 
 
-def _places(projects: tuple[ProjectConfig, ...]) -> list[tuple[str, str | Sequence[str], str | None]]:
-    return [(project.project, project.endpoints or project.endpoint, project.user_agent) for project in projects]
+def _places(projects: tuple[ProjectConfig, ...]) -> list[list[tuple[str, str, str | None, str | None]]]:
+    return [
+        [(each.project, each.endpoint, each.user_agent, each.region) for each in project.at_each_endpoint()]
+        for project in projects
+    ]
 
 
 def _check_projects(projects: tuple[object, ...]) -> None:

@@ -12,7 +12,6 @@ from ..reading.logstore import LogstoreReader, Page
 from ..reading.search import LogstoreSearch
 from ..reading.signed_client import SignedClient
 from ..runtime.clock import Clock
-from ..sinks.http.transport import target_of
 from ..wire.cursors import cursor_at, position_of
 from ..wire.read_columns import ReadGroups, read_groups
 from .options import Target
@@ -48,7 +47,8 @@ class LogstoreClient(LogstoreReader):
     """A reader of one logstore; a context manager. One thread at a time may use it.
 
     :param target: the logstore and its credentials.
-    :param config: the configuration of requests; only signature, region, ``http``, retries and backoff are used.
+    :param config: the configuration of requests; only signature, region, ``http``, ``failover_ms``, retries and
+        backoff are used.
     :param timeout: the limit of a request with all its attempts, seconds; None for no limit.
     """
 
@@ -60,11 +60,9 @@ class LogstoreClient(LogstoreReader):
         timeout: float | None = None,
     ) -> None:
         self._target = target
-        http = target_of(target.project.project, target.project.endpoint)
         self._signed = SignedClient(
             target.project,
-            http,
-            str(target),
+            f"{target.project.project}/{target.logstore}",
             names=_NAMES,
             advice=_ADVICE,
             config=config,

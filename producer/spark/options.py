@@ -37,7 +37,7 @@ MAX_SECONDS = 100 * 366 * 86_400
 TARGET_OPTIONS = table(
     endpoint=Option(
         "such as https://cn-hangzhou.log.aliyuncs.com; several of the project are separated by commas, and the first "
-        "that answers is written to",
+        "that answers is used",
         default=...,
     ),
     project=Option("the project", default=...),

@@ -99,7 +99,6 @@ FOREIGN_OF_PROJECT: dict[str, str] = {
     "credentials_provider": "credentials",
     "logstore": "pass it to send, or to producer.stream",
     "log_store": "pass logstore to send, or to producer.stream",
-    "region": "ProducerConfig(region=...) has it, for sign_version='v4'",
     "name": "project",
 }
 

@@ -44,6 +44,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[LogHubServer]:
         monkeypatch.setenv("LOGHUB_ACCESS_KEY_ID", server.access_key_id)
         monkeypatch.setenv("LOGHUB_ACCESS_KEY_SECRET", server.access_key_secret)
         monkeypatch.setenv("NODE_NAME", "node-1")
+        monkeypatch.setenv("BEIJING_ACCESS_KEY_ID", "beijing-id")
         monkeypatch.setenv("S3_KEY", "a-key")
         monkeypatch.setenv("S3_SECRET", "a-secret")
         yield server
@@ -51,7 +52,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[LogHubServer]:
 
 def moved(name: str, tmp_path: Path) -> str:
     """Return an example's text with its directories below the test's own."""
-    for secret in ("token", "secret"):
+    for secret in ("token", "secret", "beijing-secret"):
         path = tmp_path / "etc/loghub-agent" / secret
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text("hush\n")
@@ -256,25 +257,29 @@ def test_archive_toml_puts_each_line_into_loghub_and_into_a_file_complete_when_t
     assert kept.read_text() == "one\ntwo\n"
 
 
-def test_two_regions_take_turns(tmp_path: Path, server: LogHubServer) -> None:
-    """``regions.toml`` delivers to two regions in turn; the secret comes from a file."""
-    text = re.sub(r"https://cn-\w+\.log\.aliyuncs\.com", server.endpoint, moved("regions.toml", tmp_path))
-    written(tmp_path / "etc/loghub-agent/secret", server.access_key_secret)
-    logs = [tmp_path / f"var/log/app/{name}.log" for name in "ab"]
-
-    def of_both() -> int:
-        return server.count("shop-hangzhou", "application") + server.count("shop-beijing", "application")
-
-    written(logs[0], "one\n")
-    agent = Agent(parse_toml(text))
-    agent.start()
-    try:
-        eventually(lambda: of_both() == 1)
-        written(logs[1], "two\n")
-        eventually(lambda: of_both() == 2)
-    finally:
-        assert agent.stop(60)
-    assert server.count("shop-hangzhou", "application") == server.count("shop-beijing", "application") == 1
+def test_another_region_takes_over(tmp_path: Path, server: LogHubServer) -> None:
+    """``regions.toml`` delivers to the project of another region, with its own key, once the first one is away."""
+    with LogHubServer(access_keys={"beijing-id": "beijing-secret"}) as beijing:
+        text = moved("regions.toml", tmp_path)
+        for name, endpoint in (
+            ("cn-hangzhou-intranet", "http://127.0.0.1:1"),
+            ("cn-hangzhou", server.endpoint),
+            ("cn-beijing", beijing.endpoint),
+        ):
+            text = text.replace(f"https://{name}.log.aliyuncs.com", endpoint)
+        written(tmp_path / "etc/loghub-agent/secret", server.access_key_secret)
+        written(tmp_path / "etc/loghub-agent/beijing-secret", "beijing-secret")
+        written(tmp_path / "var/log/app/a.log", "one\n")
+        agent = Agent(parse_toml(text))
+        agent.start()
+        try:
+            eventually(lambda: server.count("shop-hangzhou", "application") == 1)
+            server.stop()
+            written(tmp_path / "var/log/app/b.log", "two\n")
+            eventually(lambda: beijing.count("shop-beijing", "application") == 1)
+        finally:
+            assert agent.stop(60)
+        assert [log.fields["content"] for log in beijing.logs("shop-beijing", "application")] == ["two"]
 
 
 def test_the_journal_comes_through_a_command(

@@ -177,6 +177,12 @@ def test_search_prints_matching_logs_in_order_of_time_as_json_lines_without_a_te
     assert run("search", "--from", "-1h", "--to", "-30m")[:2] == (0, "")
 
 
+def test_of_several_endpoints_the_first_that_answers_is_searched(run: Run, filled: LogHubServer) -> None:
+    """``--endpoint`` takes several, separated by commas, as it does for sending."""
+    code, printed, _ = run("search", "--endpoint", f"http://127.0.0.1:1,{filled.endpoint}")
+    assert (code, printed.count("\n")) == (0, 3)
+
+
 def test_every_form_of_output_holds_the_same(run: Run, filled: LogHubServer) -> None:
     """Every output format has the same values, and terminal control characters are escaped."""
     run("send", "\x1b[31mred\x07")

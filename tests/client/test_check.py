@@ -15,7 +15,6 @@ from producer.reading.errors import LogHubReadError
 from producer.reading.signed_client import Question, SignedClient
 from producer.server import LogHubServer
 from producer.server.faults import answer
-from producer.sinks.http.transport import target_of
 from producer.testing import RecordingSink
 from tests.server.client import Client
 from tests.support.answering import answering
@@ -55,8 +54,8 @@ def wrong(producer: Producer, logstore: str | None = "app-log", project: str = "
 
 def unread(project: ProjectConfig, config: ProducerConfig) -> str:
     """Return the error message of a reader."""
-    names, where = {"endpoint": "--endpoint"}, target_of("shop", project.endpoint)
-    client = SignedClient(project, where, "shop", names=names, config=config)
+    names = {"endpoint": "--endpoint"}
+    client = SignedClient(project, "shop", names=names, config=config)
     with client, pytest.raises(LogHubReadError) as caught:
         client.json("ListLogstores", Question("/logstores"), str)
     return str(caught.value)
@@ -140,9 +139,8 @@ def test_a_clock_that_differs_and_plain_http_behind_https(server: LogHubServer) 
     """Both faults are reported; the first check learns the clock's offset, so the next one passes, also of a reader."""
     server.clock_offset = 50 * 366 * 86_400
     producer = producer_for(server)
-    where = target_of("shop", server.endpoint)
     (project,) = producer._sink.project_configs()
-    with SignedClient(project, where, "shop", names={}) as reader:
+    with SignedClient(project, "shop", names={}) as reader:
         reader.json("ListLogstores", Question("/logstores"), str)
     with pytest.raises(TargetError, match="this machine's clock is not the server's"):
         producer.check("shop", "app-log")

@@ -87,7 +87,7 @@ MISTAKES: list[tuple[str, Callable[[], object], str]] = [
         "all else by name: ProjectConfig(project, **connection)",
     ),
     ("sign_version of a project", lambda: project(sign_version="v4", **KEY), "config=ProducerConfig(sign_version=..."),
-    ("region of a project", lambda: project(region="cn-hangzhou", **KEY), "config=ProducerConfig(region=...)"),
+    ("linger of a project", lambda: project(linger_ms=1, **KEY), "config=ProducerConfig(linger_ms=...)"),
     ("no endpoint", lambda: ProjectConfig("shop", **KEY), "endpoint: must be given, such as"),  # type: ignore[call-arg]
     ("key id without secret", lambda: project(access_key_id="id"), "access_key_secret: is missing"),
     ("secret without key id", lambda: project(access_key_secret="s3cret"), "access_key_id: is missing"),

@@ -232,6 +232,29 @@ def test_several_endpoints_are_a_list_or_text_with_commas() -> None:
     assert (moved.endpoint, moved.endpoints) == ("http://b", ())
 
 
+def test_an_endpoint_may_be_of_another_project() -> None:
+    """A ``ProjectConfig`` after the first endpoint is another project with its own key, region and endpoints."""
+    key = {"access_key_id": "i", "access_key_secret": "s3cret"}
+    other = ProjectConfig("q", endpoints=["http://b", "http://c"], region="r", access_key_id="j", access_key_secret="t")
+    project = ProjectConfig("p", endpoints=["http://a", other], **key)
+    assert project.endpoint_names == ("http://a", "q at http://b", "q at http://c")
+    found = [
+        (each.project, each.endpoint, each.region, each.credentials.get_credentials().access_key_id)
+        for each in pickle.loads(pickle.dumps(project)).at_each_endpoint()
+    ]
+    assert found == [("p", "http://a", None, "i"), ("q", "http://b", "r", "j"), ("q", "http://c", "r", "j")]
+    assert project.alone() == ProjectConfig("p", endpoint="http://a", **key)
+    assert "s3cret" not in repr(project)
+    for given, rule in (
+        ([other, "http://a"], "endpoints: must begin with an endpoint of p"),
+        (["http://a", other, other], "endpoints: must differ from each other"),
+    ):
+        with pytest.raises(ConfigError, match=rule):
+            ProjectConfig("p", endpoints=given, **key)
+    with pytest.raises(ConfigError, match="region: must be None or printable ASCII text"):
+        ProjectConfig("p", endpoint="http://a", region="", **key)
+
+
 @pytest.mark.parametrize(
     ("given", "rule"),
     [

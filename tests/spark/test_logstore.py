@@ -42,6 +42,14 @@ def test_a_shard_is_read_from_cursor_to_cursor(client: LogstoreClient, put: Put)
     assert (sizes, cursor) == ([2, 2, 1], end)
 
 
+def test_of_several_endpoints_the_first_that_answers_is_read(server: LogHubServer, put: Put) -> None:
+    """The option ``endpoint`` may name several, and ``failover_ms`` bounds the wait for the first one."""
+    put("message")
+    several = f"http://127.0.0.1:1,{server.endpoint}"
+    with plan_of(server, endpoint=several, failover_ms="500", retries="0").client() as client:
+        assert texts(client.pull_columns("0", client.cursor("0", "begin"), 1).groups) == ["message"]
+
+
 def test_shards_are_listed_in_the_order_of_their_numbers() -> None:
     """Shards are listed in the order of their numbers."""
     with LogHubServer(shards=12) as server, plan_of(server).client() as client:

@@ -74,10 +74,6 @@ class LogHubSink:
     class Options(LogstoreOptions):
         """The logstore, and the form of logs."""
 
-        endpoint: str = option("", doc="endpoint of the service, such as https://cn-hangzhou.log.aliyuncs.com")
-        endpoints: tuple[str, ...] = option(
-            (), doc="several endpoints of the project, in place of endpoint: the first one that answers is used"
-        )
         topic: str = option("", doc="topic of the logs")
         source: str | None = option(None, doc="source of the logs; empty for this host's address")
         field: str = option("content", doc="field for the body")
@@ -305,7 +301,7 @@ class LogHubSink:
         """Return the key of a lane; it differs for every option that changes the requests of a batch."""
         options = self._options
         # A later endpoint does not count: it may be added without repeating events.
-        target = (*options.endpoints, options.endpoint)[0], options.project, options.logstore
+        target = str((*options.endpoints, options.endpoint)[0]), options.project, options.logstore
         form = (
             options.field,
             options.headers,

@@ -38,7 +38,6 @@ from ...reading.logstore import LogstoreReader
 from ...reading.signed_client import SignedClient
 from ...runtime.clock import Clock, Stop
 from ...runtime.loggers import get_logger
-from ...sinks.http.transport import target_of
 from ...wire.cursors import MAX_PULL_COUNT, cursor_at, position_of
 from ...wire.read_log_group import Fields, fields_of, loggroups_of, read_group
 from ..events.batch import EventBatch, Position
@@ -84,6 +83,9 @@ class LogHubSource:
     class Options(LogstoreOptions):
         """The logstore, and the place to begin."""
 
+        endpoints: tuple[str, ...] = option(
+            (), doc="several endpoints of the project, in place of endpoint: the first one that answers is used"
+        )
         start: str = option("begin", doc='where the very first start begins: "begin", "end", or a time in ISO 8601')
         shards: tuple[int, ...] = option((), doc="shards to read; empty for all, including later ones")
         group: str | None = option(None, doc="consumer group whose members share the shards")
@@ -190,8 +192,7 @@ class LogHubSource:
         account, options = self._options.account(), self._options
         client = SignedClient(
             account,
-            target_of(account.project, account.endpoint),
-            f"{options.project}/{options.logstore} at {account.endpoint}",
+            f"{options.project}/{options.logstore}",
             names=_NAMES,
             config=config,
             clock=self._context.clock,

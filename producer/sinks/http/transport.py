@@ -152,17 +152,20 @@ class Transport:
         headers: Mapping[str, str],
         body: bytes,
         proxies: Mapping[str, str],
+        *,
+        patience: float = math.inf,
     ) -> tuple[Answer, Mapping[str, str]]:
         """Send one request, and read its response.
 
         :param method: ``POST`` or ``GET``.
         :param path: percent-encoded.
         :param proxies: the result of :meth:`proxies_for`, the same object for each request.
+        :param patience: as in :meth:`send`.
         :returns: the response, and its headers.
         :raises NetworkError: there was no response, or none in time.
         :raises MisconfiguredError: the request cannot be sent.
         """
-        return self.send(method, base_url, request_target(path, params), head_of(headers), body, proxies)
+        return self.send(method, base_url, request_target(path, params), head_of(headers), body, proxies, patience)
 
     def send(
         self,

@@ -23,7 +23,7 @@ import logging
 import math
 import random
 import threading
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from ...model.errors import AttemptError, NetworkError, ServerError
@@ -35,7 +35,7 @@ from .classify import BAD_RESPONSE
 _log = get_logger("loghub.endpoints")
 
 #: Failures one after another after which an endpoint is left.
-_MOST_FAILURES = 3
+MOST_FAILURES = 3
 #: The first and the longest pause before a probe, seconds.
 FIRST_PAUSE, LONGEST_PAUSE = 10.0, 60.0
 #: Good probes in a row before the return to an endpoint: at first, and at most after relapses.
@@ -98,6 +98,7 @@ class EndpointChoice:
     :param project: the project, for log lines.
     :param urls: its endpoints, the preferred first.
     :param patience: how long an endpoint may fail or be silent before it is left, seconds.
+    :param others: those of them that lead to another project.
     :param uniform: draws a number between two others.
     :ivar current: the index of the endpoint in use.
     """
@@ -108,8 +109,9 @@ class EndpointChoice:
         urls: Sequence[str],
         patience: float,
         uniform: Callable[[float, float], float] = random.uniform,
+        others: Collection[str] = (),
     ) -> None:
-        self._project, self._patience, self._uniform = project, patience, uniform
+        self._project, self._patience, self._uniform, self._others = project, patience, uniform, others
         self._lock = threading.Lock()  # guards everything below
         self._endpoints = [_Endpoint(url) for url in urls]
         self._probing = False
@@ -155,7 +157,7 @@ class EndpointChoice:
             endpoint.failing_since = min(endpoint.failing_since, began)
             # A timeout may fire slightly early.
             is_over = now - endpoint.failing_since >= 0.9 * self._patience
-            if not endpoint.reason and (is_over or endpoint.failures >= _MOST_FAILURES):
+            if not endpoint.reason and (is_over or endpoint.failures >= MOST_FAILURES):
                 line = self._leave(endpoint, error, now)
             has_changed = index != self.current
         line.log()
@@ -172,6 +174,8 @@ class EndpointChoice:
         if trusted:
             self._use(trusted[0])
             words = "%s: left %s (%s); using %s"
+            if self._url in self._others:
+                words += ", another project: a batch may be stored in both"
             return _Line(logging.WARNING, words, (self._project, endpoint.url, error, self._url))
         words = "%s: no endpoint answers; staying at %s (%s)"
         return _Line(logging.WARNING, words, (self._project, endpoint.url, error))

@@ -1,4 +1,4 @@
-"""The finding of one signed question about a target, as a sentence, for :meth:`Producer.check`.
+"""One signed question about a target, for probes, and its finding as a sentence, for :meth:`Producer.check`.
 
 The question is the cheapest that needs a key: the shards of the logstore, or the names of the project's logstores.
 """
@@ -6,6 +6,7 @@ The question is the cheapest that needs a key: the shards of the logstore, or th
 from __future__ import annotations
 
 import re
+from dataclasses import replace
 from urllib.parse import unquote, urlsplit
 
 from ...model.config import ProducerConfig, ProjectConfig
@@ -25,7 +26,9 @@ from ...text.printable import one_line
 from ...wire.list_shards import list_shards_headers, list_shards_path
 from ...wire.signing import UnsignedRequest
 from ..http.failures import CERTIFICATE, PLAIN_HTTP, PROXY, PROXY_AUTHENTICATION
-from .classify import BAD_RESPONSE
+from ..http.transport import Transport
+from .classify import BAD_RESPONSE, is_acknowledgement
+from .project_at import ProjectAt
 
 # The maximum number of characters of a name from a server.
 _SHOWN = 64
@@ -68,6 +71,31 @@ def question(host: str, user_agent: str, logstore: str | None) -> UnsignedReques
     path = "/logstores" if logstore is None else list_shards_path(logstore)
     params = {"offset": "0", "size": "1"} if logstore is None else {}
     return UnsignedRequest(method="GET", path=path, params=params, headers=list_shards_headers(host, user_agent))
+
+
+def ask_once(
+    project: ProjectAt, logstore: str | None, timeout: float, name: str, *, warns: bool = True
+) -> tuple[AttemptError | None, str]:
+    """Ask the question over a connection of its own.
+
+    :param name: the prefix of thread names.
+    :param warns: True to warn while there is no answer.
+    :returns: the error, or None for an answer; the user of an embedded LogHub, or an empty text.
+    """
+    limit = max(1, int(timeout * 1000))
+    http = replace(
+        project.options.http, connect_timeout_ms=limit, read_timeout_ms=limit, attempt_timeout_ms=limit, pool_size=1
+    )
+    transport = Transport(http, 1, project.clock, f"{name}-check", warns=warns)
+    try:
+        asked = question(project.target.host, project.user_agent, logstore)
+        answer, headers, credentials = project.exchange(asked, transport)
+        failure = None if is_acknowledgement(answer) else project.learn(credentials, answer, headers)
+        return failure, headers.get("x-log-embedded-user", "")
+    except AttemptError as error:
+        return error, ""
+    finally:
+        transport.close()
 
 
 def sentence(
@@ -120,12 +148,11 @@ def _signature(project: ProjectConfig, config: ProducerConfig) -> tuple[str, str
     if config.sign_version != "v4":
         return "access_key_secret", "the access key secret does not belong to this access key id"
     found = _REGION.fullmatch((urlsplit(project.endpoint).hostname or "").lower())
-    if found is not None and found[1] != config.region:
+    region = project.region or config.region
+    if found is not None and found[1] != region:
         return (
             "region",
-            f"region is {config.region!r}, but the endpoint is in {found[1]!r}; sign_version v4 signs the region",
+            f"region is {region!r}, but the endpoint is in {found[1]!r}; sign_version v4 signs the region",
         )
-    words = (
-        f"the access key secret does not belong to this access key id, or the server's region is not {config.region!r}"
-    )
+    words = f"the access key secret does not belong to this access key id, or the server's region is not {region!r}"
     return "access_key_secret", words

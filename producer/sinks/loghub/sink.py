@@ -6,79 +6,33 @@ Source: LogHub protocol, PutLogs, Signatures, Error codes.
 from __future__ import annotations
 
 import difflib
-import math
 import threading
-from collections.abc import Hashable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from datetime import UTC, datetime
-from urllib.parse import unquote
+from collections.abc import Hashable, Iterable, Sequence
 
 from ...model.config import ProducerConfig, ProjectConfig
 from ...model.credentials import Credentials
-from ...model.errors import (
-    AttemptError,
-    ClockSkewError,
-    InvalidArgumentError,
-    NetworkError,
-    ProjectNotConfiguredError,
-    RejectedError,
-    UnauthorizedError,
-    UnreachableError,
-)
+from ...model.errors import AttemptError, InvalidArgumentError, ProjectNotConfiguredError
 from ...model.interfaces import Delivery, EndpointStats, Payload, Receipt, Record, SequenceId, Sink
 from ...model.records import StreamKey
 from ...runtime.clock import Clock, Deadline
 from ...runtime.forks import Stage, watch_fork
-from ...runtime.internal_threads import at_work
-from ...runtime.loggers import get_logger
 from ...wire.list_shards import list_shards_headers, list_shards_path
 from ...wire.prepared import Prepared, PreparedV1, PreparedV4
 from ...wire.put_logs import put_logs_headers, put_logs_params, put_logs_path
-from ...wire.signing import SigningKey, UnsignedRequest, sign_v1, sign_v4
+from ...wire.signing import UnsignedRequest
 from ..http.ca_bundle import check_authorities
-from ..http.proxies import through
-from ..http.server_time import clock_offset
-from ..http.transport import Answer, Target, Transport, head_of, target_of
-from .classify import error_of_answer, is_acknowledgement
+from ..http.transport import Answer, Transport, head_of
+from .classify import is_acknowledgement
 from .codec import Codec
-from .credentials.cache import CredentialsCache
-from .endpoint_choice import EndpointChoice, is_outage
-from .probe import question, sentence
-
-_log = get_logger("loghub.loghub")
+from .endpoint_choice import is_outage
+from .failover import Failover
+from .probe import ask_once, sentence
+from .project_at import ProjectAt, at_each_endpoint, renewed
 
 #: The header that tells an embedded LogHub which endpoint the producer uses, and why it is not the first.
 ENDPOINT_HEADER = "x-producer-endpoint"
-_PROBE_SECONDS = 5.0  # the limit of a probe
 _SHOWN = 10  # the maximum number of projects in a message
 _MOST_PREPARED = 1024  # the maximum number of kept requests of a project
-
-
-@dataclass(slots=True, repr=False)  # proxies may hold a password
-class _Project:
-    """The state of a project at one endpoint; replaced as a whole when its configuration is."""
-
-    config: ProjectConfig
-    target: Target
-    credentials: CredentialsCache
-    proxies: Mapping[str, str]
-    user_agent: str
-    clock_offset: float = 0.0
-    #: Prepared requests, and the credentials that sign them, by logstore and shard hash.
-    prepared: dict[tuple[str, str | None], tuple[Credentials, Prepared]] = field(default_factory=dict)
-
-
-@dataclass(slots=True, repr=False)
-class _Endpoints:
-    """A project at each of its endpoints.
-
-    :ivar config: its configuration; that of each :class:`_Project` names one endpoint.
-    :ivar choice: chooses the endpoint of each attempt; None for a single endpoint.
-    """
-
-    config: ProjectConfig
-    all: tuple[_Project, ...]
-    choice: EndpointChoice | None
 
 
 class LogHubSink(Sink):
@@ -94,7 +48,7 @@ class LogHubSink(Sink):
         self._clock = clock
         self._name = name
         self._codec = Codec(config.log_format, config.compression, digest=config.sign_version != "v4")
-        self._projects: dict[str, _Endpoints] = {}
+        self._projects: dict[str, Failover] = {}
         self._connect()
         watch_fork(self, Stage.SINKS)
 
@@ -106,42 +60,20 @@ class LogHubSink(Sink):
 
     def _renew_in_child(self) -> None:
         self._connect()
-        self._projects = {name: self._renewed(known) for name, known in self._projects.items()}
-
-    def _renewed(self, known: _Endpoints) -> _Endpoints:
-        credentials = self._credentials_of(known.config)
-        everywhere = tuple(replace(project, credentials=credentials) for project in known.all)
-        return _Endpoints(known.config, everywhere, self._choice_of(known.config))
+        self._projects = {
+            name: Failover(known.config, renewed(known.everywhere, f"{self._name}-credentials"), self._name)
+            for name, known in self._projects.items()
+        }
 
     def put_project(self, project: ProjectConfig) -> None:
         """Add a project, or replace its endpoints and credentials; the next attempts use them.
 
         :raises ConfigError: a proxy, or a setting of the environment for its requests, cannot be used.
         """
-        credentials = self._credentials_of(project)
-        everywhere = tuple(self._project_at(each, credentials) for each in project.at_each_endpoint())
-        known = _Endpoints(project, everywhere, self._choice_of(project))
+        everywhere = at_each_endpoint(project, self._config, self._transport, self._clock, f"{self._name}-credentials")
+        known = Failover(project, everywhere, self._name)
         with self._lock:
             self._projects = {**self._projects, project.project: known}
-
-    def _project_at(self, config: ProjectConfig, credentials: CredentialsCache) -> _Project:
-        target = target_of(config.project, config.endpoint)
-        check_authorities(self._config.http, target.base_url)
-        return _Project(
-            config=config,
-            target=target,
-            credentials=credentials,
-            proxies=self._transport.proxies_for(target.base_url),
-            user_agent=config.user_agent or self._config.http.user_agent,
-        )
-
-    def _choice_of(self, config: ProjectConfig) -> EndpointChoice | None:
-        if not config.endpoints:
-            return None
-        return EndpointChoice(config.project, config.endpoints, self._config.failover_ms / 1000)
-
-    def _credentials_of(self, config: ProjectConfig) -> CredentialsCache:
-        return CredentialsCache(config.credentials, self._clock, f"{self._name}-credentials-{config.project}")
 
     def remove_project(self, name: str) -> None:
         with self._lock:
@@ -164,7 +96,7 @@ class LogHubSink(Sink):
         known = self._projects.get(key.project)
         if known is None:
             return key.project, None
-        return key.project, ", ".join(known.config.endpoints) or known.config.endpoint
+        return key.project, known.where
 
     def endpoints(self) -> tuple[EndpointStats, ...]:
         return tuple(known.choice.stats() for known in self._projects.values() if known.choice is not None)
@@ -180,29 +112,9 @@ class LogHubSink(Sink):
 
     def write(self, delivery: Delivery) -> Receipt:
         known = self._known(delivery.key.project)
-        choice = known.choice
-        if choice is None:
-            return self._attempt(known.all[0], delivery)
-        began = self._clock.monotonic()
-        self._probe_if_due(known, choice, began)
-        index = choice.current
-        try:
-            receipt = self._attempt(known.all[index], delivery, choice.limit, choice.header)
-        except AttemptError as error:
-            if not is_outage(error):
-                choice.answered(index)
-                raise
-            elsewhere = choice.failed(index, error, began, self._clock.monotonic())
-            if not elsewhere or not isinstance(error, UnreachableError):
-                raise
-            # Not "unreachable", which would pause the destination: the next attempt goes to another endpoint.
-            raise NetworkError(error.code, error.message) from error
-        choice.answered(index)
-        return receipt
+        return known.attempt(lambda project, patience, why: self._attempt(project, delivery, patience, why))
 
-    def _attempt(
-        self, project: _Project, delivery: Delivery, patience: float = math.inf, endpoint: str = ""
-    ) -> Receipt:
+    def _attempt(self, project: ProjectAt, delivery: Delivery, patience: float, endpoint: str) -> Receipt:
         """Make one attempt at one endpoint.
 
         :param patience: a limit on the endpoint's silence, seconds.
@@ -218,29 +130,11 @@ class LogHubSink(Sink):
             "POST", project.target.base_url, request.target, head, payload.body, project.proxies, patience
         )
         if not is_acknowledgement(answer):
-            raise self._learn(project, credentials, answer, headers)
+            raise project.learn(credentials, answer, headers)
         return Receipt(answer.request_id, answer.status)
 
-    def _probe_if_due(self, known: _Endpoints, choice: EndpointChoice, now: float) -> None:
-        index = choice.take_probe(now)
-        if index is None:
-            return
-        name = f"{self._name}-probe-{known.config.project}"
-        try:
-            threading.Thread(target=self._probe, args=(known.all[index], choice, index), name=name, daemon=True).start()
-        except RuntimeError as error:  # the interpreter is exiting, or there are too many threads
-            choice.probed(index, NetworkError("RequestError", f"no thread for a probe: {error}"), now)
-
-    def _probe(self, project: _Project, choice: EndpointChoice, index: int) -> None:
-        failure: AttemptError | None = NetworkError("RequestError", "the probe raised an error")
-        try:
-            with at_work():
-                failure, _ = self._asked(project, None, min(choice.limit, _PROBE_SECONDS), warns=False)
-        finally:
-            choice.probed(index, failure, self._clock.monotonic())
-
     def _prepared(
-        self, project: _Project, credentials: Credentials, key: StreamKey, sequence: SequenceId | None
+        self, project: ProjectAt, credentials: Credentials, key: StreamKey, sequence: SequenceId | None
     ) -> Prepared:
         """Return the request of a batch; it is kept unless it has a sequence number, which no other batch has."""
         where = key.logstore, key.shard_hash
@@ -255,7 +149,7 @@ class LogHubSink(Sink):
             headers=put_logs_headers(project.target.host, 0, config.compression, project.user_agent, config.log_format),
         )
         kind = PreparedV4 if config.sign_version == "v4" else PreparedV1
-        prepared = kind(request, self._signing_key(credentials), head_of)
+        prepared = kind(request, project.signing_key(credentials), head_of)
         if sequence is None:
             if len(project.prepared) >= _MOST_PREPARED:
                 project.prepared.clear()
@@ -269,7 +163,7 @@ class LogHubSink(Sink):
 
         :raises AttemptError: there was no answer from any endpoint, or a refusal.
         """
-        *others, last = self._known(project).all
+        *others, last = self._known(project).everywhere
         for known in others:
             try:
                 return self._ask_for_shards(known, logstore)
@@ -278,111 +172,31 @@ class LogHubSink(Sink):
                     raise
         return self._ask_for_shards(last, logstore)
 
-    def _ask_for_shards(self, known: _Project, logstore: str) -> None:
+    def _ask_for_shards(self, known: ProjectAt, logstore: str) -> None:
         headers = list_shards_headers(known.target.host, known.user_agent)
         self._ask(known, UnsignedRequest(method="GET", path=list_shards_path(logstore), params={}, headers=headers))
 
     def probe(self, project: str, logstore: str | None, timeout: float) -> str:
         """Make one request to each endpoint, over a connection of its own; return the findings."""
-        everywhere = self._known(project).all
+        everywhere = self._known(project).everywhere
         found = []
         for known in everywhere:
-            failure, user = self._asked(known, logstore, timeout / len(everywhere))
+            failure, user = ask_once(known, logstore, timeout / len(everywhere), self._name)
             found.append(sentence(failure, known.config, logstore, self._config, user))
         return "\n".join(found)
 
-    def _asked(
-        self, known: _Project, logstore: str | None, timeout: float, *, warns: bool = True
-    ) -> tuple[AttemptError | None, str]:
-        """Ask a signed question over a connection of its own.
-
-        :param warns: True to warn while there is no answer.
-        :returns: the error, or None for an answer; the user of an embedded LogHub, or an empty text.
-        """
-        limit = max(1, int(timeout * 1000))
-        http = replace(
-            self._config.http, connect_timeout_ms=limit, read_timeout_ms=limit, attempt_timeout_ms=limit, pool_size=1
-        )
-        transport = Transport(http, 1, self._clock, f"{self._name}-check", warns=warns)
-        try:
-            asked = question(known.target.host, known.user_agent, logstore)
-            answer, headers, credentials = self._exchange(known, asked, transport)
-            failure = None if is_acknowledgement(answer) else self._learn(known, credentials, answer, headers)
-            return failure, headers.get("x-log-embedded-user", "")
-        except AttemptError as error:
-            return error, ""
-        finally:
-            transport.close()
-
-    def _known(self, name: str) -> _Endpoints:
+    def _known(self, name: str) -> Failover:
         known = self._projects.get(name)
         if known is None:
             raise ProjectNotConfiguredError("ProjectConfigNotExist", unknown_project(name, self._projects))
         return known
 
-    def _ask(self, project: _Project, request: UnsignedRequest) -> Answer:
+    def _ask(self, project: ProjectAt, request: UnsignedRequest) -> Answer:
         """Sign and send a request, whose path is percent-encoded; return its answer unless it is a refusal."""
-        answer, headers, credentials = self._exchange(project, request, self._transport)
+        answer, headers, credentials = project.exchange(request, self._transport)
         if is_acknowledgement(answer):
             return answer
-        raise self._learn(project, credentials, answer, headers)
-
-    def _exchange(
-        self, project: _Project, request: UnsignedRequest, transport: Transport
-    ) -> tuple[Answer, Mapping[str, str], Credentials]:
-        credentials = project.credentials.get()
-        headers = self._sign(project, credentials, replace(request, path=unquote(request.path)))
-        answer, answer_headers = transport.request(
-            request.method,
-            project.target.base_url,
-            request.path,
-            request.params,
-            headers,
-            request.body,
-            project.proxies,
-        )
-        return answer, answer_headers, credentials
-
-    def _signing_key(self, credentials: Credentials) -> SigningKey:
-        return SigningKey(
-            access_key_id=credentials.access_key_id,
-            access_key_secret=credentials.access_key_secret,
-            security_token=credentials.security_token,
-            region=self._config.region,
-        )
-
-    def _sign(self, project: _Project, credentials: Credentials, unsigned: UnsignedRequest) -> dict[str, str]:
-        key = self._signing_key(credentials)
-        now = datetime.fromtimestamp(self._clock.time() + project.clock_offset, UTC)
-        return sign_v4(unsigned, key, now) if self._config.sign_version == "v4" else sign_v1(unsigned, key, now)
-
-    def _learn(
-        self, project: _Project, credentials: Credentials, answer: Answer, headers: Mapping[str, str]
-    ) -> AttemptError:
-        """Return the error of ``answer``; note refused credentials and the server's time first."""
-        error = error_of_answer(answer, headers, through(project.target.base_url, project.proxies))
-        if isinstance(error, UnauthorizedError):
-            project.credentials.refused(credentials)
-        elif isinstance(error, ClockSkewError):
-            date = headers.get("Date")
-            offset = clock_offset(date, self._clock.time())
-            if offset is None:
-                reason = f"its Date is invalid: {date!r}" if date else "the answer has no Date"
-                return RejectedError(
-                    error.code,
-                    f"{error.message} (the server's time is unknown: {reason}; set this machine's clock)",
-                    http_status=error.http_status,
-                    request_id=error.request_id,
-                )
-            _log.warning(
-                "%s: this machine's clock is %.0f s %s the server's: requests are corrected, logs keep this machine's "
-                "time; set the clock",
-                project.config.project,
-                abs(offset),
-                "behind" if offset > 0 else "ahead of",
-            )
-            project.clock_offset = offset
-        return error
+        raise project.learn(credentials, answer, headers)
 
     def hurry(self, deadline: Deadline) -> None:
         """Shut down the connections at the deadline."""

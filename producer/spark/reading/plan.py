@@ -32,7 +32,7 @@ SHARED_OPTIONS = tuple(
     name
     for name in producer_option_names()
     if name.startswith("http.")
-    or name in {"sign_version", "region", "retries", "base_retry_backoff_ms", "max_retry_backoff_ms"}
+    or name in {"sign_version", "region", "failover_ms", "retries", "base_retry_backoff_ms", "max_retry_backoff_ms"}
 )
 
 # The longest pause between attempts. It is shorter than a producer's, because a user or a task waits for the read.

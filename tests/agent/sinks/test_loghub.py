@@ -454,6 +454,31 @@ def test_each_option_that_makes_other_requests_makes_another_key(sinks: _Sinks) 
     assert sinks()._hash_key("origin", 0) == keys[0]
 
 
+def test_an_endpoint_of_another_project_has_the_sinks_credentials_or_its_own() -> None:
+    """A table in ``endpoints`` is another project with the sink's key, or its own; its key is shown nowhere."""
+    right = {"project": "p", "logstore": "l", "access_key_id": "i", "access_key_secret": "hush"}
+
+    def read(**table: object) -> LogHubSink.Options:
+        there = {"endpoint": "http://b", "project": "q", **table}
+        return read_options(LogHubSink.Options, {**right, "endpoints": ["http://a", there]}, "sinks.k")
+
+    _, same = read(region="r").account().at_each_endpoint()
+    assert (same.project, same.region, same.credentials.get_credentials().access_key_id) == ("q", "r", "i")
+    options = read(access_key_id="j", access_key_secret="silent")
+    assert options.account().at_each_endpoint()[1].credentials.get_credentials().access_key_id == "j"
+    assert "silent" not in f"{options!r}{options.account()!r}"
+    for wrong, rule in (
+        ({"access_key_id": "silent"}, "sinks.k.endpoints: access_key_secret of 'q': is missing"),
+        ({"projekt": "silent"}, "sinks.k.endpoints: projekt of 'q': unknown option; did you mean project?"),
+        ({"project": ""}, "sinks.k.endpoints: project of '': must be"),
+        ({"endpoint": 7}, "sinks.k.endpoints: must be a list of text and tables"),
+    ):
+        with pytest.raises(AgentConfigError) as raised:
+            read(**wrong)
+        assert rule in str(raised.value)
+        assert "silent" not in str(raised.value)
+
+
 def test_a_later_endpoint_takes_over_and_repeats_nothing_when_added(server: LogHubServer, sinks: _Sinks) -> None:
     """With several endpoints the first that answers gets the events; a later endpoint changes no key."""
     two = sinks(endpoint="", endpoints=("http://127.0.0.1:1", server.endpoint), retries=5)

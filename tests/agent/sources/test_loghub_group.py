@@ -18,7 +18,6 @@ from producer.reading.signed_client import SignedClient
 from producer.runtime.clock import SystemClock
 from producer.server import LogHubServer
 from producer.server.faults import answer
-from producer.sinks.http.transport import target_of
 from producer.testing import ManualClock
 from producer.wire.cursors import cursor_at
 from tests.agent.components import made
@@ -44,7 +43,7 @@ def _logs(count: int, first: int = 0) -> list[dict[str, str]]:
 @pytest.fixture
 def group(server: LogHubServer) -> Iterator[ConsumerGroup]:
     account = account_of(server)
-    with SignedClient(account, target_of("p", server.endpoint), "p/l", names={}) as client:
+    with SignedClient(account, "p/l", names={}) as client:
         yield ConsumerGroup(client, "l", "g", "other")
 
 
@@ -123,6 +122,14 @@ def _read(agent: _Agent, name: str) -> bool:
     return not is_safe(agent.channel, name)
 
 
+def test_a_member_uses_the_endpoint_that_answers(tmp_path: Path, server: LogHubServer) -> None:
+    """Of several endpoints, the first of which is away, a member of a group joins, reads and saves at the second."""
+    send(server, *_logs(20, 1))
+    two = {"endpoint": "", "endpoints": ["http://127.0.0.1:1", server.endpoint], "retries": 0}
+    with _Agent(tmp_path, server, file_channel(tmp_path), **two) as agent:
+        eventually(lambda: agent.count == 21, "all logs")
+
+
 def test_a_new_group_may_begin_at_the_end(tmp_path: Path, server: LogHubServer, group: ConsumerGroup) -> None:
     """A new group with start = end skips existing logs; a shard without a checkpoint is read from its begin."""
     send(server, *_logs(20, 1))
@@ -197,7 +204,7 @@ def test_a_shard_that_another_member_has_is_not_saved(
     with Membership(group, group, 30, SystemClock()) as membership:
         membership.join(dict)
         account = account_of(server)
-        with SignedClient(account, target_of("p", server.endpoint), "p/l", names={}) as client:
+        with SignedClient(account, "p/l", names={}) as client:
             stranger = ConsumerGroup(client, "l", "g", "stranger")
             stranger.heartbeat([])
             stranger.save("0", cursor_at(7), force=True)

@@ -12,7 +12,6 @@ from producer.agent import AgentConfigError
 from producer.model.config import HttpConfig
 from producer.reading.signed_client import SignedClient
 from producer.sinks.http.proxies import proxies_for
-from producer.sinks.http.transport import target_of
 from tests.agent.components import made
 
 _VARIABLES = ("HTTP_PROXY", "HTTPS_PROXY", "ALL_PROXY", "NO_PROXY")
@@ -36,7 +35,7 @@ def producer(endpoint: str = "https://far.test", **http: object) -> Producer:
 def reader(endpoint: str, **http: object) -> SignedClient:
     project = ProjectConfig("p", endpoint=endpoint, access_key_id="a", access_key_secret="s")
     config = ProducerConfig(http=HttpConfig(**http))  # type: ignore[arg-type]
-    return SignedClient(project, target_of("p", endpoint), "here", names={}, config=config)
+    return SignedClient(project, "here", names={}, config=config)
 
 
 @pytest.mark.parametrize("variable", ["NO_PROXY", "no_proxy"])

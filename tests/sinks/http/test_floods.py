@@ -16,7 +16,6 @@ from producer.reading.errors import LogHubReadError
 from producer.reading.signed_client import Question, SignedClient
 from producer.runtime.clock import SystemClock
 from producer.sinks.http.answers import receive
-from producer.sinks.http.transport import target_of
 from producer.sinks.loghub.sink import LogHubSink
 from tests.support.pipelines import record
 
@@ -115,7 +114,7 @@ def _read_error(behave: Behaviour, **http: object) -> str:
         endpoint = f"http://127.0.0.1:{port}"
         project = ProjectConfig("p", endpoint=endpoint, access_key_id="a", access_key_secret="s")
         config = ProducerConfig(retries=0, http=HttpConfig(proxies={}, **http))  # type: ignore[arg-type]
-        with SignedClient(project, target_of("p", endpoint), "here", names={"endpoint": "it"}, config=config) as client:
+        with SignedClient(project, "here", names={"endpoint": "it"}, config=config) as client:
             with pytest.raises(LogHubReadError) as caught:
                 client.ask("PullLogs", Question("/logstores/l"), lambda answer, _: answer)
             return str(caught.value)

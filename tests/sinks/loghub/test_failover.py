@@ -1,16 +1,15 @@
 """Producers with two endpoints of a project, over real sockets: each log is stored once whatever the first one does.
 
 Both endpoints lead to one server, as those of the service do: by an address and by ``localhost``, or through a relay in
-a process of its own that a test kills or stops.
+a process of its own that a test kills or stops. Another region is a server of its own.
 """
 
 import contextlib
+import dataclasses
 import os
 import re
 import signal
 import socket
-import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -23,23 +22,8 @@ from producer.server import LogHubServer, faults
 from producer.server.messages import ApiRequest
 from producer.sinks.loghub import endpoint_choice
 from producer.sinks.loghub.sink import LogHubSink
+from tests.support.relay import relay
 from tests.support.waiting import eventually
-
-#: A process that listens, prints its port, and passes each connection on to a port.
-_RELAY = """
-import socket, sys, threading
-def copy(source, target):
-    while data := source.recv(65536):
-        target.sendall(data)
-    target.shutdown(socket.SHUT_WR)
-listener = socket.create_server(("127.0.0.1", 0), backlog=100)
-print(listener.getsockname()[1], flush=True)
-while True:
-    near, _ = listener.accept()
-    far = socket.create_connection(("127.0.0.1", int(sys.argv[1])))
-    for pair in ((near, far), (far, near)):
-        threading.Thread(target=copy, args=pair, daemon=True).start()
-"""
 
 
 @pytest.fixture(scope="module")
@@ -56,18 +40,7 @@ def _clean(server: LogHubServer, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(endpoint_choice, "LONGEST_PAUSE", 0.4)
 
 
-@contextlib.contextmanager
-def relay(server: LogHubServer) -> Iterator[tuple[subprocess.Popen[str], str]]:
-    command = [sys.executable, "-c", _RELAY, str(server.port)]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL, text=True) as process:
-        assert process.stdout is not None
-        try:
-            yield process, f"http://127.0.0.1:{int(process.stdout.readline())}"
-        finally:
-            process.kill()
-
-
-def project_of(server: LogHubServer, *endpoints: str) -> ProjectConfig:
+def project_of(server: LogHubServer, *endpoints: str | ProjectConfig) -> ProjectConfig:
     key = {name: value for name, value in server.connection.items() if name != "endpoint"}
     return ProjectConfig("p", endpoints=endpoints, **key)
 
@@ -75,8 +48,8 @@ def project_of(server: LogHubServer, *endpoints: str) -> ProjectConfig:
 CONFIG = ProducerConfig(linger_ms=20, failover_ms=400, io_thread_count=2, batch_count_threshold=4)
 
 
-def stored(server: LogHubServer, logstore: str) -> Counter[str]:
-    return Counter(dict(log.contents)["n"] for log in server.logs("p", logstore))
+def stored(server: LogHubServer, logstore: str, project: str = "p") -> Counter[str]:
+    return Counter(dict(log.contents)["n"] for log in server.logs(project, logstore))
 
 
 def localhost(server: LogHubServer) -> str:
@@ -123,6 +96,54 @@ def test_an_endpoint_whose_process_is_killed_or_frozen_loses_and_repeats_nothing
     counts = stored(server, logstore)
     assert {str(n) for n in range(400)} <= counts.keys()
     assert set(counts.values()) == {1}
+
+
+@pytest.mark.parametrize(
+    ("with_signal", "channel"), [(signal.SIGKILL, True), (signal.SIGSTOP, False)], ids=["killed", "frozen"]
+)
+def test_another_region_takes_over_with_its_own_project_and_key(
+    server: LogHubServer,
+    tmp_path: Path,
+    caplog: pytest.LogCaptureFixture,
+    with_signal: signal.Signals,
+    *,
+    channel: bool,
+) -> None:
+    """Of a region that is killed or frozen, no log is lost, and each is stored at most once in each project."""
+    caplog.set_level("INFO", "loghub.endpoints")
+    logstore = f"region-{with_signal.name}".lower()
+    there = LogHubServer(access_keys={"id-there": "secret-there"}, region="there")
+    with there, relay(server) as (process, first), contextlib.ExitStack() as ends:
+        second = ProjectConfig(
+            "q",
+            endpoint=there.endpoint,
+            region="there",
+            access_key_id="id-there",
+            access_key_secret="secret-there",
+        )
+        config = dataclasses.replace(CONFIG, sign_version="v4", region="here")
+        kept = ends.enter_context(contextlib.closing(FileChannel(tmp_path / "channel"))) if channel else None
+        with Producer(project_of(server, first, second), config=config, channel=kept) as producer:
+            stream = producer.stream("p", logstore, idempotent=True)
+            for n in range(400):
+                stream.send({"n": str(n)})
+                if n == 200:
+                    eventually(lambda: stored(server, logstore))
+                    os.kill(process.pid, with_signal)
+            producer.flush(60)
+            name = f"q at {there.endpoint}"
+            (found,) = producer.stats().endpoints
+            assert (found.project, found.endpoint, found.endpoints, found.left) == ("p", name, (first, name), (first,))
+            assert [one.name for one in producer.stats().destinations] == [f"p {first}, {name}"]
+            assert there.requests[-1].headers["x-producer-endpoint"].startswith(f"{name}; left {first} (")
+            if with_signal is signal.SIGSTOP:
+                os.kill(process.pid, signal.SIGCONT)
+                send_until_it_uses(producer, logstore, first)
+                assert f"q/{logstore} at {there.endpoint} (" in producer.check("p", logstore)
+        here, elsewhere = stored(server, logstore), stored(there, logstore, "q")
+    assert {str(n) for n in range(400)} <= (here + elsewhere).keys()
+    assert set(here.values()) == {1} == set(elsewhere.values())
+    assert f"; using {name}, another project: a batch may be stored in both" in caplog.text
 
 
 def send_until_it_uses(producer: Producer, logstore: str, endpoint: str) -> None:
