@@ -25,6 +25,7 @@ from .components import made
 from .killing import soon
 from .sources.test_journald import Journal
 from .sources.test_loghub import send
+from .sources.test_prometheus_remote_write import packed, post, series
 from .test_kafka import cluster
 
 __all__ = ["cluster"]
@@ -86,6 +87,13 @@ def _put_file(folder: Path, _address: object, lines: list[bytes], _over: object)
     (folder / ".part").rename(folder / lines[0].decode())
 
 
+def _post_samples(_folder: Path, address: tuple[str, int], lines: list[bytes], over: threading.Event) -> None:
+    numbers = (int(line[-3:]) for line in lines)
+    body = packed(series(*((number, float(number)) for number in numbers), __name__="a"))
+    while post(address, body).status_code != 204 and not over.is_set():
+        over.wait(0.02)
+
+
 #: A sender that times out would send acknowledged events again.
 _PATIENT = {"request_timeout": 120.0}
 
@@ -115,6 +123,7 @@ _SOURCES: Mapping[str, tuple[str, Deliver]] = {
     "gelf": ('port = 0\ntransport = "tcp"', _by_hand(b"", b'{"short_message": "%s"}\0')),
     "http": ('port = 0\nformat = "lines"\nretry_after = 0\nput_timeout = 0.05', _to("http", _url)),
     "otlp": ("port = 0\nretry_after = 0\nput_timeout = 0.05", _to("otlp", _url)),
+    "prometheus_remote_write": ("port = 0\nretry_after = 0\nput_timeout = 0.05", _post_samples),
     "thrift": ("port = 0\nput_timeout = 0.05", _to("thrift", _named)),
     "avro": ("port = 0\nput_timeout = 0.05", _to("avro", _named)),
     "forward": (

@@ -2,6 +2,7 @@ import json
 import os
 import re
 import socket
+from base64 import b64encode
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -27,6 +28,7 @@ from tests.support.waiting import eventually
 from .sinks.log_stores import Elasticsearch, Loki, running
 from .sources.listeners import serving
 from .sources.test_journald import Journal
+from .sources.test_prometheus_remote_write import packed, post, series
 
 EXAMPLES = Path(__file__).parents[2] / "examples/agent"
 FILES = sorted(path for path in EXAMPLES.iterdir() if path.suffix in (".toml", ".properties"))
@@ -168,6 +170,26 @@ def test_the_daemonsets_comments_are_valid_and_the_interceptor_of_pods_has_the_r
     assert binding["subjects"][0]["name"] == account["metadata"]["name"]
     assert binding["roleRef"]["name"] == role["metadata"]["name"]
     assert role["rules"] == [{"apiGroups": [""], "resources": ["pods"], "verbs": ["list", "watch"]}]
+
+
+def test_metrics_reach_a_metric_store_as_by_its_own_remote_write(tmp_path: Path, server: LogHubServer) -> None:
+    """``metrics.toml`` stores the same logs as the remote write of the metric store itself."""
+    up = series((1_700_000_000_123, 1.5), (1_700_000_001_000, 2.0), __name__="up", job="api")
+    body = packed(up, series((1_700_000_002_000, 3.0), __name__="x"))
+    agent = Agent(parse_toml(moved("metrics.toml", tmp_path).replace("port = 9201", "port = 0")))
+    agent.start()
+    try:
+        assert post(("127.0.0.1", listening_on(agent, "prometheus")), body).status_code == 204
+        eventually(lambda: server.count("shop", "metrics") == 3)
+    finally:
+        assert agent.stop(60)
+    host, port = server.endpoint.removeprefix("http://").split(":")
+    key = f"{server.access_key_id}:{server.access_key_secret}".encode()
+    own = {"Authorization": f"Basic {b64encode(key).decode()}"}
+    assert post((host, int(port)), body, "/prometheus/shop/own/api/v1/write", **own).status_code == 200
+    logs = [server.logs("shop", name) for name in ("metrics", "own")]
+    ours, its_own = (sorted((log.time, sorted(log.contents)) for log in each) for each in logs)
+    assert ours == its_own
 
 
 def listening_on(agent: Agent, source: str) -> int:

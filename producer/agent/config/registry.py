@@ -33,6 +33,7 @@ BUILT_IN: dict[str, dict[str, tuple[str, str]]] = {
         "netcat": ("sources.netcat", "NetcatSource"),
         "netcatudp": ("sources.netcat", "NetcatUdpSource"),
         "otlp": ("sources.otlp", "OtlpSource"),
+        "prometheus_remote_write": ("sources.prometheus_remote_write", "PrometheusRemoteWriteSource"),
         "sequence": ("sources.sequence", "SequenceSource"),
         "spooldir": ("sources.spooldir", "SpoolDirectorySource"),
         "stress": ("sources.stress", "StressSource"),

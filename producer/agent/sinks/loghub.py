@@ -81,7 +81,9 @@ class LogHubSink:
             "tags", doc="use of headers that all events of a batch share", choices=("tags", "fields", "none")
         )
         columns: str = option("fields", doc="use of other headers", choices=("fields", "none"))
-        time_header: str | None = option("timestamp", doc="header with a log's time in milliseconds since the epoch")
+        time_header: str | None = option(
+            "timestamp", doc="header with a log's time in milliseconds or nanoseconds since the epoch"
+        )
         lanes: int = option(4, least=1, most=64, doc="concurrent batches; 1 keeps the order of all events")
         batch_bytes: int = option(16 << 20, least=1, unit="bytes", doc="bytes of bodies delivered at once, roughly")
         timeout: float = option(300.0, least=0.1, doc="seconds for a delivery")

@@ -27,8 +27,10 @@ MOST_PIECES = 4096
 _SHARED_BYTES = 16 << 20
 #: Bytes of a request besides its logs.
 _HEAD_BYTES = 64 << 10
-#: The first millisecond that does not fit a log's time.
-_END_OF_TIME = 2**32 * 1000
+#: The first second that does not fit a log's time.
+_END_OF_TIME = 2**32
+#: The smallest time that is taken for nanoseconds, in 1973; smaller ones are milliseconds.
+_NANOSECONDS = 10**17
 #: Maximum digits of a time; Python refuses to convert very many.
 _TIME_DIGITS = 20
 
@@ -50,7 +52,7 @@ class Form(Protocol):
 
     @property
     def time_header(self) -> str | None:
-        """The header with a log's time, milliseconds."""
+        """The header with a log's time, milliseconds or nanoseconds."""
 
 
 class Pieces:
@@ -157,9 +159,11 @@ class Pieces:
 
     def _time_of(self, text: str | None) -> tuple[int, int] | None:
         """Convert a time's text into seconds and nanoseconds; None if it is missing or invalid."""
-        if text is None or not text.isdecimal() or len(text) > _TIME_DIGITS or not 0 <= int(text) < _END_OF_TIME:
+        if text is None or not text.isdecimal() or len(text) > _TIME_DIGITS:
             return None
-        return int(text) // 1000, int(text) % 1000 * 1_000_000
+        number = int(text)
+        seconds, below = divmod(number if number >= _NANOSECONDS else number * 1_000_000, 1_000_000_000)
+        return (seconds, below) if seconds < _END_OF_TIME else None
 
 
 def _check(sizes: Iterable[int]) -> None:

@@ -364,11 +364,11 @@ def test_a_header_that_is_called_like_the_field_of_bodies_does_not_replace_them(
 def test_an_invalid_time_also_one_with_very_many_digits_is_replaced_by_the_time_of_delivery(
     server: LogHubServer, sinks: _Sinks
 ) -> None:
-    """An invalid time, also one with very many digits, is replaced by the time of delivery."""
-    stamps = {"a": "9" * 5000, "b": "1700000000000", "c": str(2**32 * 1000)}
+    """An invalid time, also one with very many digits, is replaced by the time of delivery; nanoseconds are valid."""
+    stamps = {"a": "9" * 5000, "b": "1700000000000", "c": str(2**32 * 1000), "d": "1700000000000000009"}
     sinks().write([EventBatch.of_events([({"timestamp": stamp}, body.encode()) for body, stamp in stamps.items()])])
     times = {dict(log.contents)["content"]: log.time for log in server.logs("p", "l")}
-    assert times["b"] == 1_700_000_000 < times["a"] == times["c"]
+    assert times["b"] == times["d"] == 1_700_000_000 < times["a"] == times["c"]
 
 
 def test_events_stay_in_the_channel_if_the_key_is_wrong_or_the_logstore_is_missing(

@@ -16,6 +16,7 @@ from typing import Any
 import msgpack
 import pytest
 from confluent_kafka import TopicPartition
+from cramjam import snappy
 
 from producer.agent.config.limits import give_back
 from producer.agent.events.batch import EventBatch
@@ -69,6 +70,19 @@ def _metric(*fields: int, piece: bytes) -> bytes:
 
 def _json(body: str, signal: str = "logs") -> bytes:
     return _posted(body.encode(), f"/v1/{signal}", "application/json")
+
+
+def _written(body: bytes) -> bytes:
+    """Return a request of remote write."""
+    block = bytes(snappy.compress_raw(body))
+    head = "POST /api/v1/write HTTP/1.1\r\nHost: a\r\nContent-Type: application/x-protobuf\r\n"
+    return f"{head}Content-Encoding: snappy\r\nContent-Length: {len(block)}\r\n\r\n".encode() + block
+
+
+def _series(*content: bytes) -> bytes:
+    """Return a request with one time series that has a name."""
+    name = delimited(0x0A, delimited(0x0A, b"__name__") + delimited(0x12, b"a"))
+    return _written(delimited(0x0A, b"".join((name, *content))))
 
 
 def _forward(content: bytes, **option: Any) -> bytes:
@@ -166,6 +180,21 @@ _SHAPES: Mapping[str, tuple[str, dict[str, Any], Callable[[], bytes]]] = {
             "metrics",
         ),
     ),
+    "remote write series": ("prometheus_remote_write", {}, lambda: _written(_filled(b"\x0a\x00"))),
+    "remote write series of one sample": (
+        "prometheus_remote_write",
+        {},
+        lambda: _written(_filled(delimited(0x0A, b"\x0a\x0d\x0a\x08__name__\x12\x01a\x12\x00"))),
+    ),
+    "remote write empty labels": ("prometheus_remote_write", {}, lambda: _series(_filled(b"\x0a\x00"))),
+    "remote write labels": (
+        "prometheus_remote_write",
+        {},
+        lambda: _series(*(b"\x0a\x0a\x0a\x08%08x" % number for number in range(60_000))),
+    ),
+    "remote write samples": ("prometheus_remote_write", {}, lambda: _series(_filled(b"\x12\x00"))),
+    "remote write fewer samples": ("prometheus_remote_write", {}, lambda: _series(b"\x12\x00" * 60_000)),
+    "remote write exemplars": ("prometheus_remote_write", {}, lambda: _series(_filled(b"\x1a\x02\x0a\x00"))),
     "forward empty maps": ("forward", {}, lambda: _forward(_filled(_entry(_EMPTY_MAPS)))),
     "forward nested arrays": ("forward", {}, lambda: _forward(_entry(_NESTED))),
     "forward empty events": ("forward", {}, lambda: _forward(_filled(b"\x92\x00\x80"))),
@@ -223,7 +252,7 @@ def _peak() -> int:
 
 
 def _options(kind: str) -> dict[str, Any]:
-    if kind in ("http", "otlp", "gelf"):
+    if kind in ("http", "otlp", "gelf", "prometheus_remote_write"):
         return {"max_body": _MESSAGE, "max_memory": _MEMORY}
     return {"max_frame": _MESSAGE, "max_memory": _MEMORY} if kind in ("forward", "thrift", "avro") else {}
 
