@@ -6,15 +6,11 @@ import argparse
 import os
 import platform
 import re
-import socket
-import ssl
 import time
 import uuid
 from collections.abc import Callable, Sequence
-from datetime import UTC, datetime
 from importlib import metadata
-from typing import Any, NamedTuple
-from urllib.parse import unquote, urlsplit
+from typing import NamedTuple
 
 from .. import __version__
 from ..client.check import in_time
@@ -22,26 +18,16 @@ from ..client.producer import Producer
 from ..model.config import HttpConfig
 from ..model.errors import ProducerError, ResultFailedError, TargetError
 from ..reading.errors import LogHubReadError
-from ..runtime.clock import SystemClock
-from ..sinks.http.attempts import Sent
-from ..sinks.http.ca_bundle import client_context, file_of_authorities
-from ..sinks.http.dns import addresses_of
-from ..sinks.http.failures import error_of_exception
-from ..sinks.http.opening import Place
-from ..sinks.http.proxies import place_of, proxies_for, proxy_of
-from ..sinks.http.server_time import clock_offset
-from ..sinks.http.transport import Transport, target_of
-from ..text.addresses import is_address
+from ..sinks.http.transport import target_of
 from ..text.names import CREATED_BY_A_WRITE
 from ..text.plural import counted
 from ..wire.speed import TWIN
+from .doctor_way import NotNeededError, StepError, Way
 from .exit_codes import ExitCode
 from .loghub import LogHub
 from .output import say, tell
 from .profiles import Settings, resolve
 
-#: The largest difference of clocks that is no fault, seconds.
-_MOST_SKEW = 10.0
 #: The pause between two reads of the log that was written, seconds.
 _PAUSE = 0.2
 #: Shorter secrets are not masked: they would hide parts of words.
@@ -52,14 +38,6 @@ _VARIABLES = re.compile(
 )
 _TO_LIST = "listing needs log:ListLogStores; a key that only sends does not (--write-only)"
 _TO_READ = "reading needs log:GetCursorOrData and log:ListShards; a key that only sends does not (--write-only)"
-
-
-class _StepError(ProducerError):
-    """Raised by a step that failed; the message says what to do."""
-
-
-class _NotNeededError(Exception):
-    """Raised by a step that does not apply, with the reason."""
 
 
 class _Step(NamedTuple):
@@ -93,10 +71,29 @@ def run(args: argparse.Namespace) -> int:
 def _outcome(step: _Step) -> tuple[str, str]:
     try:
         return "ok", step.work()
-    except _NotNeededError as reason:
+    except NotNeededError as reason:
         return "skipped", str(reason)
     except (ProducerError, OSError, ValueError) as error:
         return "FAILED", str(error)
+
+
+def _name_of(name: str, number: int) -> str:
+    """Return the name of a step at an endpoint; those of the first endpoint have no number."""
+    return name if number == 1 else f"{name}-{number}"
+
+
+def _steps_of(way: Way, number: int) -> Sequence[_Step]:
+    """Return the steps on the way to an endpoint."""
+    proxy, dns, connection, tls, clock = (
+        _name_of(name, number) for name in ("proxy", "dns", "connection", "tls", "clock")
+    )
+    return (
+        _Step(proxy, way.find_proxy),
+        _Step(dns, way.resolve, (proxy,)),
+        _Step(connection, way.connect, (proxy, dns)),
+        _Step(tls, way.handshake, (connection,)),
+        _Step(clock, way.compare_clocks, (connection, tls)),
+    )
 
 
 class _Examination:
@@ -114,13 +111,13 @@ class _Examination:
             "http": HttpConfig(attempt_timeout_ms=milliseconds),
         }
         self._config = settings.producer_config(**self._limits)
-        self._target = target_of(self._project.project, self._project.endpoint)
-        self._place = Place.of(self._target.base_url)
-        self._proxy = ""
-        self._addresses: list[str] = []
         self._cursors: dict[str, str] = {}
         self._id = uuid.uuid4().hex
         self._secrets = [settings.access_key_secret, settings.security_token]
+        self._ways = [
+            Way(target_of(each.project, each.endpoint), self._config.http, args.timeout, self._secrets)
+            for each in self._project.at_each_endpoint()
+        ]
 
     def steps(self) -> Sequence[_Step]:
         """Return the steps, in the order of the way."""
@@ -129,16 +126,15 @@ class _Examination:
             _Step("encoders", self._encoders),
             _Step("environment", self._environment),
             _Step("credentials", self._credentials),
-            _Step("proxy", self._find_proxy),
-            _Step("dns", self._resolve, ("proxy",)),
-            _Step("connection", self._connect, ("proxy", "dns")),
-            _Step("tls", self._handshake, ("connection",)),
-            _Step("clock", self._compare_clocks, ("connection", "tls")),
-            _Step("key", self._ask, ("credentials", "connection", "tls")),
+            *(step for number, way in enumerate(self._ways, 1) for step in _steps_of(way, number)),
+            _Step("key", self._ask, ("credentials", *self._of_each_way("connection"), *self._of_each_way("tls"))),
             _Step("list", self._list, ("key",)),
             _Step("write", self._write, ("key",)),
             _Step("read", self._read, ("key", "write")),
         )
+
+    def _of_each_way(self, name: str) -> Sequence[str]:
+        return [_name_of(name, number) for number, _ in enumerate(self._ways, 1)]
 
     def masked(self, line: str) -> str:
         """Return a line without the secrets that are known."""
@@ -160,7 +156,7 @@ class _Examination:
 
     def _environment(self) -> str:
         names = sorted(name for name, value in os.environ.items() if value and _VARIABLES.fullmatch(name))
-        where = f"{self._project.project}/{self._logstore} at {self._project.endpoint}"
+        where = f"{self._project.project}/{self._logstore} at {', '.join(self._project.endpoint_names)}"
         return f"{where}; variables: {', '.join(names) or 'none'}"
 
     def _credentials(self) -> str:
@@ -170,92 +166,11 @@ class _Examination:
             try:
                 found = provider.get_credentials()
             except Exception as error:  # user code
-                raise _StepError(f"{type(provider).__name__}: {error}") from error
+                raise StepError(f"{type(provider).__name__}: {error}") from error
             self._secrets += [found.access_key_secret, found.security_token]
             return "temporary, with a security token" if found.security_token else "a key without a security token"
 
         return in_time(ask, self._timeout, "doctor-credentials")
-
-    def _find_proxy(self) -> str:
-        url = proxy_of(self._target.base_url, proxies_for(self._config.http, self._target.base_url))
-        if not url:
-            return "none"
-        self._proxy = url
-        password = urlsplit(url).password
-        self._secrets += [password, password and unquote(password)]
-        return place_of(url)
-
-    def _resolve(self) -> str:
-        place = Place.of(self._proxy) if self._proxy else self._place
-        if is_address(place.host):
-            self._addresses = [place.host]
-            raise _NotNeededError(f"{place.host} is an address")
-        end = time.monotonic() + self._timeout
-        try:
-            self._addresses = addresses_of(place.host, place.port, lambda: max(0.001, end - time.monotonic()))
-        except (OSError, UnicodeError) as error:
-            advice = "check the name, and the resolver of this machine (/etc/resolv.conf)"
-            raise _StepError(f"{place.host} has no address: {error}: {advice}") from error
-        return f"{place.host} is {', '.join(self._addresses)}"
-
-    def _connect(self) -> str:
-        began = time.monotonic()
-        with self._connected() as connection:
-            address, port = connection.getpeername()[:2]
-        return f"{address} port {port} in {(time.monotonic() - began) * 1000:.0f} ms"
-
-    def _connected(self) -> socket.socket:
-        port = (Place.of(self._proxy) if self._proxy else self._place).port
-        error: OSError | None = None
-        for address in self._addresses:
-            try:
-                return socket.create_connection((address, port), self._timeout / len(self._addresses))
-            except OSError as refused:
-                error = refused
-        whom = "the proxy" if self._proxy else "the endpoint"
-        advice = f"check host and port of {whom}, and any firewall"
-        raise _StepError(f"{', '.join(self._addresses)} port {port}: {error}: {advice}") from error
-
-    def _handshake(self) -> str:
-        if self._place.scheme != "https":
-            raise _NotNeededError("the endpoint is http: logs travel unencrypted")
-        if self._proxy:
-            raise _NotNeededError("the proxy is between: the next step says whether the certificate is trusted")
-        context = client_context(self._config.http)
-        context.set_alpn_protocols(["http/1.1"])
-        trusted = file_of_authorities(self._config.http)
-        try:
-            with self._connected() as plain, context.wrap_socket(plain, server_hostname=self._place.host) as secured:
-                certificate: Any = secured.getpeercert()
-                version = secured.version()
-        except OSError as error:  # errors of ssl, too
-            told = error_of_exception(error, Sent.NOTHING).message
-            raise _StepError(f"{told}; trusted are the authorities of {trusted}") from error
-        issuer = ", ".join(value for part in certificate["issuer"] for name, value in part if "Name" in name)
-        until = datetime.fromtimestamp(ssl.cert_time_to_seconds(certificate["notAfter"]), UTC)
-        return f"{version}; a certificate of {issuer}, until {until:%Y-%m-%d}; trusted are the authorities of {trusted}"
-
-    def _compare_clocks(self) -> str:
-        clock = SystemClock()
-        transport = Transport(self._config.http, 1, clock, "doctor", warns=False)
-        try:
-            proxies = transport.proxies_for(self._target.base_url)
-            headers = {
-                "Host": self._target.host,
-                "User-Agent": self._config.http.user_agent,
-                "x-log-apiversion": "0.6.0",
-            }
-            began = clock.time()
-            _, received = transport.request("GET", self._target.base_url, "/logstores", {}, headers, b"", proxies)
-            skew = clock_offset(received.get("Date"), (began + clock.time()) / 2)
-        finally:
-            transport.close()
-        if skew is None:
-            raise _StepError("the answer has no Date, and is not LogHub's: check the endpoint, and any proxy before it")
-        words = f"this machine's clock is {abs(skew):.0f} s {'behind' if skew > 0 else 'ahead of'} the server's"
-        if abs(skew) > _MOST_SKEW:
-            raise _StepError(f"{words}: synchronize it (NTP): requests are corrected, but logs have this time")
-        return words
 
     def _ask(self) -> str:
         with self._producer() as producer:
@@ -279,19 +194,19 @@ class _Examination:
 
     def _list(self) -> str:
         if self._args.write_only:
-            raise _NotNeededError("--write-only")
+            raise NotNeededError("--write-only")
         with self._loghub() as loghub:
             try:
                 first = next(iter(loghub.logstores()), None)
             except LogHubReadError as error:
                 if CREATED_BY_A_WRITE in str(error):
-                    raise _NotNeededError("the project does not exist yet: a write creates it") from error
-                raise _StepError(f"{error}; {_TO_LIST}") from error
+                    raise NotNeededError("the project does not exist yet: a write creates it") from error
+                raise StepError(f"{error}; {_TO_LIST}") from error
         return "the key may list logstores" + ("" if first else "; the project has none")
 
     def _write(self) -> str:
         if self._args.no_write:
-            raise _NotNeededError("--no-write")
+            raise NotNeededError("--no-write")
         if not self._args.write_only:
             self._cursors = self._ends()
         began = time.monotonic()
@@ -301,7 +216,7 @@ class _Examination:
                 stream.send_and_wait({"message": "written by producer doctor", "doctor_id": self._id})
             except ResultFailedError as error:
                 advice = "writing needs log:PostLogStoreLogs for this logstore"
-                raise _StepError(f"{error.result.error_code}: {error.result.error_message}; {advice}") from error
+                raise StepError(f"{error.result.error_code}: {error.result.error_message}; {advice}") from error
         return f"a log of topic producer-doctor is stored, in {(time.monotonic() - began) * 1000:.0f} ms"
 
     def _ends(self) -> dict[str, str]:
@@ -314,11 +229,11 @@ class _Examination:
 
     def _read(self) -> str:
         if self._args.write_only:
-            raise _NotNeededError("--write-only")
+            raise NotNeededError("--write-only")
         try:
             return self._read_back()
         except LogHubReadError as error:
-            raise _StepError(f"{error}; {_TO_READ}") from error
+            raise StepError(f"{error}; {_TO_READ}") from error
 
     def _read_back(self) -> str:
         with self._loghub() as loghub:
@@ -330,7 +245,7 @@ class _Examination:
             began = time.monotonic()
             while not self._is_found(loghub, cursors):
                 if time.monotonic() - began > self._timeout:
-                    raise _StepError(f"the log written before is not there after {self._timeout:g} s: run it again")
+                    raise StepError(f"the log written before is not there after {self._timeout:g} s: run it again")
                 time.sleep(_PAUSE)
         return "the log written before is read back"
 

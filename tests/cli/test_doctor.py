@@ -106,6 +106,19 @@ def test_nothing_is_written_if_that_is_asked_for(run: Run, server: LogHubServer)
     assert server.count("p", "quiet") == 1
 
 
+def test_the_way_to_each_of_several_endpoints_is_examined(
+    server: LogHubServer, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Each endpoint has its own steps, numbered from the second on; all have to work."""
+    assert main(["doctor", "--endpoint", f"http://127.0.0.1:1,{server.endpoint}"]) == 1
+    printed = dict(re.findall(r"^\w+ +([a-z0-9-]+) +(.*)$", capsys.readouterr().out, re.MULTILINE))
+    assert "127.0.0.1 port 1: " in printed["connection"]
+    assert f"127.0.0.1 port {server.port} in " in printed["connection-2"]
+    assert "this machine's clock is " in printed["clock-2"]
+    assert printed["key"] == "connection failed"
+    assert main(["doctor", "--endpoint", f"http://localhost:{server.port},{server.endpoint}"]) == 0
+
+
 def test_a_wrong_secret_fails_the_key_and_is_not_printed(run: Run) -> None:
     """The line says that the secret is wrong; what needs the key is skipped."""
     code, found = run("--access-key-secret", "hunter2-hunter2", secret="hunter2-hunter2")
