@@ -234,6 +234,7 @@ def test_a_unix_socket_has_its_permissions_and_an_address_in_use_is_named() -> N
             served.got(b"a")
             with pytest.raises(OSError, match=f"{path}: it is in use"):
                 made("sources", "otlp", **_GRPC, bind=f"unix:{path}").run(served.outlet, Stop())
+            assert path.exists()
         assert not path.exists()
     with serving("otlp", **_GRPC) as served:
         port = served.address[1]
@@ -350,23 +351,38 @@ def _sink(state: Path, endpoint: str, counters: Counters | None = None, **option
 def test_the_code_decides_which_events_are_refused_and_which_go_back(
     collector: tuple[_Collector, str], tmp_path: Path
 ) -> None:
-    """INVALID_ARGUMENT, and a request that is too large, are halved and refused; all else goes back."""
+    """A request that is invalid or too large is halved and its event refused; all else goes back."""
     receiver, endpoint = collector
-    for code in ("INVALID_ARGUMENT", "RESOURCE_EXHAUSTED"):
-        receiver.answers = [_refusal(code)] * 2
+    large = "SERVER: Received message larger than max (5 vs. 4)"
+    for code, words in (("INVALID_ARGUMENT", "no"), ("RESOURCE_EXHAUSTED", large), ("OUT_OF_RANGE", "too large")):
+        receiver.answers = [_refusal(code, words)] * 2
         sink = _sink(tmp_path, endpoint)
-        with pytest.raises(RefusedError, match=f"{code}: no") as raised:
+        with pytest.raises(RefusedError, match=f"{code}: ") as raised:
             sink.write([lines("a", "b")])
         assert [batch.bodies() for batch in raised.value.batches] == [[b"a"]]
         sink.close()
-    for code in ("UNAVAILABLE", "UNAUTHENTICATED", "UNIMPLEMENTED", "INTERNAL", "ABORTED", "DEADLINE_EXCEEDED"):
+    back_again = ("UNAVAILABLE", "UNAUTHENTICATED", "UNIMPLEMENTED", "INTERNAL", "ABORTED", "RESOURCE_EXHAUSTED")
+    for code in back_again:
         receiver.answers = [_refusal(code)]
         sink = _sink(tmp_path, endpoint)
         with pytest.raises(SinkError, match=f"{code}: no") as back:
             sink.write([lines("a")])
         assert not isinstance(back.value, RefusedError)
         sink.close()
-    assert [count for count, _ in receiver.calls] == [2, 1, 1, *([2, 1, 1]), *([1] * 6)]
+    assert [count for count, _ in receiver.calls] == [*([2, 1, 1] * 3), *([1] * 6)]
+
+
+def test_only_the_event_that_is_too_large_for_the_source_is_refused(tmp_path: Path) -> None:
+    """A call that is too large is halved until only the single event that is too large is refused."""
+    texts, large = [f"{number:0300}".encode() for number in range(99)], b"x" * 30_000
+    with serving("otlp", **_GRPC, max_body=20_000) as served:
+        host, port = served.address
+        sink = _sink(tmp_path, f"http://{host}:{port}", compress=False)
+        with pytest.raises(RefusedError, match="answered 413: 'RESOURCE_EXHAUSTED: ") as raised:
+            sink.write([EventBatch.of_bodies([*texts[:7], large, *texts[7:]])])
+        sink.close()
+        served.got(*texts)
+    assert [batch.bodies() for batch in raised.value.batches] == [[large]]
 
 
 def test_the_pause_of_retry_info_is_kept(collector: tuple[_Collector, str], tmp_path: Path) -> None:
@@ -408,6 +424,7 @@ def test_a_partial_rejection_is_counted_and_secrets_are_sent_and_not_shown(
         ("sources", {"path": "/own"}, "path: needs transport = http"),
         ("sources", {"max_connections_per_peer": 5}, "max_connections_per_peer: needs transport = http"),
         ("sources", {"signals": ["logs", "profiles"]}, "signals: must name some of logs, traces, metrics"),
+        ("sources", {"path": "/v1/traces", "signals": ["logs", "traces"]}, "path: must not be that of traces"),
         ("sources", {"signals": []}, "signals: must name some of"),
         ("sinks", {"endpoint": "http://a/v1/logs"}, "endpoint: must have no path with transport = grpc"),
         ("sinks", {"endpoint": "https://a", "verify": False}, "verify: must be true with transport = grpc"),

@@ -1,12 +1,13 @@
 """gRPC as OTLP uses it: methods, statuses as those of HTTP, and pauses that a server asks for.
 
-A status of HTTP decides about events in sources and sinks (:data:`STATUSES`). ``RESOURCE_EXHAUSTED`` with
-``RetryInfo`` is a server without room; without it, the request is too large. Specification: OTLP, "OTLP/gRPC
-Response".
+A status of HTTP decides about events in sources and sinks (:data:`STATUSES`). ``RESOURCE_EXHAUSTED`` without
+``RetryInfo`` has two causes: a message that is too large, which only the words of the libraries tell, or a server
+without room. Specification: OTLP, "OTLP/gRPC Response".
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
@@ -38,6 +39,8 @@ STATUSES: Mapping[str, int] = {
     "DEADLINE_EXCEEDED": 504,
 }
 _TOO_LARGE, _INTERNAL = 413, 500
+#: Words of the libraries of C, Go, Java, .NET and Rust.
+_OF_TOO_LARGE = re.compile("larger than max|exceeds .*max|too large", re.IGNORECASE)
 _DETAILS = "grpc-status-details-bin"
 
 
@@ -82,9 +85,12 @@ def pause_of(metadata: Iterable[tuple[str, Any]]) -> float | None:
     return None
 
 
-def status_of(code: str, pause: float | None) -> int:
+def status_of(code: str, details: str, pause: float | None) -> int:
     """Return the status of HTTP for a code of gRPC.
 
+    :param details: the words of the server.
     :param pause: the result of :func:`pause_of`.
     """
-    return _TOO_LARGE if code == "RESOURCE_EXHAUSTED" and pause is None else STATUSES.get(code, _INTERNAL)
+    if code in ("RESOURCE_EXHAUSTED", "OUT_OF_RANGE") and pause is None and _OF_TOO_LARGE.search(details):
+        return _TOO_LARGE
+    return STATUSES.get(code, _INTERNAL)

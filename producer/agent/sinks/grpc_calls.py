@@ -86,7 +86,7 @@ class GrpcTransport:
         if code == "OK":
             return Answer(200, "", call.result()), {}
         pause = pause_of(call.trailing_metadata() or ())
-        answer = Answer(status_of(code, pause), "", f"{code}: {details}".encode())
+        answer = Answer(status_of(code, details, pause), "", f"{code}: {details}".encode())
         return answer, {} if pause is None else {"Retry-After": str(math.ceil(pause))}
 
     def hurry(self, end: Deadline) -> None:

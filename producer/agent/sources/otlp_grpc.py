@@ -42,12 +42,12 @@ from .unpacking import UnpackingError, plain
 
 _log = get_logger("loghub.agent.source")
 
-#: Maximum number of calls that are served at once, and of the streams of a connection.
-_CALLS, _STREAMS = 64, 100
+#: Maximum number of calls that are served at once, that wait for it, and of the streams of a connection.
+_CALLS, _WAITING, _STREAMS = 64, 1024, 100
 #: Seconds between two checks of calls that wait, and for calls to end when the source stops.
 _CHECK_SECONDS, _END_SECONDS = 1.0, 10.0
-#: Maximum bytes of metadata, as of the headers of HTTP, and characters of an error in an answer.
-_MOST_METADATA, _MOST_SHOWN = 1 << 15, 500
+#: Maximum bytes of metadata, and characters of an error in an answer.
+_MOST_METADATA, _MOST_SHOWN = 1 << 14, 500
 #: Milliseconds without data after which a vanished peer is detected, and between a client's pings.
 _KEEP_ALIVE, _PINGS = 60_000, 10_000
 _CODES = {
@@ -119,7 +119,8 @@ class OtlpGrpc:
 
         :raises RequestError: no memory became free in time, or the call has no message.
         """
-        until, most = time.monotonic() + self._options.request_timeout, self._options.max_body
+        until = time.monotonic() + self._options.request_timeout
+        most = min(self._options.max_body, self._limits.budget.size)
         while not request.held.take(most):
             if self._stop.is_set() or time.monotonic() > until or not call.is_active():
                 raise RequestError(503, "no memory is free for the request: send it again")
@@ -231,21 +232,18 @@ class GrpcServer(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpcio has no
 
         :raises OSError: the address is not available.
         """
-        prefix = f"producer-agent-{self._name}"
-        pool = ThreadPoolExecutor(_CALLS, thread_name_prefix=prefix)
-        server = grpc.server(pool, handlers=[self], options=_arguments(self._options))
-        try:
-            self.addresses.append(self._listen(server))
+        pool = ThreadPoolExecutor(_CALLS, thread_name_prefix=f"producer-agent-{self._name}")
+        options = _arguments(self._options)
+        server = grpc.server(pool, handlers=[self], options=options, maximum_concurrent_rpcs=_WAITING)
+        with contextlib.ExitStack() as ends:
+            ends.callback(pool.shutdown, wait=False)
+            ends.callback(lambda: server.stop(_END_SECONDS).wait())
+            self.addresses.append(self._listen(server, ends))
             server.start()
             self.listening.set()
             yield
-        finally:
-            server.stop(_END_SECONDS).wait()
-            pool.shutdown(wait=False)
-            if is_unix(self._options.bind):
-                Path(self._options.bind.removeprefix(PREFIX)).unlink(missing_ok=True)
 
-    def _listen(self, server: grpc.Server) -> tuple[str, int]:
+    def _listen(self, server: grpc.Server, ends: contextlib.ExitStack) -> tuple[str, int]:
         options = self._options
         with listening(options, options.port or 0):  # for its errors, which the library does not tell
             pass
@@ -257,6 +255,7 @@ class GrpcServer(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpcio has no
         if not is_unix(options.bind):
             return options.bind, port
         path = options.bind.removeprefix(PREFIX)
+        ends.callback(Path(path).unlink, missing_ok=True)
         os.chmod(path, int(options.socket_mode, 8))
         return path, 0
 

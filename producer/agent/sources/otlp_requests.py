@@ -40,6 +40,8 @@ class OtlpOptions(RequestOptions):
         RequestOptions.__post_init__(self)
         if not self.signals or not set(self.signals) <= set(_SIGNALS):
             raise ConfigError("signals", f"must name some of {', '.join(_SIGNALS)}", self.signals)
+        if len(self.paths()) < len(set(self.signals)):
+            raise ConfigError("path", "must not be that of traces or metrics", self.path)
         if self.transport == "grpc":
             check_grpc()
             self._check_http_only()
