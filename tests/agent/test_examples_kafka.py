@@ -26,12 +26,12 @@ _TOPICS = ("orders", "payments")
 _BRISK = '"session.timeout.ms" = "4000"\n"heartbeat.interval.ms" = "300"'
 
 
-def _deliver(text: str, cluster: str, ready: Callable[[], object]) -> None:
+def _deliver(text: str, cluster: str, ready: Callable[[], object], message: str = "of %s") -> None:
     """Have an example's agent read a message of each topic until the condition holds."""
     text = re.sub(r'bootstrap_servers = ".*"', f'bootstrap_servers = "{cluster}"', text)
     producer = Producer({"bootstrap.servers": cluster}, **QUIET)
     for topic in _TOPICS:
-        producer.produce(topic, f"of {topic}", key="7")
+        producer.produce(topic, message % topic, key="7")
     assert producer.flush(20) == 0
     agent = Agent(parse_toml(text))
     agent.start()
@@ -54,7 +54,7 @@ def test_topics_of_kafka_reach_loghub(tmp_path: Path, server: LogHubServer, clus
 def test_topics_of_kafka_are_objects_by_day_and_topic(
     tmp_path: Path, server: LogHubServer, cluster: str, s3: S3, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """``objects.toml`` writes rows of Parquet, with topic and key as columns."""
+    """``objects.toml`` writes rows of Parquet, with fields and headers as columns, of declared types."""
     monkeypatch.setenv("S3_KEY", s3.storage["key"])
     monkeypatch.setenv("S3_SECRET", s3.storage["secret"])
     s3.files.mkdir("lake")
@@ -68,12 +68,15 @@ def test_topics_of_kafka_are_objects_by_day_and_topic(
         return list(s3.files.find("lake/events"))
 
     # Files being written have other names, and disappear: read only after the agent has ended.
-    _deliver(text, cluster, lambda: len({path.rpartition("/")[0] for path in objects()}) == len(_TOPICS))
+    message = '{"of": "%s", "amount": 2, "items": ["a"]}'
+    _deliver(text, cluster, lambda: len({path.rpartition("/")[0] for path in objects()}) == len(_TOPICS), message)
     found = set()
     for path in objects():
         data = s3.files.cat_file(path)
         place = re.fullmatch(r"lake/events/day=\d{4}-\d\d-\d\d/topic=(\w+)/[^/]+", path)
         assert place is not None
         rows = parquet.read_table(io.BytesIO(data)).to_pylist()
-        found |= {(place[1], row["body"], row["topic"], row["key"]) for row in rows}
-    assert found == {(topic, f"of {topic}", topic, "7") for topic in _TOPICS}
+        found |= {
+            (place[1], row["of"], row["topic"], row["key"], row["amount"], *row["items"]) for row in rows if row["of"]
+        }
+    assert found == {(topic, topic, topic, "7", 2.0, "a") for topic in _TOPICS}

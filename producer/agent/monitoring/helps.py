@@ -23,7 +23,7 @@ HELPS: Mapping[str, str] = {
     "SkippedNulCount": "Bytes of NULs at the beginning of lines that were skipped, such as copytruncate leaves.",
     "UnknownPodCount": "Events of pods that the Kubernetes API has not told of.",
     "ReplacedCharacterCount": "Characters U+FFFD in place of bytes that are invalid in the file's encoding.",
-    "EventUnparsedCount": "Events of another format than that of an interceptor parse.",
+    "EventUnparsedCount": "Events of another format than an interceptor parse or a sink expects.",
     "ChannelWriteFail": "Failures of a required channel to take a batch: attempts, not events.",
     "OptionalChannelWriteFail": "Failures of an optional channel to take a batch: attempts, not events.",
     "OptionalChannelEventFailCount": "Events that an optional channel did not take.",
@@ -56,6 +56,7 @@ HELPS: Mapping[str, str] = {
     "ConnectionCreatedCount": "Connections established.",
     "ConnectionClosedCount": "Connections closed.",
     "ObjectCount": "Objects written.",
+    "ValueUnfitCount": "Values that fit no column of a Parquet file, kept in its column _rest.",
 }
 
 

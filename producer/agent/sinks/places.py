@@ -116,6 +116,16 @@ class Places:
         known = {row: self._place(row, now) for row in dict.fromkeys(rows)}
         return [known[row] for row in rows]
 
+    def table(self, batch: EventBatch) -> str:
+        """Return the path of the first event with ``*`` for each time: what the events of all times have in common."""
+        row = [batch.values(name)[0] for name in self._headers]
+        return "".join(
+            [
+                part if isinstance(part, str) else self._safe(row[part]) if isinstance(part, int) else "*"
+                for part in self._parts
+            ]
+        )
+
     def _values(self, batch: EventBatch, name: str) -> Sequence[str | None]:
         values = batch.values(name)
         if name != self._time_header or self._step == 1:

@@ -159,7 +159,10 @@ def test_a_time_beyond_the_calendar_is_none(tmp_path: Path) -> None:
 
 
 def test_parquet_in_s3_has_a_column_for_each_header_named(s3: S3, tmp_path: Path) -> None:
-    """With columns a Parquet file has the body as text, the named headers as columns, and the others as a map."""
+    """With columns a Parquet file has the body as text, the named headers as columns, and the others as a map.
+
+    Of a body that is not UTF-8 the bytes are in _rest.
+    """
     options = {"format": "parquet", "compression": "snappy", "columns": ["level"], "storage": s3.storage}
     made = sink(tmp_path, "s3://logs/table/day=%Y-%m-%d/host=%{host}", **options)
     batch = EventBatch.of_events(
@@ -177,8 +180,8 @@ def test_parquet_in_s3_has_a_column_for_each_header_named(s3: S3, tmp_path: Path
     }
     first, second = {"host": "h1", "timestamp": str(TIME), "n": "1"}, {"host": "h1", "timestamp": str(TIME + 1)}
     assert found["logs/table/day=2023-11-14/host=h1"] == [
-        {"body": "one", "level": "INFO", "headers": list(first.items())},
-        {"body": "two \ufffd", "level": None, "headers": list(second.items())},
+        {"body": "one", "level": "INFO", "headers": list(first.items()), "_rest": None},
+        {"body": "two \ufffd", "level": None, "headers": list(second.items()), "_rest": '{"body_base64":"dHdvIP8="}'},
     ]
     assert [row["body"] for row in found["logs/table/day=2023-11-15/host=h2"]] == ["three"]
 
@@ -375,6 +378,10 @@ def test_it_waits_until_there_is_enough(tmp_path: Path) -> None:
         ({"path": "nosuch://a"}, "cannot be used"),
         ({"path": "/a", "compression": "snappy"}, "snappy is only for parquet"),
         ({"path": "/a", "time_zone": "Mars"}, "must be a time zone"),
+        ({"path": "/a", "body": "json"}, "is only for parquet"),
+        ({"path": "/a", "format": "parquet", "schema": {"n": "int8"}}, "must have types of bool, int64"),
+        ({"path": "/a", "format": "parquet", "schema": {"_Rest": "string"}}, "must not have the column _rest"),
+        ({"path": "/a", "format": "parquet", "schema": {"a.b": "date", "A_B": "date"}}, "names that differ"),
     ],
 )
 def test_an_invalid_option_is_refused_before_the_start_with_its_name_and_the_rule(

@@ -8,6 +8,7 @@ import struct
 import zlib
 from collections.abc import Callable, Mapping
 from contextlib import suppress
+from itertools import count, islice
 from multiprocessing.connection import Connection
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -23,6 +24,9 @@ from producer.agent.events.batch import EventBatch
 from producer.agent.protocols.avro import FLUME_HASH, framed
 from producer.agent.protocols.avro_encoding import long, text
 from producer.agent.protocols.batches import pack
+from producer.agent.sinks.objects import ObjectsSink
+from producer.agent.sinks.objects.columns import Columns
+from producer.agent.sinks.objects.tables import parquet_file
 from producer.agent.sources import kafka, loghub
 from producer.agent.sources.journald import JournalError
 from producer.agent.testing import RecordingOutlet
@@ -481,7 +485,29 @@ def _flooded(name: str, pipe: Any) -> None:
     pipe.send(_peak() - before - (_MEMORY + _BESIDE))
 
 
+#: Bodies for a Parquet file, beside few distinct bytes: fields of many names, of few, and none.
+_ROWS: Mapping[str, Callable[[int], bytes]] = {
+    "parquet of many names": lambda row: b"{%s}" % b",".join(b'"%d":1' % (row * 100 + n) for n in range(100)),
+    "parquet of many columns": lambda row: b"{%s}" % b",".join(b'"%d":1' % (row * 7 % 997 + n) for n in range(20)),
+    "parquet of long lists": lambda row: b'{"%d":[%s]}' % (row % 9, b",".join([b"[1]"] * 1000)),
+}
+
+
+def _tabled(name: str, pipe: Any) -> None:
+    """Send the growth of the process when a sink writes a Parquet file."""
+    options = ObjectsSink.Options(path="/unused", format="parquet", body="json", roll_size=4 * _MIB)
+    rows = map(_ROWS[name], count())
+    batches = [EventBatch.of_bodies(list(islice(rows, 100)))]
+    parquet_file(batches, Columns(options.column_rules, {}), options.column_rules, "none")  # imports
+    before = _begun()
+    while sum(batch.size for batch in batches) < options.roll_size:
+        batches.append(EventBatch.of_bodies(list(islice(rows, 100))))
+    parquet_file(batches, Columns(options.column_rules, {}), options.column_rules, "none")
+    pipe.send(_peak() - before - options.holds())
+
+
 _ALL = {
+    **dict.fromkeys(_ROWS, _tabled),
     **dict.fromkeys(_SHAPES, _attacked),
     **dict.fromkeys(_PULLED, _pulled),
     **dict.fromkeys(_CONSUMED, _consumed),
@@ -491,7 +517,7 @@ _ALL = {
 
 
 @pytest.mark.parametrize("name", _ALL)
-def test_the_worst_shapes_take_no_more_memory_than_a_source_may_have(name: str) -> None:
+def test_the_worst_shapes_take_no_more_memory_than_a_component_may_have(name: str) -> None:
     """A message of the maximum size is refused, or accepted, within the memory limit."""
     if not Path("/proc/self/status").exists():
         pytest.skip("needs Linux's /proc to measure memory")

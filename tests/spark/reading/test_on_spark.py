@@ -16,6 +16,7 @@ from producer.server import LogHubServer
 from producer.server.faults import answer
 from producer.spark.datasource import FORMAT, register
 
+from ...agent.sinks.test_objects_parquet import of_json, parquet_sink
 from ..conftest import LOGSTORE, PROJECT, Put, options_of, project_of
 
 NOON = int(datetime(2026, 1, 31, 12, tzinfo=UTC).timestamp())
@@ -189,3 +190,21 @@ def test_a_query_with_where_has_the_same_rows_with_and_without_pushfilters(
     finally:
         session.conf.unset("spark.sql.python.filterPushdown.enabled")
     assert [len(found) for found in expected] == [3, 1, 4, 1]
+
+
+def test_parquet_files_of_an_agent_are_one_table_whatever_columns_came_later(
+    session: SparkSession, tmp_path: Path
+) -> None:
+    """With mergeSchema, Spark reads an agent's files of all columns with widen = false, but no column of two types."""
+    made = parquet_sink(tmp_path, widen=False)
+    made.write([of_json(1, {"n": 1, "Id": 1}, timestamp=str(NOON * 1000))])
+    made.write([of_json(2, {"n": 2.5, "ID": 2, "a b,c": True})])
+    frame = session.read.option("mergeSchema", "true").parquet(str(tmp_path / "lake")).orderBy("Id")
+    first, second = (row.asDict() for row in frame.collect())
+    assert frame.where("timestamp = timestamp '2026-01-31 12:00:00'").count() == 1
+    assert (first["n"], first["a_b_c"], first["_rest"]) == (1, None, None)
+    assert (second["n"], second["a_b_c"], second["_rest"]) == (None, True, '{"n":2.5}')
+    for number, value in enumerate([1, "a"]):
+        parquet_sink(tmp_path, "wider/").write([of_json(number, {"n": value})])
+    with pytest.raises(Exception, match="CANNOT_MERGE_SCHEMAS"):
+        session.read.option("mergeSchema", "true").parquet(str(tmp_path / "lake/wider"))

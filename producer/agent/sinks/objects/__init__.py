@@ -8,6 +8,9 @@ An object is stored exactly once. Its name contains the numbers of its batches i
 before it is written. So a retry after a failure or a crash writes the same object under the same name. A store takes an
 object as a whole. In a file system it is written under a hidden name and moved; hidden files left by a crash are
 removed at the next start.
+
+Parquet files of a path without its times are a table: each has the columns of the former one, and more or wider ones
+if its events need them (:mod:`.columns`).
 """
 
 from .sink import ObjectsSink

@@ -12,8 +12,11 @@ from ....text.extras import how_to_install
 from ....wire.times import zone_of
 from ...config.flume_keys import serializer_of
 from ..places import Places, Rounding
+from .columns import HEADERS, REST, ColumnRules, safe_name
 from .forms import COMPRESSIONS, FORMATS, PACKED_BY_DEFAULT, ending
+from .kinds import KINDS, is_kind
 from .stores import check_scheme
+from .tables import BESIDE
 
 #: Flume's options without effect: an object is written at once, so no file stays open.
 _NEEDLESS = frozenset(
@@ -36,6 +39,9 @@ _PLAIN_FILES = ("datastream", "compressedstream")
 #: Maximum bytes of an object if ``roll_size`` is 0.
 _MOST_BYTES = 256 << 20
 _MOST_EVENTS = 10_000_000
+_MOST_COLUMNS = 1000
+#: Options that only Parquet has, with their defaults.
+_OF_PARQUET = {"body": "text", "schema": {}, "max_columns": _MOST_COLUMNS, "widen": True}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -44,7 +50,8 @@ class ObjectsOptions:
 
     path: str = option(
         flume="hdfs.path",
-        doc="directory or address, such as s3://bucket/logs; may contain %{header} and times such as %Y, %m, %d, %H",
+        doc="directory or address, such as s3://bucket/logs; may contain %{header} and times such as %Y, %m, %d, %H;"
+        " events with an impossible path are refused",
     )
     file_prefix: str = option("events", flume="hdfs.filePrefix", doc="prefix of names; may contain the same")
     file_suffix: str | None = option(None, flume="hdfs.fileSuffix", doc="suffix of names; empty for the format's")
@@ -52,7 +59,28 @@ class ObjectsOptions:
     compression: str | None = option(
         None, flume="hdfs.codeC", doc="compression; empty for gzip, or zstd for Parquet", choices=COMPRESSIONS
     )
-    columns: tuple[str, ...] = option((), doc="headers that become Parquet columns; the map headers has the others")
+    columns: tuple[str, ...] = option(
+        (), doc="headers that become Parquet columns, if not all; the map headers has the others"
+    )
+    body: str = option(
+        "text", choices=("text", "json"), doc="Parquet: a column of bodies, or columns of their JSON objects' fields"
+    )
+    schema: Mapping[str, str] = option(
+        {},
+        doc=f"Parquet: types of columns by name ({', '.join(KINDS)}, or list<...> of one); other fields have"
+        " types of their values, which may differ between agents, and headers are text",
+    )
+    max_columns: int = option(
+        _MOST_COLUMNS,
+        least=0,
+        most=10_000,
+        doc="Parquet: columns up to which headers and fields add columns; _rest has the others as JSON text",
+    )
+    widen: bool = option(
+        True,
+        doc="Parquet: for values of another type, the next file's column is double or string; false: they go to _rest,"
+        " which Spark and Hive need to read all files together",
+    )
     roll_size: int = option(
         32 << 20,
         flume="hdfs.rollSize",
@@ -80,7 +108,7 @@ class ObjectsOptions:
 
     def holds(self) -> int:
         """Return the maximum bytes that the sink holds: a delivery, and the objects made of it."""
-        return 3 * (self.roll_size or _MOST_BYTES)
+        return 3 * self.most_bytes + (BESIDE if self.format == "parquet" else 0)
 
     def __post_init__(self) -> None:
         check_scheme(self.path)
@@ -92,11 +120,37 @@ class ObjectsOptions:
             raise ConfigError("format", f"parquet needs pyarrow: {how_to_install('arrow')}", self.format)
         if self.compression == "snappy" and self.format != "parquet":
             raise ConfigError("compression", "snappy is only for parquet", self.compression)
+        self._check_columns()
+
+    def _check_columns(self) -> None:
+        for name, default in _OF_PARQUET.items():
+            if self.format != "parquet" and getattr(self, name) != default:
+                raise ConfigError(name, "is only for parquet", getattr(self, name))
+        for name, kind in self.schema.items():
+            if not is_kind(kind):
+                raise ConfigError("schema", f"must have types of {', '.join(KINDS)}, or list<...> of one", kind)
+            if (folded := safe_name(name).lower()) == REST or (folded == HEADERS and self.columns):
+                raise ConfigError("schema", f"must not have the column {folded}, which the sink writes", name)
+        names = [safe_name(name).lower() for name in self.schema]
+        if len(set(names)) < len(names):
+            raise ConfigError("schema", "must have names that differ in letters or digits", " ".join(self.schema))
 
     @property
     def packed(self) -> str:
         """The compression of objects."""
         return self.compression or PACKED_BY_DEFAULT[self.format]
+
+    @property
+    def column_rules(self) -> ColumnRules:
+        """The rules for the columns of a table."""
+        return ColumnRules(
+            body_is_json=self.body == "json",
+            declared=self.schema,
+            headers=self.columns,
+            time_header=self.time_header,
+            most=self.max_columns,
+            widens=self.widen,
+        )
 
     @property
     def suffix(self) -> str:

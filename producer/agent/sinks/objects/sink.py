@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from collections import Counter
 from collections.abc import Sequence
 from math import inf
 
@@ -12,10 +13,13 @@ from ...events.batch import EventBatch
 from ...events.interfaces import Context, Patience, Refusal, RefusedError, SinkError
 from ...flow.isolation import is_of_event
 from ..places import shortened
+from .columns import Columns
 from .forms import encoded
+from .known_columns import KnownColumns
 from .options import ObjectsOptions
 from .plans import Plan, Plans
 from .stores import PathRefusedError, store_of
+from .tables import parquet_file, sample_row
 
 _MOST_SHOWN = 300
 #: Additional bytes of a hidden name.
@@ -31,9 +35,10 @@ class ObjectsSink:
 
     @staticmethod
     def render_sample(options: ObjectsOptions, event: EventBatch, _clock: Clock) -> str:
-        """Return the text of an event in an object; of Parquet as JSON."""
-        form = "json" if options.format == "parquet" else options.format
-        return encoded([event], form, "none", ()).decode(errors="backslashreplace")
+        """Return the text of an event in an object; a row of Parquet as JSON."""
+        if options.format == "parquet":
+            return sample_row(event, options.column_rules)
+        return encoded([event], options.format, "none").decode(errors="backslashreplace")
 
     def __init__(self, options: ObjectsOptions, context: Context) -> None:
         self._options, self._clock, self._counters = options, context.clock, context.counters
@@ -41,6 +46,7 @@ class ObjectsSink:
         self.patience = Patience(options.roll_interval or inf, options.idle_timeout or inf)
         self._places, self._store = options.places(), store_of(options.path, options.storage)
         self._plans = Plans(context.state, secrets.token_hex(16))
+        self._rules, self._known = options.column_rules, KnownColumns(context.state)
         self._clean = False
 
     def write(self, batches: Sequence[EventBatch]) -> None:
@@ -88,9 +94,21 @@ class ObjectsSink:
         return (place if most is None else shortened(place, most, len(ending.encode()) + _OF_HIDDEN)) + ending
 
     def _put(self, path: str, batches: Sequence[EventBatch]) -> None:
-        options = self._options
-        self._store.put(path, encoded(batches, options.format, options.packed, options.columns))
-        self._counters.add(ObjectCount=1)
+        options, counts = self._options, Counter[str]()
+        if options.format == "parquet":
+            data, counts = self._table(batches)
+        else:
+            data = encoded(batches, options.format, options.packed)
+        self._store.put(path, data)
+        self._counters.add(ObjectCount=1, **counts)
+
+    def _table(self, batches: Sequence[EventBatch]) -> tuple[bytes, Counter[str]]:
+        """Return a Parquet file, once its columns are noted for the next file of the table."""
+        table = self._places.table(batches[0])
+        columns = Columns(self._rules, self._known.of(table))
+        data, counts = parquet_file(batches, columns, self._rules, self._options.packed)
+        self._known.note(table, columns.kinds)
+        return data, counts
 
     def _remove_hidden(self) -> None:
         """Remove hidden files left by a crash."""
