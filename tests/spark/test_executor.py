@@ -1,6 +1,7 @@
 """get_producer returns one producer for each process and configuration."""
 
 import contextlib
+import dataclasses
 import os
 import pickle
 import signal
@@ -30,6 +31,18 @@ def test_equal_configuration_gives_the_same_producer() -> None:
     first = get_producer(project(), config=config)
     again = pickle.loads(pickle.dumps((project(), config)))
     assert get_producer(again[0], config=again[1]) is first
+
+
+def test_other_credentials_of_another_projects_endpoint_give_the_same_producer() -> None:
+    """The places of a project count, also those of other projects among its endpoints, and not their credentials."""
+
+    def elsewhere(endpoint: str, secret: str) -> ProjectConfig:
+        other = ProjectConfig("q", endpoint=endpoint, access_key_id="id", access_key_secret=secret)
+        return dataclasses.replace(project("two"), endpoints=("http://127.0.0.1:9", other))
+
+    first = get_producer(elsewhere("http://127.0.0.2:9", "a"))
+    assert get_producer(elsewhere("http://127.0.0.2:9", "b")) is first
+    assert get_producer(elsewhere("http://127.0.0.3:9", "a")) is not first
 
 
 def test_a_project_that_is_only_a_name_is_refused_with_the_type_that_is_needed() -> None:

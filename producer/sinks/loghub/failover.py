@@ -11,7 +11,14 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from ...model.config import ProjectConfig
-from ...model.errors import AttemptError, NetworkError, UnreachableError
+from ...model.errors import (
+    AttemptError,
+    CredentialsError,
+    MisconfiguredError,
+    NetworkError,
+    UnauthorizedError,
+    UnreachableError,
+)
 from ...runtime.internal_threads import at_work
 from .endpoint_choice import EndpointChoice, is_outage
 from .probe import ask_once
@@ -19,6 +26,8 @@ from .project_at import ProjectAt
 
 _T = TypeVar("_T")
 
+#: Refusals that count as an outage of another project: its key or logstore is wrong, and records need not fail for it.
+_UNUSABLE = UnauthorizedError, MisconfiguredError, CredentialsError
 _PROBE_SECONDS = 5.0  # the limit of a probe
 
 
@@ -63,14 +72,15 @@ class Failover:
         try:
             result = work(self.everywhere[index], choice.limit, choice.header)
         except AttemptError as error:
-            if not is_outage(error):
+            unusable = isinstance(error, _UNUSABLE) and not isinstance(self.config.endpoints[index], str)
+            if not is_outage(error) and not unusable:
                 choice.answered(index)
                 raise
             elsewhere = choice.failed(index, error, began, self._clock.monotonic())
-            if not elsewhere or not isinstance(error, UnreachableError):
+            if not unusable and not (elsewhere and isinstance(error, UnreachableError)):
                 raise
-            # Not "unreachable", which would pause the destination: the next attempt goes to another endpoint.
-            raise NetworkError(error.code, error.message) from error
+            # Neither permanent nor "unreachable", which would pause the destination: another endpoint may follow.
+            raise NetworkError(error.code, error.message, http_status=error.http_status) from error
         choice.answered(index)
         return result
 

@@ -146,6 +146,21 @@ def test_another_region_takes_over_with_its_own_project_and_key(
     assert f"; using {name}, another project: a batch may be stored in both" in caplog.text
 
 
+def test_another_project_that_refuses_its_key_fails_no_record(server: LogHubServer) -> None:
+    """A wrong key of another project counts as an outage there: records wait until an endpoint takes them."""
+    wrong = ProjectConfig("q", endpoint=server.endpoint, access_key_id="failover-id", access_key_secret="wrong")
+    with (
+        relay(server) as (process, first),
+        Producer(project_of(server, first, wrong), config=CONFIG) as producer,
+    ):
+        os.kill(process.pid, signal.SIGSTOP)
+        future = producer.send("p", "wrong-key", {"n": "1"})
+        eventually(lambda: len(producer.stats().endpoints[0].left) == 2)
+        os.kill(process.pid, signal.SIGCONT)
+        assert "SignatureNotMatch" in {attempt.error_code for attempt in future.result(30).attempts}
+    assert "1" in stored(server, "wrong-key")
+
+
 def send_until_it_uses(producer: Producer, logstore: str, endpoint: str) -> None:
     """Send logs until the producer uses the endpoint."""
     sent = iter(range(10_000, 20_000))
