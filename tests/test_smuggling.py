@@ -8,17 +8,16 @@ from pathlib import Path
 
 import pytest
 
-from producer.agent import Agent
-from producer.agent.config import parse_toml
 from producer.agent.monitoring import MonitoringServer
 from producer.server import LogHubServer
+from tests.agent.monitored import Monitored
 from tests.agent.sources.listeners import Served, all_of, serving
 from tests.support.smuggling import BODIES, HEADS, HIDDEN
 from tests.support.waiting import PATIENCE
 
 _REFUSED = re.compile(rb"HTTP/1\.1 (400|411|413|431|501|505) ")
 _ANSWER = re.compile(rb"HTTP/1\.1 \d{3} ")
-_QUIET = '[agent]\nname = "a"\nstate = "{}"\n[sources.s]\ntype = "sequence"\nchannels = ["c"]\ntotal_events = 1\n'
+_QUIET = '[agent]\nname = "a"\nstate = "{state}"\n[sources.s]\ntype = "sequence"\nchannels = ["c"]\ntotal_events = 1\n'
 _REST = '[channels.c]\ntype = "memory"\n[sinks.n]\ntype = "null"\nchannel = "c"\n'
 
 
@@ -44,12 +43,8 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[_Servers]:
     with ExitStack() as opened:
         source = opened.enter_context(serving("http", format="lines"))
         server = opened.enter_context(LogHubServer())
-        agent = Agent(parse_toml(_QUIET.format(state) + _REST))
-        agent.start()
-        opened.callback(agent.stop, 10)
-        monitoring = MonitoringServer(agent, port=0)
-        opened.callback(monitoring.close)
-        yield _Servers(source, server, monitoring)
+        agent = opened.enter_context(Monitored(state, config=_QUIET + _REST))
+        yield _Servers(source, server, agent.server)
 
 
 @pytest.mark.parametrize("name", ["source", "server", "monitoring"])

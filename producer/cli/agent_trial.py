@@ -5,6 +5,7 @@ from __future__ import annotations
 import argparse
 import sys
 from collections.abc import Iterator, Mapping
+from contextlib import nullcontext
 from pathlib import Path
 
 from ..agent.config.model import AgentConfig
@@ -118,11 +119,8 @@ def _input(path: str | None) -> bytes:
     :raises UsageError: it cannot be read, or is too large.
     """
     try:
-        if path is None or path == "-":
-            data = sys.stdin.buffer.read(_MOST + 1)
-        else:
-            with Path(path).open("rb") as file:
-                data = file.read(_MOST + 1)
+        with nullcontext(sys.stdin.buffer) if path in (None, "-") else Path(path).open("rb") as file:
+            data = file.read(_MOST + 1)
     except OSError as error:
         raise UsageError(f"{path}: {error.strerror}") from error
     if len(data) > _MOST:

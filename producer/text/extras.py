@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from importlib.metadata import Distribution
 
 _NAME = "loghub-producer"
 
@@ -13,10 +16,11 @@ def how_to_install(extra: str) -> str:
     It uses the same clone, repository, file or package index. An installation without compiled parts stays without
     them, since a compiler would take minutes.
     """
-    origin = _origin()
+    installed = _installed()
+    origin = _origin(installed)
     built_here = origin is not None and not {"dir_info", "vcs_info"}.isdisjoint(origin)
     build = "PRODUCER_BUILD=pure " if built_here and not _is_compiled() else ""
-    return f"{build}{_pip()} install {_requirement(extra, origin)}"
+    return f"{build}{_pip(installed)} install {_requirement(extra, origin)}"
 
 
 def missing(error: ModuleNotFoundError, extra: str) -> ImportError:
@@ -34,26 +38,30 @@ def is_installed(package: str) -> bool:
         return False
 
 
-def _origin() -> dict[str, Any] | None:
-    """Return the origin of this installation; empty for a package index, None for a source tree or archive."""
-    import json  # imported here, since most programs do not need it
-    from importlib.metadata import PackageNotFoundError, distribution
+def _installed() -> Distribution | None:
+    """Return the metadata of this installation; None for a source tree or archive."""
+    from importlib.metadata import PackageNotFoundError, distribution  # most programs do not need it
 
     try:
-        origin = distribution(_NAME).read_text("direct_url.json")
-        return dict(json.loads(origin)) if origin else {}
-    except (PackageNotFoundError, ValueError):  # a source tree, or an archive
+        return distribution(_NAME)
+    except PackageNotFoundError:
         return None
 
 
-def _pip() -> str:
-    """Return the program that installed the package: environments of uv have no pip."""
-    from importlib.metadata import PackageNotFoundError, distribution
+def _origin(installed: Distribution | None) -> dict[str, Any] | None:
+    """Return the origin of an installation; empty for a package index, None for a source tree or archive."""
+    import json  # imported here, since most programs do not need it
 
     try:
-        return "uv pip" if (distribution(_NAME).read_text("INSTALLER") or "").strip() == "uv" else "pip"
-    except PackageNotFoundError:
-        return "pip"
+        return None if installed is None else dict(json.loads(installed.read_text("direct_url.json") or "{}"))
+    except ValueError:
+        return None
+
+
+def _pip(installed: Distribution | None) -> str:
+    """Return the program that installed the package: environments of uv have no pip."""
+    installer = "" if installed is None else installed.read_text("INSTALLER") or ""
+    return "uv pip" if installer.strip() == "uv" else "pip"
 
 
 def _is_compiled() -> bool:

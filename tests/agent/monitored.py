@@ -14,16 +14,44 @@ from producer.agent.monitoring import MonitoringServer
 
 from .parts import Hub
 
+#: A source of lines, a sink with dead letters, and their channels. The texts in braces are those of _TEXTS.
+CONFIG = """
+[agent]
+name = "{name}"
+state = "{state}"
+{options}
+[sources.r1]
+type = "feed"
+hub = "a"
+channels = [{channels}]
+{interceptors}
+[channels.c1]
+type = "memory"
+capacity = 100
+[channels.dead]
+type = "memory"
+[sinks.k1]
+type = "keep"
+hub = "a"
+channel = "c1"
+dead_letters = "dead"
+"""
+_TEXTS = {"name": "web", "options": "", "channels": '"c1"', "interceptors": ""}
+
 
 class Monitored:
     """An agent with its monitoring, and the hubs of its components, until the end of the block.
 
     :param config: its configuration, with ``{state}`` for the directory.
+    :param texts: further texts in braces.
     """
 
-    def __init__(self, config: str, state: Path, hubs: Sequence[Hub], **texts: str) -> None:
-        self.hubs, self.hub = hubs, hubs[0]
-        self._text, self._texts = config, {"state": str(state), **texts}
+    #: Seconds for the agent to stop.
+    patience = 60.0
+
+    def __init__(self, state: Path, hubs: Sequence[Hub] = (), config: str = CONFIG, **texts: str) -> None:
+        self.hubs, self.hub = hubs, hubs[0] if hubs else Hub()
+        self._text, self._texts = config, {**_TEXTS, "state": str(state), **texts}
         self.agent = Agent(self.config())
         self.agent.start()
         self.server = MonitoringServer(self.agent, port=0)
@@ -34,7 +62,7 @@ class Monitored:
 
     def __exit__(self, *_error: object) -> None:
         self.server.close()
-        self.agent.stop(60)
+        self.agent.stop(self.patience)
 
     def config(self, **texts: str) -> AgentConfig:
         """Return the configuration, with other texts."""

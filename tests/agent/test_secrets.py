@@ -1,7 +1,6 @@
 """Secrets of the configuration are shown nowhere."""
 
 import dataclasses
-import http.client
 import logging
 import typing
 from collections.abc import Mapping
@@ -10,12 +9,10 @@ from typing import Any
 
 import pytest
 
-from producer.agent import Agent, AgentConfigError
-from producer.agent.config import parse_toml
+from producer.agent import AgentConfigError
 from producer.agent.config.options import read_options
 from producer.agent.config.registry import BUILT_IN, class_of
 from producer.agent.events.counters import Counters
-from producer.agent.monitoring import MonitoringServer
 from producer.agent.run.supervisor import Supervised
 from producer.agent.sinks.http import HttpSink
 from producer.agent.sinks.objects import ObjectsSink
@@ -25,6 +22,7 @@ from producer.testing import ManualClock
 
 from ..support.waiting import eventually
 from .components import made
+from .monitored import Monitored
 
 _SECRET = "hunter2"
 _CONFIG = f"""
@@ -135,28 +133,15 @@ def test_a_store_that_fails_shows_no_password_of_its_address(tmp_path: Path) -> 
     assert said == "ValueError: no answer of ftp://***@host:21/dir"
 
 
-def test_a_running_agent_tells_no_secret(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+def test_a_running_agent_tells_no_secret(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """An agent's log, figures and page show no secret while a sink fails behind a proxy."""
     caplog.set_level(logging.DEBUG)
-    agent = Agent(parse_toml(_CONFIG.format(state=tmp_path)))
-    agent.start()
-    server = MonitoringServer(agent, port=0)
-    try:
+    monkeypatch.setattr(Monitored, "patience", 0.1)
+    with Monitored(tmp_path, config=_CONFIG) as watched:
         eventually(lambda: "k1" in caplog.text and "proxy" in caplog.text.lower())
-        pages = [
-            _get(server.port, path) for path in ("/", "/metrics", "/metrics.json", "/status.json", "/health/ready")
-        ]
-    finally:
-        server.close()
-        agent.stop(0.1)
-    assert "k1" in "".join(pages)
-    assert _SECRET not in caplog.text + "".join(pages)
-
-
-def _get(port: int, path: str) -> str:
-    connection = http.client.HTTPConnection("127.0.0.1", port, timeout=10)
-    try:
-        connection.request("GET", path)
-        return connection.getresponse().read().decode()
-    finally:
-        connection.close()
+        paths = ("/", "/metrics", "/metrics.json", "/status.json", "/health/ready")
+        pages = "".join(watched.get(path)[2] for path in paths)
+    assert "k1" in pages
+    assert _SECRET not in caplog.text + pages

@@ -40,7 +40,7 @@ dead_letters = "refused"
 
 @pytest.fixture
 def running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Monitored]:
-    with Monitored(CONFIG, tmp_path, plug_in(monkeypatch, "in", "other")) as running:
+    with Monitored(tmp_path, plug_in(monkeypatch, "in", "other"), CONFIG) as running:
         yield running
 
 

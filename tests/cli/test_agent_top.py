@@ -16,30 +16,11 @@ from tests.support.waiting import eventually
 from ..agent.monitored import Monitored
 from ..agent.parts import plug_in
 
-CONFIG = """
-[agent]
-name = "web"
-state = "{state}"
-[sources.r1]
-type = "feed"
-hub = "a"
-channels = ["c1"]
-[channels.c1]
-type = "memory"
-[channels.dead]
-type = "memory"
-[sinks.k1]
-type = "keep"
-hub = "a"
-channel = "c1"
-dead_letters = "dead"
-"""
-
 
 @pytest.fixture
 def running(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Monitored]:
     monkeypatch.setattr(agent_top, "INTERVAL", 0.01)
-    with Monitored(CONFIG, tmp_path, plug_in(monkeypatch, "a")) as running:
+    with Monitored(tmp_path, plug_in(monkeypatch, "a")) as running:
         yield running
 
 

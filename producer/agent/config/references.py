@@ -8,6 +8,8 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from ...text.small_files import read_text
+
 _REFERENCE = re.compile(r"(\$?)\$\{(?:(env|file|sys):([^}]*)|(\w+)\[[^}]*)\}")
 #: Maximum bytes of a file that is a value.
 _MOST = 1 << 20
@@ -77,7 +79,7 @@ def _value_of(match: re.Match[str]) -> str:
     if scheme == "env":
         return _of_environment(what)
     if scheme == "file":
-        return _of_file(what)
+        return read_text(Path(what), _MOST).rstrip("\r\n")
     if scheme == "sys":
         raise ValueError(f"{match[0]} is a Java system property, and the agent has none; use ${{env:…}}")
     raise ValueError(
@@ -89,17 +91,3 @@ def _of_environment(name: str) -> str:
     if name not in os.environ:
         raise ValueError(f"the environment variable {name} is not set")
     return os.environ[name]
-
-
-def _of_file(path: str) -> str:
-    try:
-        with Path(path).open("rb") as file:
-            content = file.read(_MOST + 1)
-    except OSError as error:
-        raise ValueError(f"cannot read {path}: {error.strerror}") from error
-    if len(content) > _MOST:
-        raise ValueError(f"{path} has more than {_MOST} bytes")
-    try:
-        return content.decode().rstrip("\r\n")
-    except UnicodeDecodeError as error:
-        raise ValueError(f"{path} is not valid UTF-8") from error

@@ -264,7 +264,7 @@ def test_secrets_come_from_the_environment_and_from_files(tmp_path: Path, monkey
     config = parse_toml('[sources.r1]\ntype = "${env:NOT_THERE}"\na = "${file:/not/there}"\nb = ["${sys:user.home}"]')
     assert [str(problem) for problem in config.problems] == [
         "line 2: sources.r1.type: the environment variable NOT_THERE is not set",
-        "line 3: sources.r1.a: cannot read /not/there: No such file or directory",
+        "line 3: sources.r1.a: /not/there cannot be read: No such file or directory",
         "line 4: sources.r1.b: ${sys:user.home} is a Java system property, and the agent has none; use ${env:…}",
     ]
 

@@ -12,8 +12,6 @@ from pathlib import Path
 import pytest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families
 
-from producer.agent import Agent
-from producer.agent.config import parse_toml
 from producer.agent.flow import health
 from producer.agent.monitoring import MonitoringError, MonitoringServer, address_of, server
 from producer.agent.monitoring.figures import CHANNEL_COUNTERS, SINK_COUNTERS, SOURCE_COUNTERS, figures
@@ -22,27 +20,11 @@ from producer.agent.monitoring.helps import HELPS
 from producer.model.errors import ChannelIOError
 from tests.support.waiting import eventually
 
-from ..monitored import Monitored
+from ..monitored import CONFIG, Monitored
 from ..parts import plug_in
 
-CONFIG = """
-[agent]
-name = "web <1>"
-state = "{state}"
-[sources.r1]
-type = "feed"
-hub = "a"
-channels = ["c1"]
-[channels.c1]
-type = "memory"
-capacity = 100
-[channels.dead]
-type = "memory"
-[sinks.k1]
-type = "keep"
-hub = "a"
-channel = "c1"
-dead_letters = "dead"
+#: A second sink, in a group with the first one.
+GROUP = """
 [sinks.k2]
 type = "keep"
 hub = "b"
@@ -55,7 +37,7 @@ sinks = ["k1", "k2"]
 
 @pytest.fixture
 def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Monitored]:
-    with Monitored(CONFIG, tmp_path, plug_in(monkeypatch, "a", "b")) as watched:
+    with Monitored(tmp_path, plug_in(monkeypatch, "a", "b"), CONFIG + GROUP, name="web <1>") as watched:
         yield watched
 
 
@@ -131,12 +113,9 @@ def test_events_dropped_by_interceptors_count_for_their_source_in_both_formats(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Events dropped by interceptors count for their source in both formats, from the start on."""
-    (hub,) = plug_in(monkeypatch, "a")
-    dropping = 'interceptors = [{type = "regex_filter", regex = "debug", exclude_events = true}]\n[channels.c1]'
-    text = CONFIG.format(state=tmp_path).replace('hub = "b"', 'hub = "a"').replace("[channels.c1]", dropping)
-    agent = Agent(parse_toml(text))
-    agent.start()
-    try:
+    dropping = 'interceptors = [{type = "regex_filter", regex = "debug", exclude_events = true}]'
+    with Monitored(tmp_path, plug_in(monkeypatch, "a"), interceptors=dropping) as watched:
+        agent, hub = watched.agent, watched.hub
         dropped = [flume_json(figures(agent))["SOURCE.r1"].get("EventDroppedCount")]
         hub.lines.put(b"a debug line\none\ntwo debug\n")
         eventually(lambda: hub.delivered == [b"one"])
@@ -144,8 +123,6 @@ def test_events_dropped_by_interceptors_count_for_their_source_in_both_formats(
         assert dropped == ["0", "2"]
         (family,) = [one for one in prometheus(figures(agent)).collect() if one.name.endswith("source_event_dropped")]
         assert [sample.value for sample in family.samples] == [2]
-    finally:
-        agent.stop(60)
 
 
 _UNITS = re.compile(

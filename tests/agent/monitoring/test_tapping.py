@@ -17,14 +17,7 @@ from tests.support.waiting import eventually
 from ..monitored import Monitored
 from ..parts import plug_in
 
-CONFIG = """
-[agent]
-state = "{state}"
-tap = {tap}
-[sources.r1]
-type = "feed"
-hub = "a"
-channels = ["c1"]
+INTERCEPTORS = """
 [[sources.r1.interceptors]]
 type = "static"
 key = "password"
@@ -33,13 +26,7 @@ value = "hunter two"
 type = "static"
 name = "second"
 key = "place"
-value = "${{env:PLACE}}"
-[channels.c1]
-type = "memory"
-[sinks.k1]
-type = "keep"
-hub = "a"
-channel = "c1"
+value = "${env:PLACE}"
 """
 
 
@@ -63,7 +50,8 @@ class Watched(Monitored):
 @pytest.fixture
 def watched(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Watched]:
     monkeypatch.setenv("PLACE", "a-hidden-place")
-    with Watched(CONFIG, tmp_path, plug_in(monkeypatch, "a"), tap="true") as watched:
+    hubs = plug_in(monkeypatch, "a")
+    with Watched(tmp_path, hubs, options="tap = true", interceptors=INTERCEPTORS) as watched:
         yield watched
 
 
@@ -101,7 +89,7 @@ def test_a_tap_ends_when_the_configuration_no_longer_allows_it(watched: Watched)
     """Without ``tap = true`` events are refused, and a reload that removes it ends the answer."""
     with watched.tap("name=r1") as answer:
         assert "passed" in json.loads(answer.readline())
-        watched.agent.reload(watched.config(tap="false"))
+        watched.agent.reload(watched.config(options=""))
         assert answer.read().count(b"\n") <= 2
     with watched.tap("name=r1") as answer:
         assert (answer.status, answer.read()) == (403, b"Events are not shown: set tap = true under [agent].\n")

@@ -24,7 +24,7 @@ from ....model.credentials import Credentials
 from ....model.errors import AttemptError
 from ....model.interfaces import CredentialsProvider
 from ....runtime.clock import Deadline
-from ....text.plural import counted
+from ....text.small_files import read_text
 from .asking import Asking, ask, failed, object_of, request, session_of
 from .metadata import is_true
 
@@ -144,16 +144,9 @@ def read_bounded(path: Path, most: int) -> str:
     :raises CredentialsError: it cannot be read, or is larger.
     """
     try:
-        with path.open("rb") as file:
-            content = file.read(most + 1)
-        text = content.decode()
-    except OSError as error:
-        raise failed(f"{path} cannot be read: {error.strerror}") from None
-    except UnicodeDecodeError:  # its message has a part of the content
-        raise failed(f"{path} is not UTF-8 text") from None
-    if len(content) > most:
-        raise failed(f"{path} has more than {counted(most, 'byte')}")
-    return text
+        return read_text(path, most)
+    except ValueError as error:
+        raise failed(str(error)) from None
 
 
 def _query(action: str) -> dict[str, str]:
