@@ -104,6 +104,10 @@ def agent_type(kind: str, name: str) -> str:
     return "\n\n".join([summary_of(cls), *table, *["\n".join(differences)][: len(differences)]])
 
 
+#: Ports of sources whose defaults depend on another option.
+_PORTS = {"otlp": "4318, by gRPC 4317"}
+
+
 def listeners_table() -> str:
     """Return the sources that listen, with their addresses, options of authentication and limits."""
     head = ("source", "address", "authentication", "TLS", "limits")
@@ -112,10 +116,10 @@ def listeners_table() -> str:
 
 
 def _listener(name: str, options: Mapping[str, Option]) -> tuple[str, ...]:
-    port = options["port"].default
+    port = options["port"].default or _PORTS.get(name)
     return (
         f"`{name}`",
-        f"{options['bind'].default}, port {port}" if isinstance(port, int) else options["bind"].default,
+        f"{options['bind'].default}, port {port}" if isinstance(port, int | str) else options["bind"].default,
         ", ".join(f"`{each}`" for each in _PROOFS if each in options) or _NONE,
         "`certificate`" if "certificate" in options else _NONE,
         ", ".join(f"`{each}` {_measured(options[each].default)}" for each in _LIMITS if each in options),

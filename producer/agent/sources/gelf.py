@@ -32,8 +32,7 @@ from .intake import Intake
 from .listening import Connection
 from .posts import PostSource, RequestOptions
 from .tcp_source import TcpSource
-from .unpacking import UnpackingError
-from .unpacking import plain as pieces_of
+from .unpacking import UnpackingError, packing_of, unpacked
 
 _log = get_logger("loghub.agent.source")
 
@@ -242,9 +241,9 @@ def plain(message: bytes, most: int) -> bytes:
     :param most: maximum bytes of a message.
     :raises GelfError: it is too large, or cannot be unpacked.
     """
-    found = bytearray()
+    kind, found = packing_of(message), bytearray()
     try:
-        for piece in pieces_of(message):
+        for piece in [message] if kind is None else unpacked(kind, [message]):
             if len(found) + len(piece) > most:
                 raise GelfError(f"a message has more than {most} bytes (max_body)")
             found += piece

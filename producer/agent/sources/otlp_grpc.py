@@ -38,7 +38,7 @@ from .listening import listening
 from .otlp_requests import PROTOBUF, OtlpOptions, batches_of_body
 from .posts import check_credentials, check_memory, credentials_of, put_request
 from .unix_sockets import PREFIX, is_unix
-from .unpacking import UnpackingError, plain
+from .unpacking import UnpackingError, packing_of, unpacked
 
 _log = get_logger("loghub.agent.source")
 
@@ -121,7 +121,7 @@ class OtlpGrpc:
         """
         until = time.monotonic() + self._options.request_timeout
         most = min(self._options.max_body, self._limits.budget.size)
-        while not request.held.take(most):
+        while self._stop.is_set() or not request.held.take(most):
             if self._stop.is_set() or time.monotonic() > until or not call.is_active():
                 raise RequestError(503, "no memory is free for the request: send it again")
             request.held.wait(most, _CHECK_SECONDS)
@@ -134,9 +134,11 @@ class OtlpGrpc:
 
     def _unpacked(self, request: Request, message: bytes) -> bytes:
         """Unpack a message; a message of OTLP does not begin as compressed data does."""
-        found = bytearray()
+        kind, found = packing_of(message), bytearray()
+        if kind is None:
+            return message
         try:
-            for piece in plain(message):
+            for piece in unpacked(kind, [message]):
                 if len(found) + len(piece) > self._options.max_body:
                     raise RequestError(413, f"the message has more than {self._options.max_body} bytes (max_body)")
                 self._limits.hold(request, len(piece), came=True)

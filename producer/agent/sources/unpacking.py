@@ -34,13 +34,9 @@ def unpacked(kind: str, pieces: Iterable[bytes]) -> Iterator[bytes]:
     return _zstd(pieces) if kind == "zstd" else _zlib(kind, pieces)
 
 
-def plain(message: bytes) -> Iterator[bytes]:
-    """Yield a message, unpacked if it begins as gzip or zlib do.
-
-    :raises UnpackingError: the data is invalid.
-    """
-    kind = "gzip" if message.startswith(b"\x1f\x8b") else "deflate" if message.startswith(b"\x78") else None
-    return iter([message]) if kind is None else unpacked(kind, [message])
+def packing_of(message: bytes) -> str | None:
+    """Return the packing of a message by its first bytes: gzip or deflate (zlib); None for another message."""
+    return "gzip" if message.startswith(b"\x1f\x8b") else "deflate" if message.startswith(b"\x78") else None
 
 
 def _zlib(kind: str, pieces: Iterable[bytes]) -> Iterator[bytes]:
