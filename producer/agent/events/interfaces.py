@@ -205,7 +205,8 @@ class Source(Protocol):
 
     For ``producer agent test`` a source has a static method ``decode_sample(options, data, clock)``, which returns the
     batch of the events in ``data``; without it, each line is an event. A sink has ``render_sample(options, event,
-    clock)``, which returns the text of a batch of one event as the destination gets it.
+    clock)``, which returns the text of a batch of one event as the destination gets it; without it, that is the event
+    as JSON.
     """
 
     def run(self, outlet: Outlet, stop: Stop) -> None:

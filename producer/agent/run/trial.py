@@ -25,6 +25,7 @@ from ..events.batch import EventBatch
 from ..events.interfaces import Context
 from ..flow.channel import BatchChannel
 from ..flow.channels import MemoryChannelBuilder
+from ..sinks.json_lines import json_line
 from .blueprint import Blueprint, Part
 
 _SELECTOR = "selector"
@@ -167,17 +168,19 @@ class Trial:
         return Outcome(event, channels, "" if channels else f"the {_SELECTOR}")
 
     def rendered(self, event: EventBatch, channel: str) -> Iterator[tuple[str, str]]:
-        """Yield the sinks of a channel, each with the text that its destination gets; sinks that cannot say are left
-        out.
+        """Yield the sinks of a channel, each with the text that its destination gets.
+
+        Without ``render_sample`` in the sink, such as for binary protocols, it is the event as JSON.
         """
         for group in self._blueprint.sinks.values():
             for part in group.sinks if group.channel == channel else ():
-                if hasattr(part.kind, "render_sample"):
-                    yield part.name, self._rendered(part, event)
+                yield part.name, self._rendered(part, event)
 
     def _rendered(self, part: Part, event: EventBatch) -> str:
         try:
-            return str(part.kind.render_sample(part.options, event, self._clock))
+            if (render := getattr(part.kind, "render_sample", None)) is None:
+                return "".join([json_line(headers, body).decode() for headers, body in event.events()])
+            return str(render(part.options, event, self._clock))
         except Exception as error:  # noqa: BLE001  # a plugin may raise anything
             return f"cannot be sent: {self._words(error)}"
 

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 from ...model.options import option
+from ...runtime.clock import Clock
 from ..events.batch import EventBatch
 from ..events.interfaces import Context
 
@@ -20,6 +21,11 @@ class NullSink:
         """Options of Flume's ``null``."""
 
         batch_size: int = option(100_000, least=1, doc="maximum number of events taken at once")
+
+    @staticmethod
+    def render_sample(_options: Options, _event: EventBatch, _clock: Clock) -> str:
+        """Return a remark, since nothing is sent."""
+        return "discarded"
 
     def __init__(self, options: Options, context: Context) -> None:
         self.most_events = options.batch_size

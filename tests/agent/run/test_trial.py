@@ -111,6 +111,7 @@ def test_each_stage_is_shown_with_what_it_makes_of_an_event(tmp_path: Path) -> N
         ("taildir", TAIL + 'multiline_start = "^a"', b"a\n b\na\n", [({}, b"a\n b"), ({}, b"a")]),
         ("spooldir", 'spool_directory = "/nowhere"\nmax_line_length = 2', b"abc\n", [({}, b"ab"), ({}, b"c")]),
         ("spooldir", 'spool_directory = "/nowhere"\ndeserializer = "BLOB"', b"a\nb\n", [({}, b"a\nb\n")]),
+        ("spooldir", 'spool_directory = "/nowhere"\ndelimiter = ";"', b"a\n;b", [({}, b"a\n"), ({}, b"b")]),
         ("syslog_udp", "port = 0", b"<11>a\n", [({"Facility": "1", "Severity": "3"}, b"a")]),
         ("http", "port = 0", b'[{"headers": {"n": "1"}, "body": "x"}]', [({"n": "1"}, b"x")]),
         ("netcat", "port = 0", b"a\r\nb", [({}, b"a"), ({}, b"b")]),
@@ -130,7 +131,11 @@ def test_the_source_decodes_the_sample_as_its_own_input(
         ('type = "http"\nendpoint = "http://127.0.0.1:1/"', "ERROR d\u00fc\n"),
         ('type = "http"\nendpoint = "http://127.0.0.1:1/"\nformat = "json"', f"[{JSON}]"),
         ('type = "objects"\npath = "/nowhere"\nformat = "json"', f"{JSON}\n"),
+        ('type = "objects"\npath = "/nowhere"\nformat = "parquet"', '{"body": "ERROR d\u00fc", "level": "ERROR"}\n'),
         ('type = "file_roll"\ndirectory = "/nowhere"', "ERROR d\u00fc\n"),
+        ('type = "null"', "discarded"),
+        ('type = "forward"\nhost = "127.0.0.1"', f"{JSON}\n"),
+        ('type = "avro"\nhostname = "127.0.0.1"\nport = 1', f"{JSON}\n"),
         (
             'type = "kafka"\nbootstrap_servers = "127.0.0.1:1"\ntopic = "of-%{level}"',
             '{"topic": "of-ERROR", "value": "ERROR d\u00fc", "key": null, "headers": {"level": "ERROR"}}',
@@ -138,7 +143,10 @@ def test_the_source_decodes_the_sample_as_its_own_input(
     ],
 )
 def test_a_sink_shows_what_its_destination_gets(tmp_path: Path, sink: str, expected: str) -> None:
-    """A sink's text of an event is that of its request, file or message; it connects to nothing."""
+    """A sink's text of an event is that of its request, file or message; it connects to nothing.
+
+    For a binary protocol it is the event as JSON.
+    """
     source = '[sources.more]\ntype = "netcat"\nport = 0\nchannels = ["more"]'
     text = f'{source}\n[channels.more]\ntype = "memory"\n[sinks.more]\nchannel = "more"\n{sink}\n'
     drawn = blueprint(tmp_path, text)

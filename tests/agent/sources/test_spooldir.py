@@ -288,6 +288,18 @@ def test_another_charset_becomes_utf8(tmp_path: Path, charset: str, text: str) -
     assert spool.done() == ["a.COMPLETED"]
 
 
+@pytest.mark.parametrize("delimiter", [";", "\0"])
+@pytest.mark.parametrize("encoding", ["utf-8", "utf-16-le"])
+def test_lines_may_have_another_end(tmp_path: Path, delimiter: str, encoding: str) -> None:
+    """With delimiter, lines end there, also at the file's end, and line ends are part of events."""
+    spool = Spool(tmp_path, delimiter=delimiter, encoding=encoding)
+    spool.write("a", delimiter.join(["one\ntwo\r\n", "\u4e2d", "", "", "x" * (3 << 19), "last"]).encode(encoding))
+    spool.write("b", f"end{delimiter}{delimiter}".encode(encoding))
+    spool.look()
+    lines = ["one\ntwo\r\n", "\u4e2d", "", "", "x" * (3 << 19), "last", "end", ""]
+    assert spool.lines() == [line.encode() for line in lines]
+
+
 def test_a_growing_file_is_waited_for(tmp_path: Path) -> None:
     """A growing file is read only after it has settled; Flume lost 6,200 of 8,001 such lines."""
     spool = Spool(tmp_path, settle=5.0)
@@ -594,6 +606,7 @@ def test_nothing_is_kept_of_files_that_are_done(spool: Spool) -> None:
         ({"spool_directory": "/x", "encoding": "x-no"}, "encoding: must be an encoding that Python supports"),
         ({"spool_directory": "/x", "consume_order": "best"}, "must be one of oldest, youngest, random"),
         ({"spool_directory": "/x", "deserializer": "AVRO"}, "must be one of LINE, BLOB"),
+        ({"spool_directory": "/x", "deserializer": "BLOB", "delimiter": ";"}, "delimiter: cannot be used with"),
     ],
 )
 def test_an_invalid_option_is_refused_before_the_start_with_its_name_the_rule_and_the_value(

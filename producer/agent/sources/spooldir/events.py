@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 from ....wire.encodings import MARK, Converted, to_utf8
 from ...events.batch import EventBatch, Position
+from ..reading.delimiters import batch_of_lines
 from .options import SpoolDirectoryOptions
 
 _ERRORS = {"REPLACE": "replace", "IGNORE": "ignore", "FAIL": "strict", "KEEP": "surrogateescape"}
@@ -34,7 +35,7 @@ class EventMaker:
 
     def batch(self, lines: bytes, headers: Mapping[str, str], position: Position) -> EventBatch:
         """Return the events of whole lines in UTF-8."""
-        return self._cut(EventBatch.of_lines(lines, headers, position))
+        return self._cut(batch_of_lines(lines, self._options.delimiter, headers, position))
 
     def blob(self, block: bytes, headers: Mapping[str, str], position: Position) -> EventBatch:
         """Return one event."""

@@ -13,6 +13,7 @@ from ....model.options import option
 from ....wire import encodings
 from ....wire.patterns import Pattern
 from ...config.flume_keys import without_needless
+from ..reading.delimiters import check_delimiter, delimiter_option
 
 _NOT_NEEDED = "accepted from Flume's files, without effect: "
 _DESERIALIZER = "deserializer."
@@ -47,6 +48,7 @@ class SpoolDirectoryOptions:
         doc="undecodable bytes: keep them, replace them by U+FFFD, drop them, or put the file aside",
     )
     deserializer: str = option("LINE", choices=("LINE", "BLOB"), doc="an event is a line, or a whole file")
+    delimiter: str = delimiter_option()
     max_line_length: int | None = option(None, least=1, doc="maximum characters of an event; longer lines are split")
     max_blob_length: int = option(
         32 << 20, least=1, unit="bytes", doc="maximum size of a BLOB event in bytes; larger files are split"
@@ -70,6 +72,9 @@ class SpoolDirectoryOptions:
             encodings.is_utf8(self.encoding)
         except LookupError as error:
             raise ConfigError("encoding", "must be an encoding that Python supports", self.encoding) from error
+        check_delimiter(self.delimiter)
+        if self.delimiter != "\n" and self.deserializer == "BLOB":
+            raise ConfigError("delimiter", "cannot be used with the deserializer BLOB", self.delimiter)
         if not self.file_suffix:
             raise ConfigError("file_suffix", "must not be empty", self.file_suffix)
         if self.decode_error_policy == "KEEP" and not self.is_utf8:

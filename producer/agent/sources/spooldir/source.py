@@ -82,7 +82,9 @@ class Spooler:
         self._options, self._context, self._outlet, self._stop = options, context, outlet, stop
         self._directory = SpoolDirectory(options)
         self._maker = EventMaker(options)
-        self._rules = Rules(None, options.max_line_bytes, 0.0, 0.0, encoding=options.encoding, final=True)
+        self._rules = Rules(
+            None, options.max_line_bytes, 0.0, 0.0, None, options.encoding, options.delimiter, final=True
+        )
         self._notices = Notices(_log, context.counters, options.encoding, "encoding")
         self._seen: dict[Key, _Seen] = {}
         self._unsafe: dict[str, FileReader] = {}

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from itertools import accumulate
 from typing import Protocol
 
 from ....wire.encodings import MARK, Converted, is_utf8, to_utf8
 from ....wire.log_start import SEEN_BYTES, Logs
 from ...events.batch import EventBatch, Position
 from ..reading.containers import ContainerLines
+from ..reading.delimiters import batch_of_lines
 
 BYTE_OFFSET_HEADER = "byteoffset"
 
@@ -39,7 +39,7 @@ class BatchMaker:
     logs: Logs | None
     byte_offset: bool
     containers: ContainerLines | None = None
-    delimiter: bytes = b"\n"
+    delimiter: str = "\n"
 
     def batch(self, block: _Block, data: bytes, headers: Mapping[str, str], name: str, place: str = "") -> EventBatch:
         """Return the events of a block.
@@ -50,13 +50,9 @@ class BatchMaker:
         position = Position(name, block.end, place)
         if self.containers is not None:
             return self.containers.batch(data, headers, position)
-        if self.delimiter != b"\n":
-            bodies = data.removesuffix(self.delimiter).split(self.delimiter) if data else []
-            batch = EventBatch.of_bodies(bodies, headers, position=position)
-            starts = [0, *accumulate(len(body) + 1 for body in bodies)][:-1]
-        elif self.logs is None:
-            batch = EventBatch.of_lines(data, headers, position)
-            starts = batch.offsets() if self.byte_offset else []
+        if self.logs is None:
+            batch = batch_of_lines(data, self.delimiter, headers, position)
+            starts = _starts_of_lines(batch) if self.byte_offset else []
         else:
             starts = list(_starts(data, self.logs))
             ends = [*starts[1:], len(data)]
@@ -76,6 +72,12 @@ def text_of(block: _Block, encoding: str) -> Converted:
     if not is_utf8(encoding):
         return to_utf8(block.data, encoding, first=block.start == 0)
     return Converted(block.data.removeprefix(MARK) if block.start == block.hole == 0 else block.data, 0)
+
+
+def _starts_of_lines(batch: EventBatch) -> list[int]:
+    if batch.ends is None:
+        return batch.offsets()
+    return [start + number for number, start in enumerate(batch.offsets())]
 
 
 def _starts(data: bytes, logs: Logs) -> Iterator[int]:

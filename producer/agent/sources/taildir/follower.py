@@ -38,9 +38,7 @@ class Follower:
     def __init__(self, options: TaildirOptions, context: Context, outlet: Outlet, stop: Stop) -> None:
         self._options, self._outlet, self._stop, self._clock = options, outlet, stop, context.clock
         self._counters = context.counters
-        self._maker = BatchMaker(
-            options.logs(), options.byte_offset_header, options.containers(), options.delimiter.encode()
-        )
+        self._maker = BatchMaker(options.logs(), options.byte_offset_header, options.containers(), options.delimiter)
         groups = options.groups()
         links_to = LinkTargets([*(group.named_directory for group in groups), *options.allow_links_to])
         self._known = KnownFiles(outlet, context.state, context.name, context.clock)

@@ -13,6 +13,7 @@ from ....model.options import option
 from ....wire.encodings import is_utf8
 from ....wire.log_start import Logs, StartPattern
 from ..reading.containers import FORMATS, ContainerLines
+from ..reading.delimiters import check_delimiter, delimiter_option
 from .groups import Group, file_group, glob_group
 
 _NOT_NEEDED = "accepted from Flume's files, without effect: "
@@ -73,7 +74,7 @@ class TaildirOptions:
         "parts are joined, time and stream become headers",
     )
     encoding: str = option("utf-8", doc="encoding of the files; others are converted to UTF-8")
-    delimiter: str = option("\n", doc="end of a line: one ASCII character, such as ; or \\u0000 for a NUL")
+    delimiter: str = delimiter_option()
     max_line_bytes: int = option(
         4 << 20, least=1024, unit="bytes", doc="maximum size of an event in bytes; a longer one is split"
     )
@@ -96,8 +97,7 @@ class TaildirOptions:
         if self.line_format in FORMATS and self.byte_offset_header:
             raise ConfigError("line_format", "of containers cannot be used with byte_offset_header", self.line_format)
         self._check_encoding()
-        if len(self.delimiter) != 1 or not self.delimiter.isascii():
-            raise ConfigError("delimiter", "must be one ASCII character", self.delimiter)
+        check_delimiter(self.delimiter)
         if self.delimiter != "\n" and (self.multiline_start is not None or self.line_format in FORMATS):
             rule = "cannot be used with multiline_start or the line_format of containers"
             raise ConfigError("delimiter", rule, self.delimiter)
