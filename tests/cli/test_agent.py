@@ -210,7 +210,7 @@ def test_until_done_ends_when_all_is_delivered(tmp_path: Path, caplog: pytest.Lo
 
 def test_reports_such_as_rotations_are_shown_on_the_page_only(caplog: pytest.LogCaptureFixture) -> None:
     """A running agent logs rotations and the like for its page only; recoveries and warnings go to its log, too."""
-    log, page = get_logger("loghub.agent.source.taildir"), RecentLog(str)
+    log, page = get_logger("loghub.agent.source.taildir"), RecentLog(dict)
     try:
         with agent_cli._log_levels():
             log.info("a was renamed to b")

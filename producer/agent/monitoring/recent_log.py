@@ -7,13 +7,15 @@ from __future__ import annotations
 
 import logging
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import Any
 from urllib.parse import parse_qs
 
 from ...runtime.loggers import get_logger
 from ...text.printable import one_line, shown
+from ..config.references import hide
+from .redaction import redacted_copy
 
 #: Maximum number of lines that are kept, and that are shown; maximum number of characters of a line.
 _MOST, _MOST_SHOWN, _LONGEST = 1000, 50, 500
@@ -29,18 +31,20 @@ class SearchError(ValueError):
 class RecentLog(logging.Handler):
     """The last lines of the loggers ``loghub.*``, until :meth:`close`.
 
-    :param redacted: returns a text without secrets.
+    :param hidden: returns the texts to replace, of :attr:`~..run.agent.Agent.hidden`.
     """
 
-    def __init__(self, redacted: Callable[[str], str]) -> None:
+    def __init__(self, hidden: Callable[[], Mapping[str, str]]) -> None:
         super().__init__(logging.INFO)
         self.addFilter(lambda record: record.name != _OF_EVENTS)
-        self._redacted = redacted
+        self._hidden = hidden
         self._lines: deque[tuple[int, dict[str, Any]]] = deque(maxlen=_MOST)
         get_logger("loghub").addHandler(self)
 
     def emit(self, record: logging.LogRecord) -> None:
-        text = shown(self._redacted(record.getMessage()))[:_LONGEST]
+        hidden, most = self._hidden(), 2 * _LONGEST
+        whole = hide(record.getMessage(), hidden)  # before it is cut, since a secret may be long
+        text = shown(redacted_copy(whole[:most], hidden, _LONGEST, is_cut=len(whole) > most))[:_LONGEST]
         self._lines.append((record.levelno, {"time": record.created, "level": record.levelname, "text": text}))
 
     def lines(self, query: str = "") -> list[dict[str, Any]]:

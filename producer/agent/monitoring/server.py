@@ -44,7 +44,6 @@ from .figures import figures, not_ready, notes
 from .formats import flume_json, prometheus
 from .page import moment, page
 from .recent_log import RecentLog, SearchError, search_of
-from .redaction import redacted
 from .tapping import TapError, tapped
 
 if TYPE_CHECKING:
@@ -155,7 +154,7 @@ class MonitoringServer:
         for package in ("h11", "prometheus_client"):
             if importlib.util.find_spec(package) is None:
                 raise MonitoringError(f"monitoring needs {package}: {how_to_install('agent')}")
-        self._agent, self._log = agent, RecentLog(lambda text: redacted(text, agent.hidden))
+        self._agent, self._log = agent, RecentLog(lambda: agent.hidden)
         self._before: Mapping[str, Any] = figures(agent)
         self._last: Mapping[str, Any] = self._before
         self._loop = asyncio.new_event_loop()
