@@ -5,7 +5,6 @@
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -16,6 +15,7 @@ from .model.interfaces import Delivery, Payload, Receipt, Record, Sink
 from .model.records import StreamKey
 from .runtime.clock import Deadline, Signal
 from .runtime.forks import Stage, watch_fork
+from .runtime.locks import Lock
 from .wire.log_group import encode_tail, split_records
 
 if TYPE_CHECKING:
@@ -40,7 +40,7 @@ class ManualClock:
 
     def __init__(self, start: float = 1_700_000_000.0) -> None:
         self._start = start
-        self._lock = threading.Lock()  # guards _now and _signals
+        self._lock = Lock()  # guards _now and _signals
         self._now = 0.0
         self._signals: list[Signal] = []
 
@@ -107,7 +107,7 @@ class RecordingSink(Sink):
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # guards deliveries and _projects
+        self._lock = Lock()  # guards deliveries and _projects
         self._projects: dict[str, ProjectConfig] = {}
         self.deliveries: list[Delivery] = []
         self.closed = False
@@ -115,7 +115,7 @@ class RecordingSink(Sink):
 
     def _renew_in_child(self) -> None:
         """Replace the lock: a thread of the parent may hold it."""
-        self._lock = threading.Lock()
+        self._lock = Lock()
 
     def put_project(self, project: ProjectConfig) -> None:
         """Record the project; deliveries to other projects are accepted, too."""

@@ -25,6 +25,7 @@ from typing import Any
 
 from ..model.errors import ChannelFullError
 from ..runtime.clock import Stop, SystemClock
+from ..runtime.locks import Lock
 from .config.options import AgentConfigError, Problem, read_options
 from .events.batch import EventBatch, Position
 from .events.counters import Counters
@@ -54,7 +55,7 @@ class RecordingOutlet:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # guards all but _open
+        self._lock = Lock()  # guards all but _open
         self.committed: list[EventBatch] = []
         self.refused = 0
         self._refusals = 0

@@ -18,7 +18,6 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import threading
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterable, Sequence
@@ -36,6 +35,7 @@ from ..model.interfaces import ChannelStats, Event, Stored
 from ..model.owned_lock import OwnedLock
 from ..runtime.clock import Clock, SystemClock
 from ..runtime.forks import Stage, watch_fork
+from ..runtime.locks import Lock
 from ..runtime.loggers import get_logger
 from ..text.plural import counted
 from .counters import ChannelCounters
@@ -71,7 +71,7 @@ class MemoryTransaction(BaseTransaction):
     ended = True  # for __del__, if the constructor was interrupted
 
     def __init__(self, channel: MemoryChannel, epoch: int) -> None:
-        self._channel_name, self._state_lock = channel._name, threading.Lock()  # the base's constructor, inlined
+        self._channel_name, self._state_lock = channel._name, Lock()  # the base's constructor, inlined
         self._channel = channel
         self.epoch = epoch
         self.puts: list[Event] = []

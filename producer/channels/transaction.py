@@ -22,6 +22,7 @@ from typing import Self
 
 from ..model.errors import InvalidArgumentError, TransactionStateError
 from ..model.interfaces import Event, Stored
+from ..runtime.locks import Lock
 from ..text.printable import described
 
 
@@ -63,7 +64,7 @@ class BaseTransaction(ABC):
 
     def __init__(self, channel: str) -> None:
         self._channel_name = channel
-        self._state_lock = threading.Lock()  # guards state
+        self._state_lock = Lock()  # guards state
 
     @property
     def last_sequence(self) -> int | None:

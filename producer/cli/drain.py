@@ -12,7 +12,6 @@ from __future__ import annotations
 import dataclasses
 import os
 import re
-import threading
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
@@ -40,6 +39,7 @@ from ..model.errors import (
 from ..model.interfaces import ChannelStats, Delivery, Receipt, Transaction
 from ..model.metrics import Stats
 from ..runtime.clock import Deadline, SystemClock
+from ..runtime.locks import Lock
 from ..sinks.loghub.sink import LogHubSink
 from ..text.names import CREATED_BY_A_WRITE
 from ..text.plural import counted
@@ -173,7 +173,7 @@ class _Sink(LogHubSink):
     def __init__(self, config: ProducerConfig) -> None:
         super().__init__(config, SystemClock(), "drain")
         self.stopped = ""
-        self._lock = threading.Lock()  # guards _unauthorized
+        self._lock = Lock()  # guards _unauthorized
         self._unauthorized = 0
 
     def end_at(self, end: float | None) -> None:

@@ -7,7 +7,6 @@ import csv
 import json
 import os
 import sys
-import threading
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
 from typing import TextIO
@@ -16,6 +15,7 @@ from ..client.producer import Producer
 from ..model.config import MAX_BATCH_SIZE_IN_BYTES, HttpConfig
 from ..model.errors import InvalidArgumentError
 from ..model.results import Result
+from ..runtime.locks import Lock
 from .exit_codes import ExitCode
 from .output import tell
 from .profiles import Settings, UsageError, resolve
@@ -40,7 +40,7 @@ class _Tally:
     def __init__(self) -> None:
         self.delivered = self.invalid = 0
         self.failed = Counter[str]()
-        self._lock = threading.Lock()  # guards delivered and failed
+        self._lock = Lock()  # guards delivered and failed
 
     def completed(self, result: Result) -> None:
         """Count a completed log. The producer's threads call it."""

@@ -15,6 +15,7 @@ from typing import TypeVar
 
 from ..model.errors import ProducerError
 from ..model.futures import SendFuture
+from ..runtime.locks import Lock
 
 T = TypeVar("T")
 Job = tuple[Callable[[], SendFuture], "Future[SendFuture]"]
@@ -59,7 +60,7 @@ class WaitingThreads:
 
     def __init__(self, name: str, most: int) -> None:
         self._name, self._most = name, most
-        self._lock = threading.Lock()  # guards the rest
+        self._lock = Lock()  # guards the rest
         self._jobs: deque[Job] = deque()
         self._running = 0
 

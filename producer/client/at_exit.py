@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 from ..model.errors import CloseTimeoutError, FlushTimeoutError, InvalidArgumentError
 from ..runtime.forks import Stage, call_in_child
+from ..runtime.locks import Lock
 from ..runtime.loggers import get_logger
 from ..runtime.signals import STOP_SIGNALS, StopSignals, runs_handlers
 from ..text.plural import counted
@@ -43,7 +44,7 @@ class _Open(NamedTuple):
     sender: Sender
 
 
-_lock = threading.Lock()  # guards the variables below
+_lock = Lock()  # guards the variables below
 _draining: dict[Shutdown, _Open] = {}
 _hooked = False
 _exited = False
@@ -328,7 +329,7 @@ class _Before:
 
 def _after_fork_in_child() -> None:
     global _lock, _hooked, _exited  # noqa: PLW0603  # a fork is process-wide
-    _lock = threading.Lock()
+    _lock = Lock()
     _hooked = _exited = False
     _draining.clear()
 

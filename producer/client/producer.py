@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import contextlib
 import itertools
-import threading
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from datetime import datetime
 from functools import partial
@@ -25,6 +24,7 @@ from ..model.results import Callback
 from ..model.sequence import SequenceKey
 from ..runtime.clock import Clock, Deadline, Stop, SystemClock
 from ..runtime.forks import Stage, watch_fork
+from ..runtime.locks import Lock
 from ..runtime.send_timeout import waiting_at_most
 from ..text.migration_hints import by_name, hint, meant_method
 from ..text.printable import described
@@ -146,7 +146,7 @@ class Producer:
         # With a durable channel, several commits may share one sync of the disk.
         self._waiting = WaitingThreads(f"{self.name}-asend", 1 if channel is None else _STORING_THREADS)
         self._closed = False
-        self._lock = threading.Lock()  # guards _pipeline, _shutdown and _closed
+        self._lock = Lock()  # guards _pipeline, _shutdown and _closed
         self._pipeline: Sender | None = None
         self._shutdown: Shutdown | None = None
         for project in projects:
@@ -672,7 +672,7 @@ class Producer:
         """Start empty in a forked child; called by the fork hook."""
         abandoned, self._pipeline, self._shutdown = self._pipeline, None, None
         self._waiting = WaitingThreads(f"{self.name}-asend", 1 if self._channel is None else _STORING_THREADS)
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._counters = Counters()
         self._losses = LossReport(self.name, self._counters, muted=self._losses.muted)
         if abandoned is not None:

@@ -2,21 +2,20 @@
 
 from __future__ import annotations
 
-import threading
-
 from ..model.errors import ConfigError
 from ..model.interfaces import Channel
 from ..runtime.forks import Stage, call_in_child
+from ..runtime.locks import Lock
 
 #: The claimed channels by identity, since channels may be user objects without a hash, or that compare equal.
 _claimed: dict[int, Channel] = {}
-_claiming = threading.Lock()  # guards _claimed
+_claiming = Lock()  # guards _claimed
 
 
 def renew_locks_in_child() -> None:
     """Replace the module's lock in a forked child: a thread of the parent may have held it."""
     global _claiming  # noqa: PLW0603  # a fork is process-wide
-    _claiming = threading.Lock()
+    _claiming = Lock()
 
 
 call_in_child(renew_locks_in_child, Stage.LOCKS)

@@ -7,12 +7,12 @@ senders wait without a lock, under their own deadlines.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ..model.sequence import Numbering
 from ..runtime.clock import Clock, Deadline, WaitingRoom
+from ..runtime.locks import Lock
 
 
 class NumberTurns:
@@ -20,7 +20,7 @@ class NumberTurns:
 
     def __init__(self, clock: Clock) -> None:
         self._room = WaitingRoom(clock)
-        self._lock = threading.Lock()  # guards _holders
+        self._lock = Lock()  # guards _holders
         self._holders: dict[Numbering, object] = {}
 
     @contextmanager

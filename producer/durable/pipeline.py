@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import threading
 from collections.abc import Callable, Sequence
 
 from ..model.config import ProducerConfig
@@ -23,6 +22,7 @@ from ..pipeline.owner import Owner
 from ..pipeline.pipeline import Pipeline
 from ..pipeline.threads import StageThread
 from ..runtime.clock import Clock, Deadline
+from ..runtime.locks import RLock
 from ..runtime.loggers import get_logger
 from ..text.plural import counted
 from .acks import Acks
@@ -111,7 +111,7 @@ class DurablePipeline:
             max_block=None if config.max_block_ms < 0 else config.max_block_ms / 1000,
             instance=instance,
         )
-        self._starting = threading.RLock()  # guards the start of the threads, as in Pipeline
+        self._starting = RLock()  # guards the start of the threads, as in Pipeline
         self._started = False
         if self._channel_stats.recovered:
             events = counted(self._channel_stats.recovered, "event")

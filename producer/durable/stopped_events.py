@@ -7,11 +7,11 @@ channel (measured on CPython 3.11).
 
 from __future__ import annotations
 
-import threading
 from array import array
 from collections.abc import Sequence
 
 from ..pipeline.batching.stopped_streams import Line
+from ..runtime.locks import Lock
 from .event_ref import Ticket
 from .take_lease import Taking
 
@@ -20,7 +20,7 @@ class Parking:
     """The tickets of events that were taken for stopped streams, by stream."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # guards _lines
+        self._lock = Lock()  # guards _lines
         self._lines: dict[Line, dict[Taking, array[int]]] = {}
 
     def park(self, line: Line, ticket: Ticket) -> None:

@@ -6,10 +6,10 @@ producer closes or the process dies.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Sequence
 
 from ..model.interfaces import Channel, Event
+from ..runtime.locks import Lock
 from ..runtime.loggers import get_logger
 
 _log = get_logger("loghub.feeder")
@@ -25,7 +25,7 @@ class Taking:
     def __init__(self, channel: Channel) -> None:
         self.transaction = channel.transaction()
         self.transaction.begin()
-        self.lock = threading.Lock()  # guards everything below, and the shares of the events' tickets
+        self.lock = Lock()  # guards everything below, and the shares of the events' tickets
         self.unused = True
         self._outstanding = 0
         self._retired = False

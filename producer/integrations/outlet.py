@@ -31,6 +31,7 @@ from ..model.records import LogItem, StreamKey
 from ..model.results import Attempt, Callback, Result
 from ..runtime.forks import Stage, watch_fork
 from ..runtime.internal_threads import at_work
+from ..runtime.locks import RLock
 from ..runtime.loggers import get_logger
 from ..runtime.rate_limited_log import RateLimitedLog
 from ..text.migration_hints import FOREIGN_OF_PROJECT
@@ -147,7 +148,7 @@ class Outlet:
         #: Logs from a finalizer or handler that interrupted a call of the producer.
         self._deferred: deque[tuple[LogItem, Fallback | None, Callback | None]] = deque()
         self._counting = (
-            threading.RLock()
+            RLock()
         )  # guards the next ones; reentrant, because a finalizer that logs may interrupt its owner
         self._dropped = self._reported = 0
         self._reported_at = float("-inf")
@@ -322,7 +323,7 @@ class Outlet:
 
     def _renew_in_child(self) -> None:
         """Replace the lock, which a thread of the parent may hold, and leave deferred logs to the parent."""
-        self._counting = threading.RLock()
+        self._counting = RLock()
         self._deferred = deque()
 
 

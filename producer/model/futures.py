@@ -17,6 +17,7 @@ from concurrent.futures import Future
 from typing import TYPE_CHECKING, Any, Protocol
 
 from ..runtime.forks import Stage, call_in_child
+from ..runtime.locks import RLock
 from ..runtime.loggers import get_logger
 from ..text.migration_hints import meant_of_future
 from ..text.printable import described
@@ -67,7 +68,7 @@ class _Watch:
 
 
 # Guards the creation and the fields of every _Watch. Taken last, after a watch's own condition, and only briefly.
-_watching = threading.RLock()
+_watching = RLock()
 # Tells a _Watch of this process from one that was inherited by a fork.
 _process = object()
 
@@ -75,7 +76,7 @@ _process = object()
 def renew_locks_in_child() -> None:
     """Replace the lock and invalidate every _Watch after a fork: a thread of the parent may have held them."""
     global _watching, _process  # a fork is process-wide
-    _watching, _process = threading.RLock(), object()
+    _watching, _process = RLock(), object()
 
 
 call_in_child(renew_locks_in_child, Stage.LOCKS)

@@ -41,7 +41,7 @@ class OwnedLock(_Refusing, RLock):  # type: ignore[misc]  # a base in CPython; a
 
     def __new__(cls) -> OwnedLock:
         """Create the kind that fits the current ``threading`` module."""
-        is_patched = type(threading.RLock()) is not RLock
+        is_patched = type(threading.RLock()) is not RLock  # noqa: TID251  # not to hold it
         return _GreenletLock() if is_patched else super().__new__(cls)  # type: ignore[return-value]  # used alike
 
 

@@ -7,7 +7,6 @@ long because everything that starts, joins and ends the stages is in one place.
 from __future__ import annotations
 
 import math
-import threading
 from collections.abc import Iterable
 
 from ..model.config import ProducerConfig
@@ -17,6 +16,7 @@ from ..model.metrics import Counters, Stats
 from ..model.records import StreamKey
 from ..runtime.clock import LOOK_AGAIN, Clock, Deadline, Latch
 from ..runtime.internal_threads import at_work
+from ..runtime.locks import RLock
 from ..runtime.loggers import get_logger
 from ..text.plural import counted
 from .admission import Admission
@@ -114,7 +114,7 @@ class Pipeline:
         )
         # Guards the start of the threads. Not an OwnedLock: a signal handler that interrupts a start may start them
         # itself.
-        self._starting = threading.RLock()
+        self._starting = RLock()
         self._started = False
         #: True if the threads could not start.
         self.late = False

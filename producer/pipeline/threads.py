@@ -66,8 +66,8 @@ class StageThread:
         self.name = name
         self._loop = loop
         self._thread: threading.Thread | None = None  # set by the thread itself
-        self._claim = threading.Lock()  # held by the thread that runs the loop
-        self._begun = threading.Lock()
+        self._claim = threading.Lock()  # noqa: TID251  # held by the thread that runs the loop, until it ends
+        self._begun = threading.Lock()  # noqa: TID251  # released by another thread
         self._begun.acquire()
 
     def start(self) -> None:

@@ -15,10 +15,10 @@ import errno
 import fcntl
 import os
 import socket
-import threading
 from pathlib import Path
 
 from .forks import Stage, call_in_child, hold_across_fork
+from .locks import RLock
 
 #: Tries to take a lock: a process that checks if it is free holds it for microseconds.
 _TRIES = 1000
@@ -26,7 +26,7 @@ _MOST_BYTES = 4096
 
 # Guards _held. Held across a fork, and while a lock is taken: a child forked in between would not know of its copies,
 # and would keep the lock as long as it lives.
-_lock = threading.RLock()
+_lock = RLock()
 _held: set[DirectoryLock] = set()
 
 

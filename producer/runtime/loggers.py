@@ -22,6 +22,7 @@ from contextlib import ExitStack
 
 from .forks import Stage, call_in_child
 from .internal_threads import at_work, is_at_work
+from .locks import Lock
 
 _Handle = Callable[[logging.LogRecord], None]
 
@@ -88,7 +89,7 @@ class _Late:
     """Records that a separate thread logs in order, waiting for the handlers without a limit."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # guards the fields below
+        self._lock = Lock()  # guards the fields below
         self._records: deque[tuple[_Handle, logging.LogRecord]] = deque(maxlen=_MOST)
         self.busy = False
 

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import re
-import threading
 from collections import OrderedDict
 from collections.abc import Hashable
 
 from ..text.plural import counted
 from .clock import Clock, SystemClock
+from .locks import Lock
 
 #: Seconds between two lines of one kind.
 INTERVAL = 10.0
@@ -22,7 +22,7 @@ class RateLimitedLog:
 
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock = clock or SystemClock()
-        self._lock = threading.Lock()  # guards _kinds
+        self._lock = Lock()  # guards _kinds
         #: The time of the last line and the amount not logged since, by kind.
         self._kinds: OrderedDict[Hashable, tuple[float, int]] = OrderedDict()
         self._errs = False

@@ -9,11 +9,11 @@ from __future__ import annotations
 
 import json
 import logging
-import threading
 from collections import OrderedDict
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
 
+from ..runtime.locks import Lock
 from .journal import RequestRecord
 
 _MAX_WRITERS = 1000
@@ -64,7 +64,7 @@ class Activity:
 
     def __init__(self) -> None:
         # Guards the fields below: the server's thread adds while other threads read.
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._operations: dict[tuple[str, str], Sums] = {}
         self._writers: OrderedDict[tuple[str, str], Writer] = OrderedDict()
 

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Mapping
 from dataclasses import dataclass
+
+from ..runtime.locks import Lock
 
 #: Bytes of a record without its texts, and of each name-value pair without its texts (measured).
 _RECORD_BYTES = 768
@@ -64,7 +65,7 @@ class Journal:
         self._capacity = capacity
         self._max_bytes = max_bytes
         # Guards all below: the server's thread appends while a test reads.
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._records: deque[tuple[RequestRecord, int]] = deque()
         self._bytes = 0
         self._dropped = 0

@@ -13,12 +13,12 @@ import pickle
 import signal
 import subprocess
 import sys
-import threading
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Any
 
+from ..runtime.locks import Lock
 from ..text.plural import counted
 from .errors import ApiError
 
@@ -168,7 +168,7 @@ class SqlProcesses:
     def __init__(self, memory_bytes: int) -> None:
         self._memory_bytes = memory_bytes
         # Guards the fields below.
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._idle: list[SqlProcess] = []
         self._all: set[SqlProcess] = set()
         self._is_closed = False

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import sys
-import threading
 from collections.abc import Hashable, Sequence
 from typing import TextIO
 
@@ -11,6 +10,7 @@ from ..model.errors import MisconfiguredError, NetworkError
 from ..model.interfaces import Delivery, Payload, Receipt, Record, Sink
 from ..model.records import StreamKey
 from ..runtime.forks import Stage, watch_fork
+from ..runtime.locks import Lock
 from ..wire.json_lines import json_lines
 
 
@@ -39,7 +39,7 @@ class StdoutSink(Sink):
         watch_fork(self, Stage.SINKS)
 
     def _renew_in_child(self) -> None:
-        self._lock = threading.Lock()  # held while a batch is printed, else lines mix
+        self._lock = Lock()  # held while a batch is printed, else lines mix
 
     def destination(self, key: StreamKey) -> Hashable:
         return "stdout"

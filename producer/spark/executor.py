@@ -20,6 +20,7 @@ from ..model.config import ProducerConfig, ProjectConfig
 from ..model.errors import InvalidArgumentError
 from ..runtime.clock import Clock, Deadline, Signal, SystemClock
 from ..runtime.forks import Stage, watch_fork
+from ..runtime.locks import Lock
 from ..runtime.loggers import get_logger
 
 _log = get_logger("loghub.spark.executor")
@@ -118,7 +119,7 @@ class WorkerProducers:
     ) -> None:
         self._clock = clock
         self._make = make
-        self._lock = threading.Lock()  # guards _entries and their fields
+        self._lock = Lock()  # guards _entries and their fields
         # In the order of use, the last used one last.
         self._entries: list[_Entry] = []
         watch_fork(self, Stage.PRODUCERS)
@@ -207,7 +208,7 @@ class WorkerProducers:
 
     def _renew_in_child(self) -> None:
         """Start empty in a forked child, which must not use or close its parent's producers."""
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._entries = []
 
 
@@ -222,7 +223,7 @@ class _IdleCloser:
 
     def _renew_in_child(self) -> None:
         """Forget the thread, which a forked child does not have."""
-        self._lock = threading.Lock()  # guards _thread
+        self._lock = Lock()  # guards _thread
         self._thread: threading.Thread | None = None
         self._signal = Signal()
 

@@ -7,7 +7,6 @@ nothing into the channels while the process is too large. CPU is limited by paus
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -15,6 +14,7 @@ from pathlib import Path
 
 from ...model.options import option
 from ...runtime.clock import Clock
+from ...runtime.locks import Lock
 from ...runtime.process_memory import resident_bytes
 
 #: Bytes that an agent needs without its components.
@@ -69,7 +69,7 @@ class Pace:
     def __init__(self, share: float | None, clock: Clock, used: Callable[[], float] = time.process_time) -> None:
         self.share = share
         self._clock, self._used = clock, used
-        self._lock = threading.Lock()  # guards _debt and _last
+        self._lock = Lock()  # guards _debt and _last
         self._debt = 0.0
         self._last = clock.monotonic(), used()
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections import defaultdict
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from ...runtime.clock import Clock
+from ...runtime.locks import Lock
 
 
 class Counters:
@@ -17,7 +17,7 @@ class Counters:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # guards _values
+        self._lock = Lock()  # guards _values
         self._values: defaultdict[str, int] = defaultdict(int)
         self.last_error: str | None = None
 

@@ -6,7 +6,6 @@ losses all change that count.
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import ExitStack, closing
@@ -17,6 +16,7 @@ from ...channels.spillable import MEMORY_NUMBERS
 from ...model.errors import ChannelFullError, DiskFullError, InvalidArgumentError
 from ...model.interfaces import Channel, ChannelStats, Event, Transaction
 from ...runtime.clock import Clock, Deadline, Stop, WaitingRoom
+from ...runtime.locks import Lock
 from ...runtime.loggers import get_logger
 from ..events.batch import EventBatch, Position
 from ..events.counters import Counters
@@ -75,7 +75,7 @@ class BatchChannel:
         self._clock = clock
         self._room = WaitingRoom(clock, look_again=1.0)
         self._takers = WaitingRoom(clock, look_again=_POLL_SECONDS)
-        self._lock = threading.Lock()  # guards _held, _puts, _putting and _taking
+        self._lock = Lock()  # guards _held, _puts, _putting and _taking
         self._held = held
         #: Puts begun; puts in progress; True if _held may include lost events.
         self._puts, self._putting, self._unsure = 0, 0, False

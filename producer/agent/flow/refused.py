@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Mapping
 from typing import NamedTuple
 
 from ...runtime.clock import Clock
+from ...runtime.locks import Lock
 from ..events.batch import EventBatch
 from .taps import Seen, sample
 
@@ -32,7 +32,7 @@ class Refused:
     """The refused events of one sink or group, as dead letters or dropped; thread-safe."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # guards the fields below
+        self._lock = Lock()  # guards the fields below
         self._reasons: dict[str, int] = {}  # the last one at the end
         self._others = 0
         self._events: deque[RefusedEvent] = deque(maxlen=_MOST_EVENTS)

@@ -5,13 +5,13 @@ A component that is not watched tests an empty tuple for each batch, and does no
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import NamedTuple
 
 from ...runtime.clock import Clock
+from ...runtime.locks import Lock
 from ..events.batch import EventBatch
 
 #: Maximum events of a viewer that wait for its client; at this number the oldest are dropped.
@@ -41,7 +41,7 @@ class Viewer:
 
     def __init__(self, rate: int, clock: Clock) -> None:
         self._rate, self._clock = rate, clock
-        self._lock = threading.Lock()  # guards the fields below
+        self._lock = Lock()  # guards the fields below
         self._seen: deque[Seen] = deque(maxlen=_MOST_WAITING)
         self._passed, self._allowed, self._then = 0, float(rate), clock.monotonic()
 
@@ -73,7 +73,7 @@ class Tap:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # guards replacements of `viewers`
+        self._lock = Lock()  # guards replacements of `viewers`
         self.viewers: tuple[Viewer, ...] = ()
 
     def show(self, *batches: EventBatch) -> None:

@@ -7,13 +7,13 @@ ends with the process.
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from collections.abc import Hashable, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 
 from ...model.options import option
+from ...runtime.locks import Lock
 from ..events.batch import EventBatch
 from ..events.interfaces import Context
 from .texts import key_of
@@ -32,7 +32,7 @@ class DedupeInterceptor:
 
     def __init__(self, options: Options, context: Context) -> None:
         self._options, self._clock, self._counters = options, context.clock, context.counters
-        self._lock = threading.Lock()  # guards _seen
+        self._lock = Lock()  # guards _seen
         self._seen: OrderedDict[Hashable, float] = OrderedDict()
 
     def intercept(self, batch: EventBatch) -> EventBatch:

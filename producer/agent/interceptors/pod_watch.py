@@ -26,6 +26,7 @@ from typing import Any, NamedTuple
 from urllib.parse import urlencode, urlsplit
 
 from ...runtime.clock import Clock, Latch, Stop
+from ...runtime.locks import Lock
 from ...runtime.loggers import get_logger
 from ...runtime.rate_limited_log import RateLimitedLog
 
@@ -83,7 +84,7 @@ class PodWatch:
     def __init__(self, api: Api, node: str, most: int, clock: Clock) -> None:
         self._api, self._node, self._most = api, node, most
         self._clock, self._stop, self._repeated = clock, Stop(clock), RateLimitedLog(clock)
-        self._lock = threading.Lock()  # guards _pods
+        self._lock = Lock()  # guards _pods
         # Pods by uid. Removed pods stay, since their files are read to the end; the oldest entries are dropped.
         self._pods: OrderedDict[str, Pod] = OrderedDict()
         self._version: str | None = None

@@ -5,12 +5,12 @@ The limit never makes a source wait; only a full channel does.
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 from dataclasses import dataclass
 
 from ...model.options import option
 from ...runtime.clock import Clock
+from ...runtime.locks import Lock
 from ..events.batch import EventBatch
 from ..events.interfaces import Context
 from .texts import key_of
@@ -33,7 +33,7 @@ class RateLimitInterceptor:
     def __init__(self, options: Options, context: Context) -> None:
         self._options, self._clock, self._counters = options, context.clock, context.counters
         self._burst = float(options.burst or max(1.0, options.events_per_second))
-        self._lock = threading.Lock()  # guards _buckets
+        self._lock = Lock()  # guards _buckets
         self._buckets: OrderedDict[str | bytes | None, _Bucket] = OrderedDict()
 
     def intercept(self, batch: EventBatch) -> EventBatch:

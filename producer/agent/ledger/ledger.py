@@ -29,7 +29,6 @@ lane then begins with the common ranges of all lanes. The rest is read again, an
 from __future__ import annotations
 
 import json
-import threading
 from collections.abc import Container, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -37,6 +36,7 @@ from typing import NamedTuple
 
 from ...channels.file.store.notes import FileNotes, copy_notes
 from ...runtime.clock import Clock
+from ...runtime.locks import Lock
 from ..events.batch import Position
 from .lanes import MOST_NOTED, NOTHING, OF_ALL, PREFIX, Holder, Lane, count_uneven, even, lanes_of
 
@@ -69,8 +69,8 @@ class Ledger:
         self._directory, self._clock, self.source = directory / DIRECTORY, clock, directory.name
         self._notes = FileNotes(str(self._directory), self.source)
         # Without this lock, if two threads note the same name, the one with older ranges could write last.
-        self._writing = threading.Lock()  # held from reading ranges until their note is written; taken before _lock
-        self._lock = threading.Lock()  # guards the attributes below; not held during I/O
+        self._writing = Lock()  # held from reading ranges until their note is written; taken before _lock
+        self._lock = Lock()  # guards the attributes below; not held during I/O
         #: The ranges of batches in channels that do not keep their events, by channel and name.
         self._held: dict[str, dict[str, set[tuple[int, int]]]] = {}
         #: Channels and ranges of batches that are being committed.

@@ -8,7 +8,6 @@ use.
 from __future__ import annotations
 
 import ssl
-import threading
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import suppress
 from pathlib import Path
@@ -16,6 +15,7 @@ from typing import Any, Generic, NoReturn, TypeVar
 
 from ...model.errors import ConfigError
 from ...runtime.clock import Clock
+from ...runtime.locks import Lock
 from ...runtime.loggers import get_logger
 from ..config.options import missing_file
 from ..events.interfaces import Context
@@ -197,7 +197,7 @@ class RenewedTls(Generic[Made]):
         context: Context,
     ) -> None:
         self._make, self._own, self._component, self._of = make, own, component, context
-        self._lock = threading.Lock()  # guards the fields below; held while the files are read
+        self._lock = Lock()  # guards the fields below; held while the files are read
         self._files = WatchedFiles((*own, authorities), context.clock)
         self._context = make()
         report_expiry(context, component, *own)

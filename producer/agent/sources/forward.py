@@ -20,7 +20,6 @@ from __future__ import annotations
 import hmac
 import os
 import socket
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -30,6 +29,7 @@ from typing import Any, ClassVar
 
 from ...model.options import option
 from ...runtime.clock import Stop
+from ...runtime.locks import Lock
 from ..events.batch import EventBatch, batches_of
 from ..events.interfaces import Context
 from ..protocols.reckoning import Reckoning, of_event
@@ -91,7 +91,7 @@ class ForwardSource(TcpSource):
         self._budget = Budget(options.max_memory // 2, largest)
         self._share = max(options.max_memory // _OF_ELEMENT, _LEAST_SHARE)
         self._most_pending = max(options.max_memory // _OF_EVENTS, _LEAST_SHARE)
-        self._turns = {large: threading.Lock() for large in (False, True)}
+        self._turns = {large: Lock() for large in (False, True)}
 
     def _serve(self, connection: Connection) -> None:
         incoming = _Incoming(connection, self._options, self._budget, self._stop)

@@ -10,7 +10,6 @@ time, so that their memory is bounded.
 
 from __future__ import annotations
 
-import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -20,6 +19,7 @@ from typing import ClassVar
 from ...model.errors import ConfigError
 from ...model.options import option
 from ...runtime.clock import Stop
+from ...runtime.locks import Lock
 from ...runtime.loggers import get_logger
 from ...runtime.rate_limited_log import RateLimitedLog
 from ..events.batch import EventBatch
@@ -154,7 +154,7 @@ class _Tcp(TcpSource):
         super().__init__(options, [options.port], context)
         self._options, self._parser = options, _Parser(options, context)
         self._budget = Budget(options.max_memory // 2, options.max_body + _READ)
-        self._turn = threading.Lock()
+        self._turn = Lock()
 
     def _serve(self, connection: Connection) -> None:
         held = Holding(self._budget, connection.peer)

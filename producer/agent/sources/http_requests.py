@@ -2,16 +2,16 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping
 from dataclasses import dataclass
 from urllib.parse import parse_qsl, urlsplit
 
+from ...runtime.locks import Lock
 from ..protocols.fields import unique_names
 from .budget import Budget, Holding
 
 #: Held while a large message is parsed, without I/O: for that time it is many times as large.
-one_at_a_time = threading.Lock()
+one_at_a_time = Lock()
 
 
 class RequestError(Exception):

@@ -24,6 +24,7 @@ from pathlib import Path
 from ...model.errors import ConfigError
 from ...model.options import option
 from ...runtime.clock import Stop
+from ...runtime.locks import Lock
 from ...runtime.loggers import get_logger
 from ...runtime.rate_limited_log import RateLimitedLog
 from ...runtime.tls import closed_if_it_fails
@@ -202,7 +203,7 @@ class TcpServer:
         self._tls = options.renewed_tls(f"source {context.name}", context)
         self._repeated, self._refused = RateLimitedLog(context.clock), RateLimitedLog(context.clock)
         self._faults = RateLimitedLog(context.clock)
-        self._lock = threading.Lock()  # guards the fields below
+        self._lock = Lock()  # guards the fields below
         self._connections: dict[Connection, threading.Thread] = {}
         self._peers: Counter[str] = Counter()
         self.addresses: list[tuple[str, int]] = []

@@ -21,6 +21,7 @@ from typing import Self
 from ...reading.consumer_group import ConsumerGroup
 from ...reading.errors import LogHubReadError
 from ...runtime.clock import Clock, Stop
+from ...runtime.locks import Lock
 from ...runtime.loggers import get_logger
 from ...runtime.whole_file import write_whole
 
@@ -44,7 +45,7 @@ class Membership:
 
     def __init__(self, heart: ConsumerGroup, group: ConsumerGroup, timeout: int, clock: Clock) -> None:
         self._heart, self._group, self._timeout, self._clock = heart, group, timeout, clock
-        self._lock = threading.Lock()  # guards the fields below
+        self._lock = Lock()  # guards the fields below
         self._held: set[str] = set()
         self._given: frozenset[str] = frozenset()
         self._heard = clock.monotonic()

@@ -26,6 +26,7 @@ from urllib.parse import unquote
 import grpc
 
 from ...runtime.clock import Stop
+from ...runtime.locks import Lock
 from ...runtime.loggers import get_logger
 from ...runtime.rate_limited_log import RateLimitedLog
 from ..events.interfaces import Context, Outlet
@@ -161,7 +162,7 @@ class _Calls:
     """
 
     def __init__(self, seconds: float) -> None:
-        self._seconds, self._lock = seconds, threading.Lock()  # guards the fields below
+        self._seconds, self._lock = seconds, Lock()  # guards the fields below
         self._of_peers = Counter[str]()
         self._receiving: dict[grpc.ServicerContext, float] = {}
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import contextlib
 import os
-import threading
 import weakref
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
@@ -21,6 +20,7 @@ from ...model.errors import ChannelError, ChannelLockedError, ConfigError, Trans
 from ...model.interfaces import ChannelStats, Event, FileStats, Stored
 from ...runtime.clock import Clock, Deadline, SystemClock
 from ...runtime.forks import Stage, call_in_child
+from ...runtime.locks import Lock
 from ...runtime.loggers import get_logger
 from ...text.plural import counted
 from ..limits import default_transaction_capacity
@@ -156,7 +156,7 @@ class FileChannel:
         self._disk: Disk = disk or Disk()
         self._clock: Clock = clock or SystemClock()
         self._ledger = Ledger(self.name, self.options, self._clock)
-        self._closing = threading.Lock()  # held while closing; guards _ended
+        self._closing = Lock()  # held while closing; guards _ended
         self._ended = False
         self._place = Directories(self._disk, self.name, self.directory, self.data_directories)
         self._ownership = own(self._place, self._clock)
@@ -331,7 +331,7 @@ class FileChannel:
     def _abandon_in_child(self) -> None:
         """Close all files in a forked child, unchanged: the directory is the parent's."""
         self._finalizer.detach()
-        self._closing, self._ended = threading.Lock(), True
+        self._closing, self._ended = Lock(), True
         self._ledger.close_in_child("it belongs to the parent of this process; ProcessFileChannel gives each its own")
         if self.notes is not None:
             self.notes.close_in_child()

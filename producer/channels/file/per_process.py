@@ -33,6 +33,7 @@ from ...model.interfaces import ADOPTED_HEADER, ChannelStats, Event, Stored
 from ...model.options import unknown
 from ...runtime.clock import Clock, Deadline, Signal, SystemClock
 from ...runtime.forks import Stage, call_in_child
+from ...runtime.locks import Lock
 from ...runtime.loggers import get_logger
 from ...text.plural import counted
 from .channel import FileChannel
@@ -85,7 +86,7 @@ class ProcessFileChannel:
             rule = "cannot be shared by processes: leave it out, and put base where the space is"
             raise ConfigError("data_directories", rule, self._options["data_directories"])
         self._clock: Clock = self._options.get("clock") or SystemClock()
-        self._lock = threading.Lock()  # guards _own and _closed, and is held while a directory is opened
+        self._lock = Lock()  # guards _own and _closed, and is held while a directory is opened
         self._own: FileChannel | None = None
         self._closed = False
         self._adopter: _Adopter | None = None
@@ -323,7 +324,7 @@ class ProcessFileChannel:
 
     def _renew_in_child(self) -> None:
         """Start without a directory after a fork: the parent's stays the parent's."""
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._own = self._adopter = None
         self.adopted = 0
 

@@ -15,7 +15,6 @@ guards.
 from __future__ import annotations
 
 import enum
-import threading
 from collections.abc import Sequence
 from itertools import chain
 from typing import Protocol, Self
@@ -25,6 +24,7 @@ from ...model.interfaces import Payload, Record, SequenceId
 from ...model.records import IDEMPOTENT, SEQUENCED, StreamKey
 from ...model.results import Callback, Result
 from ...runtime.clock import Latch
+from ...runtime.locks import Lock
 from .attempt_history import NO_ATTEMPTS, AttemptHistory
 from .open_records import ONE_LOG_EACH, OpenRecords, Sealed
 from .origins import Origin, Origins
@@ -163,7 +163,7 @@ class ProducerBatch:
         self._sealed: Sealed | None = None
         self._held = 0
         self.payload: Payload | None = None
-        self._lock = threading.Lock()  # guards state, result, parts and the watched futures
+        self._lock = Lock()  # guards state, result, parts and the watched futures
         self.state = BatchState.OPEN
         self.result: Result | None = None
         #: The parts that hold the sends of a split batch; None for other batches.

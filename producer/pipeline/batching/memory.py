@@ -6,7 +6,6 @@ byte taken is returned once.
 
 from __future__ import annotations
 
-import threading
 from collections import deque
 from typing import TYPE_CHECKING, Self
 
@@ -14,6 +13,7 @@ from ...model.errors import ProducerClosedError
 from ...model.owned_lock import OwnedLock, reentered
 from ...runtime.clock import LOOK_AGAIN, Clock, Deadline, Signal
 from ...runtime.compiled import either
+from ...runtime.locks import RLock
 from ..threads import wait_until_free
 
 
@@ -28,7 +28,7 @@ class PureBytes:
         self.limit = limit
         self.used = 0
         self.reserved_for_others = False
-        self._own_lock = threading.RLock()  # guards used; never taken twice by one thread
+        self._own_lock = RLock()  # guards used; never taken twice by one thread
 
     def take(self, amount: int) -> bool:
         """Take ``amount`` bytes if they are free and no other sender waits; return True if they were taken.

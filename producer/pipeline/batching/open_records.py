@@ -9,7 +9,6 @@ removes the remains of the record.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Mapping, Sequence
 from types import BuiltinMethodType, MappingProxyType, MethodType
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -21,6 +20,7 @@ from ...model.owned_lock import reentered
 from ...model.records import LogItem
 from ...model.results import Callback
 from ...runtime.clock import Clock
+from ...runtime.locks import RLock
 from ...wire.log_group import encode_log
 from ...wire.text import Fallback, moment_of
 
@@ -109,7 +109,7 @@ class OpenRecords:
     ) -> None:
         self._memory, self._clock, self._fallback = memory, clock, fallback
         self._threshold_bytes, self._threshold_count = thresholds
-        self._lock = threading.RLock()  # guards everything below; never taken twice by one thread
+        self._lock = RLock()  # guards everything below; never taken twice by one thread
         self._holder: ResultHolder | None = holder  # None: sealed
         #: Size, logs, sends and memory of the records that count.
         self._counts = tail_size, 0, 0, 0

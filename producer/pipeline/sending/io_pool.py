@@ -6,7 +6,6 @@
 from __future__ import annotations
 
 import math
-import threading
 from collections import deque
 from collections.abc import Hashable, Iterable, Sequence
 
@@ -14,6 +13,7 @@ from ...model.interfaces import Sink
 from ...model.metrics import DestinationStats
 from ...model.records import StreamKey
 from ...runtime.clock import NO_DEADLINE, Clock, Deadline
+from ...runtime.locks import Lock
 from ...runtime.loggers import get_logger
 from ..batching.batch import ProducerBatch
 from ..batching.ready_batches import ReadyBatches
@@ -65,7 +65,7 @@ class IOThreadPool:
         # Guards everything below. A thread that finds the lock taken does not wait for it: a thread that waited for a
         # lock owns it before it may run, and each step of each thread would then be a thread switch. It waits in the
         # waiting room instead. A thread that releases the lock checks whether there is work for the waiting ones.
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._queue = queue
         self._stopped = False
 

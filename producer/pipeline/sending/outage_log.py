@@ -14,11 +14,11 @@ current interval, or after it worked for a minute, is the next failure logged at
 
 from __future__ import annotations
 
-import threading
 from collections import OrderedDict
 
 from ...model.errors import AttemptError
 from ...runtime.clock import Clock
+from ...runtime.locks import Lock
 from ...runtime.loggers import get_logger
 from ...text.plural import counted
 
@@ -58,7 +58,7 @@ class OutageLog:
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
-        self._lock = threading.Lock()  # guards _places and its contents
+        self._lock = Lock()  # guards _places and its contents
         self._places: OrderedDict[str, _Trouble] = OrderedDict()
         self.any = False
 

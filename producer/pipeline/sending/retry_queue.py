@@ -5,10 +5,10 @@ from __future__ import annotations
 import heapq
 import itertools
 import math
-import threading
 
 from ...model.errors import ProducerClosedError
 from ...runtime.clock import Clock, Deadline, WaitingRoom
+from ...runtime.locks import Lock
 from ..batching.batch import ProducerBatch
 
 
@@ -18,7 +18,7 @@ class RetryQueue:
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
         self._room = WaitingRoom(clock, look_again=math.inf)
-        self._lock = threading.Lock()  # guards everything below
+        self._lock = Lock()  # guards everything below
         self._heap: list[tuple[float, int, ProducerBatch]] = []
         self._alarm = math.inf
         self._order = itertools.count()

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import dataclasses
-import threading
 from collections.abc import Sequence
 from itertools import accumulate, pairwise
 
 from ...model.futures import ResultHolder, SendFuture, holder_of, settle_future
 from ...model.interfaces import Record
 from ...model.results import Callback, Result
+from ...runtime.locks import Lock
 from ..batching.batch import ProducerBatch
 from ..batching.open_records import Sealed
 from ..settling.callbacks import run_user_code
@@ -26,7 +26,7 @@ class JoinedResult:
         self._callback = callback
         self.halves = halves
         self._result: Result | None = None
-        self._lock = threading.Lock()  # guards the following; two handler threads report
+        self._lock = Lock()  # guards the following; two handler threads report
         self._done = 0
         self._watching: SendFuture | None = None
 

@@ -6,7 +6,6 @@ the life of the pipeline, also while nothing is sent there.
 
 from __future__ import annotations
 
-import threading
 from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import replace
@@ -14,6 +13,7 @@ from dataclasses import replace
 from ...model.errors import AttemptError
 from ...model.metrics import LATENCY_BOUNDS, DestinationStats, FewNames, LastError, LatencyStats
 from ...model.results import Attempt
+from ...runtime.locks import Lock
 from ...text.printable import one_line
 from ..batching.batch import ProducerBatch
 
@@ -60,7 +60,7 @@ class Traffic:
     """The counts of all destinations. All methods are thread-safe."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()  # guards the rest
+        self._lock = Lock()  # guards the rest
         self._by_name: dict[str, _Figures] = {}
 
     def _figures(self, destination: str) -> _Figures:

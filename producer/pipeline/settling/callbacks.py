@@ -70,7 +70,8 @@ class BatchHandler:
         self._lock = OwnedLock()  # guards _ended, and the queue while _ended may change
         self._ended = False
         self._queue: queue.SimpleQueue[_Item] = queue.SimpleQueue()
-        self._hurry = threading.Lock()  # guards nothing: a thread that cannot wait for the gathering releases it
+        # Guards nothing: a thread that cannot wait for the gathering releases it.
+        self._hurry = threading.Lock()  # noqa: TID251
         self._hurry.acquire()
         self.thread = StageThread(name, self._run)
 

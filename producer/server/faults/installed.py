@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import itertools
 import random
-import threading
 from collections.abc import Callable, Mapping
 
+from ...runtime.locks import Lock
 from ..messages import ApiRequest
 from .actions import Action, Fault, Plan, combine
 
@@ -61,7 +61,7 @@ class Faults:
 
     def __init__(self) -> None:
         # Guards _installed: tests add and clear while the server's thread reads.
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._installed: list[InstalledFault] = []
         self._numbers = itertools.count(1)
 

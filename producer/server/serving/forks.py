@@ -9,14 +9,14 @@ from __future__ import annotations
 import contextlib
 import os
 import socket
-import threading
 from collections.abc import Callable, Iterable
 from typing import Any
 
 from ...runtime.forks import Stage, call_in_child, hold_across_fork
+from ...runtime.locks import RLock
 
 # Guards _held: servers start and stop in any thread. Held across a fork, so that the child finds it consistent.
-_lock = threading.RLock()
+_lock = RLock()
 _held: dict[int, tuple[socket.socket, Iterable[Any]]] = {}
 
 

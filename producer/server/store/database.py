@@ -27,6 +27,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from ...runtime.forks import Stage, watch_fork
+from ...runtime.locks import Lock
 from ...text.plural import counted
 from ..errors import ApiError, ForkedServerError, ServerStartError
 from .ownership import in_use, unusable
@@ -81,7 +82,7 @@ class Database:
         self._check_owned = check_owned
         self._jobs: queue.SimpleQueue[_Job | None] = queue.SimpleQueue()
         # Guards _closed, and that no job follows the None that ends the thread.
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._closed = False
         self._is_copy = False
         self._full = _FullDisk()

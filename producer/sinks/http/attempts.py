@@ -19,6 +19,7 @@ from types import TracebackType
 from typing import Any, Self
 
 from ...runtime.clock import Clock, Deadline, WaitingRoom
+from ...runtime.locks import Lock
 from ...runtime.loggers import get_logger
 
 _log = get_logger("loghub.http")
@@ -135,7 +136,7 @@ class Attempts:
         self._limit, self._clock, self._thread_name = limit, clock, thread_name
         self.now = clock.monotonic
         self._room = WaitingRoom(clock)
-        self.lock = threading.Lock()  # guards everything below, and the sockets of the attempts
+        self.lock = Lock()  # guards everything below, and the sockets of the attempts
         self._running: set[Attempt] = set()
         self._end = math.inf  # the end of all attempts, monotonic seconds
 

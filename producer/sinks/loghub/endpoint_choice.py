@@ -22,12 +22,12 @@ from __future__ import annotations
 import logging
 import math
 import random
-import threading
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 
 from ...model.errors import AttemptError, NetworkError, ServerError
 from ...model.interfaces import EndpointStats
+from ...runtime.locks import Lock
 from ...runtime.loggers import get_logger
 from ...text.printable import one_line
 from .classify import BAD_RESPONSE
@@ -112,7 +112,7 @@ class EndpointChoice:
         others: Collection[str] = (),
     ) -> None:
         self._project, self._patience, self._uniform, self._others = project, patience, uniform, others
-        self._lock = threading.Lock()  # guards everything below
+        self._lock = Lock()  # guards everything below
         self._endpoints = [_Endpoint(url) for url in urls]
         self._probing = False
         self._changes = 0

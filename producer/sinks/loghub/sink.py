@@ -6,7 +6,6 @@ Source: LogHub protocol, PutLogs, Signatures, Error codes.
 from __future__ import annotations
 
 import difflib
-import threading
 from collections.abc import Hashable, Iterable, Sequence
 
 from ...model.config import ProducerConfig, ProjectConfig
@@ -16,6 +15,7 @@ from ...model.interfaces import Delivery, EndpointStats, Payload, Receipt, Recor
 from ...model.records import StreamKey
 from ...runtime.clock import Clock, Deadline
 from ...runtime.forks import Stage, watch_fork
+from ...runtime.locks import Lock
 from ...wire.list_shards import list_shards_headers, list_shards_path
 from ...wire.prepared import Prepared, PreparedV1, PreparedV4
 from ...wire.put_logs import put_logs_headers, put_logs_params, put_logs_path
@@ -56,7 +56,7 @@ class LogHubSink(Sink):
         config = self._config
         pool_size = config.http.pool_size or config.io_thread_count
         self._transport = Transport(config.http, pool_size, self._clock, self._name)
-        self._lock = threading.Lock()  # guards changes of _projects
+        self._lock = Lock()  # guards changes of _projects
 
     def _renew_in_child(self) -> None:
         self._connect()

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
 from dataclasses import dataclass
 
 from ....model.errors import ChannelError
 from ....runtime.clock import Clock
+from ....runtime.locks import Lock
 from ....runtime.loggers import get_logger
 from ..log.log import Log
 from ..log.run import Mark, Run
@@ -72,7 +72,7 @@ class Checkpointer:
         self._ledger, self._journal, self._segments, self._space = ledger, log, segments, space
         self._uncopied, self._check_owned, self._dual, self._clock = uncopied, check_owned, dual, clock
         self._copies = (checkpoints.NAME, checkpoints.BACKUP_NAME) if dual else (checkpoints.NAME,)
-        self.lock = threading.Lock()
+        self.lock = Lock()
         self._generation = generation
         self._written = -1
 

@@ -15,12 +15,12 @@ import os
 import secrets
 import shutil
 import sqlite3
-import threading
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TypeVar
 
 from ....model.errors import ChannelClosedError, ChannelIOError
+from ....runtime.locks import Lock
 from ....runtime.loggers import get_logger
 
 _log = get_logger("loghub.channel")
@@ -55,7 +55,7 @@ class FileNotes:
         self._directory, self._name = Path(directory), name
         self._path = self._directory / NOTES_NAME
         # Guards the fields below; held during I/O, because SQLite allows one writer at a time.
-        self._lock = threading.Lock()
+        self._lock = Lock()
         self._connection: sqlite3.Connection | None = None
         self._closed = False
 
@@ -165,7 +165,7 @@ class FileNotes:
 
     def close_in_child(self) -> None:
         """Abandon the connection in a forked child: the files are the parent's."""
-        self._lock, self._closed = threading.Lock(), True
+        self._lock, self._closed = Lock(), True
         if self._connection is not None:
             _of_parents.append(self._connection)
             self._connection = None

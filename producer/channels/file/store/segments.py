@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import os
-import threading
 from collections import OrderedDict
 from collections.abc import Callable, Collection, Iterable, Sequence
 
 from ....model.errors import ChannelKeyError
 from ....runtime.clock import Clock
+from ....runtime.locks import Lock
 from ....text.plural import counted
 from .disk import Disk
 from .encryption import KEY_SIZE, MAX_KEY_ID, KeyProvider, SegmentCipher
@@ -45,10 +45,10 @@ class Segments:
         self._disk, self._name, self._directories = disk, name, tuple(directories)
         self._keys, self._clock, self._check_owned = keys, clock, check_owned
         self._next = 1  # guarded by the log's write lock
-        self._lock = threading.Lock()  # guards _known
+        self._lock = Lock()  # guards _known
         self._known: dict[int, Segment] = {}
         # Guards the files open for reading; held during reads, so that no thread closes the file.
-        self._reading = threading.Lock()
+        self._reading = Lock()
         self._files: OrderedDict[int, int] = OrderedDict()
 
     def resume(self, segments: Iterable[Segment]) -> None:
@@ -219,7 +219,7 @@ class Segments:
 
     def close_in_child(self) -> None:
         """Close the open files in a forked child, with new locks: a thread of the parent may hold the old ones."""
-        self._lock, self._reading = threading.Lock(), threading.Lock()
+        self._lock, self._reading = Lock(), Lock()
         self._close_files()
 
     def _close_files(self) -> None:

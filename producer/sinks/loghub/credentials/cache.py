@@ -13,6 +13,7 @@ from ....model.errors import CredentialsError
 from ....model.interfaces import CredentialsProvider
 from ....runtime.clock import Clock, Deadline, WaitingRoom
 from ....runtime.internal_threads import at_work
+from ....runtime.locks import Lock
 from ....runtime.loggers import get_logger
 from .aliyun_package import AliyunClient, credentials_of
 from .names import provider_of
@@ -40,7 +41,7 @@ class CredentialsCache:
         self._clock = clock
         self._thread_name = thread_name
         self._room = WaitingRoom(clock)
-        self._lock = threading.Lock()  # guards everything below
+        self._lock = Lock()  # guards everything below
         self._current: Credentials | None = None
         self._refresh_at = 0.0
         self._refused = False

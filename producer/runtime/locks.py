@@ -1,0 +1,40 @@
+"""Locks for ``with`` that an exception of a signal handler does not leave held.
+
+From CPython 3.14 on a signal handler may run after a built-in ``__enter__`` has returned, and before the block of
+``with`` begins. If it raises, as Ctrl-C does, ``__exit__`` is not called, and a :class:`threading.Lock` stays held for
+ever. An ``__enter__`` in Python has no such gap. Earlier versions have none either: they get the built-in locks, which
+are faster.
+"""
+
+from __future__ import annotations
+
+import sys
+import threading
+from _thread import RLock as _BuiltInRLock
+from typing import Any
+
+
+class _RLock(_BuiltInRLock):  # type: ignore[misc]  # a base in CPython
+    """A re-entrant lock with an ``__enter__`` in Python. An owner tells whether an interrupted call took it."""
+
+    __slots__ = ()
+
+    def __new__(cls) -> Any:
+        """Create a lock; that of gevent or eventlet where they have patched ``threading``."""
+        lock: object = threading.RLock()  # noqa: TID251
+        return super().__new__(cls) if type(lock) is _BuiltInRLock else lock
+
+    def __enter__(self: Any) -> bool:  # type: ignore[override]  # as with calls it
+        held = self._recursion_count()
+        try:
+            return self.acquire()  # type: ignore[no-any-return]  # of an RLock
+        except BaseException:
+            if self._recursion_count() > held:
+                self.release()
+            raise
+
+
+if sys.version_info >= (3, 14):
+    RLock = Lock = _RLock
+else:
+    Lock, RLock = threading.Lock, threading.RLock  # noqa: TID251
