@@ -8,7 +8,7 @@ from ....text.plural import counted
 from ...errors import FileChangedError
 from .address import shown
 from .choose import files_of
-from .seen import NotThereError, Seen, is_same
+from .seen import NotThereError, Seen, Source, is_same
 
 
 class RemoteFile(io.BufferedIOBase):
@@ -24,6 +24,7 @@ class RemoteFile(io.BufferedIOBase):
     def __init__(self, seen: Seen, start: int, end: int) -> None:
         self._seen = seen
         self._files = files_of(seen.address)
+        self._source: Source = io.BytesIO()  # closed if the check raises
         self.check_unchanged()
         self._source = self._files.open(seen, start, end)
         self._position = start
