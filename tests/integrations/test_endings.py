@@ -80,7 +80,7 @@ if __name__ == "__main__":
         signal.raise_signal(signal.SIGTERM)
     begin()
     while True:
-        time.sleep(60)
+        time.sleep(0.1)  # Python 3.14 may begin a sleep although a signal has come
 """
 UVICORN = [sys.executable, "-m", "uvicorn", "--port", "0", "app:app"]
 GUNICORN = [sys.executable, "-m", "gunicorn", "--bind", "127.0.0.1:0", "app:wsgi()"]
