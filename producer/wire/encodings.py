@@ -90,7 +90,7 @@ def is_utf8(encoding: str) -> bool:
 
 def in_order(encoding: str, head: bytes) -> str:
     """Return the encoding with its byte order, from the mark at the beginning of the file if it has one."""
-    name = codecs.lookup(encoding).name
+    name = codecs.lookup(encoding).name.removesuffix("-sig")  # which would put a mark before each line end
     if name not in _ORDERED:
         return name
     return f"{name}-{'be' if head.startswith(_ORDERED[name]) else 'le'}"

@@ -9,10 +9,10 @@ from collections.abc import Iterator
 
 from ...spark.errors import SparkJobError
 from ...text.plural import counted
+from ...wire.decompressing import DAMAGE, decompressing
 from ...wire.encodings import MARK
 from ...wire.log_start import StartPattern
-from ..errors import FileChangedError, FileUnreadableError
-from ..files.compressed import DAMAGE, decompressing
+from ..errors import FileChangedError, FileUnreadableError, InputError
 from ..files.decoded import Decoded
 from ..files.log_file import LogFile, open_file
 from ..files.plan import Split
@@ -62,7 +62,7 @@ def first_line(file: LogFile, most: int) -> bytes | None:
     """Return the first line of a file, without its end; None if it is longer than ``most`` bytes, or unreadable."""
     try:
         with _opened(Split(file, 0, 0)) as opened:
-            plain = opened if file.compression is None else decompressing(opened, file.compression)
+            plain = opened if file.compression is None else _decompressing(opened, file.compression)
             if file.encoding:
                 plain = Decoded(plain, file.encoding, None)
             head = b""
@@ -157,10 +157,10 @@ def _decompressed_blocks(
     last = None
     try:
         # The members before the range are already shipped; only their size is needed, for the offsets.
-        before = _plain_size(decompressing(_UpTo(file, split.start), compression)) if split.start else 0
+        before = _plain_size(_decompressing(_UpTo(file, split.start), compression)) if split.start else 0
         if split.start:
             file.seek(split.start)
-        plain = decompressing(file if split.file.address else _UpTo(file, split.end), compression)
+        plain = _decompressing(file if split.file.address else _UpTo(file, split.end), compression)
         for block in _blocks(plain, split, most, log_start):
             last = _shifted(block, before)
             yield last
@@ -170,6 +170,13 @@ def _decompressed_blocks(
             f"{split.file.path}: damaged or incomplete {split.file.compression} data ({error}); {read}. "
             "Repair it, or leave it out with --exclude"
         ) from error
+
+
+def _decompressing(file: io.BufferedIOBase, compression: str) -> io.BufferedIOBase:
+    try:
+        return decompressing(file, compression)
+    except ImportError as error:
+        raise InputError(f"reading {compression}: {error}") from error
 
 
 def _plain_size(plain: io.BufferedIOBase) -> int:

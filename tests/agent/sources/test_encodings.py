@@ -29,7 +29,7 @@ def test_a_utf_8_byte_order_mark_is_in_no_event(tail: Tail, tmp_path: Path) -> N
     assert spool.done() == ["a.COMPLETED", "b.COMPLETED"]
 
 
-@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be", "utf-32-le", "latin-1", "gb18030"])
+@pytest.mark.parametrize("encoding", ["utf-16", "utf-16-be", "utf-32-le", "latin-1", "gb18030", "utf-8-sig"])
 def test_files_of_another_encoding_become_utf8(tmp_path: Path, encoding: str) -> None:
     """With encoding, lines arrive as UTF-8, also lines written later, half a character at a time."""
     tail = Tail(tmp_path, encoding=encoding)
@@ -40,7 +40,7 @@ def test_files_of_another_encoding_become_utf8(tmp_path: Path, encoding: str) ->
     raw = text.encode(encoding)
     a.append(raw[:-1])
     assert tail.seen() == [line.encode() for line in text.split("\n")[:-1]]
-    a.append(raw[-1:] + "v\n".encode(encoding).removeprefix(codecs.BOM_UTF16))
+    a.append(raw[-1:] + "v\n".encode(encoding).removeprefix(codecs.BOM_UTF16).removeprefix(codecs.BOM_UTF8))
     assert tail.seen() == [b"uv"]
 
 

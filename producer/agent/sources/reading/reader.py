@@ -9,18 +9,12 @@ import errno
 import os
 import zlib
 from collections.abc import Sequence
-from typing import NamedTuple
 
 from ....runtime.file_identity import TAIL_BYTES, Key, Mark, head_of, holds_marks, marks_of
-from ....wire.encodings import HOLE, MARK, hole_end, in_order, is_utf8, last_line_end, line_end_of, whole_characters
-from ....wire.log_start import Logs, last_start, last_start_in
-from .containers import ContainerLines
+from ....wire.encodings import HOLE, hole_end, in_order, line_end_of
+from .cutting import BLOCK_BYTES, Block, Cutter, Rules
 from .identity import HEAD_BYTES, FileName, Note, held_part, holds, open_quickly
 
-#: Maximum bytes of one batch, except for a single longer line.
-BLOCK_BYTES = 1 << 20
-#: Maximum number of lines of one batch, roughly: an empty line's event takes a hundred times its bytes.
-_MOST_LINES = 1 << 16
 #: Last bytes of a possible copy that are compared.
 _COMPARED = 4096
 #: Seconds after which the last line of a renamed or deleted file is taken without a line end.
@@ -29,52 +23,6 @@ _ROTATED_SETTLE = 1.0
 
 class ContentChangedError(Exception):
     """Raised when a file no longer holds the bytes that were read of it."""
-
-
-class Block(NamedTuple):
-    """Whole lines of a file.
-
-    :ivar data: the lines.
-    :ivar start: the byte in the file where the lines begin, or the hole before them.
-    :ivar hole: number of skipped NUL bytes before the lines.
-    """
-
-    data: bytes
-    start: int
-    hole: int = 0
-
-    @property
-    def end(self) -> int:
-        """The byte after the last one."""
-        return self.start + self.hole + len(self.data)
-
-    @property
-    def raw(self) -> bytes:
-        """The bytes as the file has them; a large hole is shortened."""
-        return b"\0" * min(self.hole, HEAD_BYTES) + self.data if self.hole else self.data
-
-
-class Rules(NamedTuple):
-    """Rules by which the end of a file is complete.
-
-    :ivar logs: the rule by which multi-line events begin; None if each line is an event.
-    :ivar max_line: most bytes of an event; a longer one is split.
-    :ivar settle: seconds without a write that complete a last line.
-    :ivar log_settle: seconds without a write that complete a multi-line event.
-    :ivar containers: the rules of container logs, where several lines may be one event; None for other files.
-    :ivar encoding: the files' encoding.
-    :ivar delimiter: the ASCII character that ends a line.
-    :ivar final: True if the files are complete: NUL bytes at their end are skipped.
-    """
-
-    logs: Logs | None
-    max_line: int
-    settle: float
-    log_settle: float
-    containers: ContainerLines | None = None
-    encoding: str = "utf-8"
-    delimiter: str = "\n"
-    final: bool = False
 
 
 class FileReader:
@@ -115,6 +63,7 @@ class FileReader:
         self._tried: tuple[int, bool, bool] | None = None
         self._descriptor: int | None = None
         self._encoding: str | None = None
+        self._made_cutter: Cutter | None = None
         #: Observed sizes beyond the position, each with its time: the oldest and the newest.
         self._behind: tuple[tuple[int, float], ...] = ()
 
@@ -247,7 +196,7 @@ class FileReader:
         :raises OSError: the file cannot be read.
         :raises ContentChangedError: the file was truncated or replaced.
         """
-        descriptor, known, rested = self.open(), len(self._tail), self._rested(now)
+        descriptor, known, rested, cutter = self.open(), len(self._tail), self._rested(now), self._cutter
         start, stop = self.position, self.stops[0] - self.position if self.stops else None
         want = BLOCK_BYTES if stop is None else min(stop, BLOCK_BYTES)
         while True:
@@ -267,13 +216,13 @@ class FileReader:
                 continue
             whole = len(data) < known + want  # read to the end of the file
             self._record_size(start + len(data) - known, now)
-            cut = self._cut(data, known, rested if whole else (False, False))
+            cut = cutter.cut(data, known, rested if whole else (False, False), first=self.position == 0)
             if cut == known and want == stop:
                 cut = len(data)
             if cut == known and not whole and want >= self._rules.max_line:
-                cut = self._forced_cut(data, known)
+                cut = cutter.forced_cut(data, known)
             if cut > known:
-                cut = self._few_lines(data, known, cut)
+                cut = cutter.few_lines(data, known, cut, first=self.position == 0)
                 return Block(
                     data[known : _before_hole(data, known, cut, self._rules.delimiter.encode())],
                     self.position,
@@ -302,10 +251,6 @@ class FileReader:
         return self._encoding
 
     @property
-    def _is_utf8(self) -> bool:
-        return is_utf8(self._rules.encoding)
-
-    @property
     def _has_bytes(self) -> bool:
         """True if a line end is one byte."""
         return len(line_end_of(in_order(self._rules.encoding, b""))) == 1
@@ -320,13 +265,13 @@ class FileReader:
 
         :raises OSError: the file cannot be read.
         """
-        return self._rules.delimiter.encode(self.encoding)
+        return self._cutter.line_end
 
-    def _line_end(self, data: bytes, known: int) -> int:
-        """Return the byte after the last line end; 0 if there is none."""
-        if self._has_bytes:
-            return data.rfind(self._rules.delimiter.encode(), known) + 1
-        return last_line_end(data, known, self.line_end)
+    @property
+    def _cutter(self) -> Cutter:
+        if self._made_cutter is None:
+            self._made_cutter = Cutter(self._rules, self.encoding)
+        return self._made_cutter
 
     def _record_size(self, size: int, now: float) -> None:
         """Record a lower bound of the size of the file, to compute the lag."""
@@ -371,40 +316,6 @@ class FileReader:
         if self.place != self.path or not self.located:
             return rest >= min(_ROTATED_SETTLE, rules.settle), rest >= min(_ROTATED_SETTLE, rules.log_settle)
         return rest >= rules.settle, rest >= rules.log_settle
-
-    def _cut(self, data: bytes, known: int, rested: tuple[bool, bool]) -> int:
-        """Return the end of the complete lines or events; ``known`` if there are none."""
-        logs = self._rules.logs
-        if logs is not None and not rested[1]:
-            if self._is_utf8:
-                return known + last_start(data[known:], logs.start, at_line=True)
-            return known + last_start_in(data[known:], logs.start, self.encoding, first=self.position == 0)
-        cut = self._line_end(data, known)
-        containers = self._rules.containers
-        if containers is not None and cut and not rested[1]:
-            return known + containers.whole_end(data[known:cut], self._rules.log_settle)
-        if cut or not rested[0] or (data == MARK and self.position == 0 and not self._rules.final):
-            return cut or known
-        if self._is_utf8 or self._rules.final:
-            return len(data)
-        return whole_characters(data, known, self.encoding)
-
-    def _forced_cut(self, data: bytes, known: int) -> int:
-        """Return an end within an event that is too long; the other one of a container's streams may be complete."""
-        cut, containers = self._line_end(data, known), self._rules.containers
-        if cut and containers is not None:
-            return known + (containers.whole_end(data[known:cut], 0.0) or cut - known)
-        cut = cut or whole_characters(data, known, self.encoding)
-        return cut if cut > known else len(data)
-
-    def _few_lines(self, data: bytes, known: int, cut: int) -> int:
-        """Return the end of a block within the limit of lines, if lines or events end there."""
-        while data.count(self._rules.delimiter.encode(), known, cut) > _MOST_LINES:
-            half = self._cut(data[: known + (cut - known) // 2], known, (False, False))
-            if half == known:
-                break
-            cut = half
-        return cut
 
 
 def _before_hole(data: bytes, known: int, cut: int, line_end: bytes) -> int:

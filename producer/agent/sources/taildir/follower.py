@@ -10,9 +10,9 @@ from ....runtime.link_targets import LinkTargets
 from ....runtime.loggers import get_logger
 from ...events.interfaces import Context, Lag, Outlet
 from ...recoveries import recoveries
+from ..reading.batches import BatchMaker, text_of
 from ..reading.notices import Notices
 from ..reading.reader import ContentChangedError, FileReader
-from .batches import BatchMaker, text_of
 from .file_registry import KnownFiles
 from .finder import Finder
 from .options import TaildirOptions

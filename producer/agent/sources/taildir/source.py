@@ -10,8 +10,8 @@ from ....runtime.backoff import Backoff
 from ....runtime.clock import Clock, Stop
 from ...events.batch import EventBatch
 from ...events.interfaces import Context, Lag, Outlet
+from ..reading.batches import BatchMaker
 from ..reading.reader import Block
-from .batches import BatchMaker
 from .follower import Follower
 from .options import TaildirOptions
 

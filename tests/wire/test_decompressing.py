@@ -1,7 +1,8 @@
-"""Compressed files are read as the plain ones."""
+"""Compressed files are read as the plain ones, in bounded memory."""
 
 import gzip
 import io
+import lzma
 import random
 import zlib
 from collections.abc import Callable
@@ -9,9 +10,9 @@ from typing import Any
 
 import pytest
 
-from producer.ship.files import compressed
-from producer.ship.files.compressed import DAMAGE, decompressing
+from producer.wire import decompressing as module
 from producer.wire.compressed_heads import compression_of
+from producer.wire.decompressing import DAMAGE, decompressing
 from producer.wire.zstd import zstd
 
 PLAIN = b"".join(b"%d a line of a log\n" % number for number in range(20_000))
@@ -25,12 +26,12 @@ def decompressor(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch
     inflate: Callable[[int], Any] = zlib.decompressobj
     if request.param == "isal":
         inflate = pytest.importorskip("isal.isal_zlib").decompressobj
-    monkeypatch.setattr(compressed, "_decompressobj", inflate)
+    monkeypatch.setattr(module, "_decompressobj", inflate)
 
 
-def read(data: bytes) -> tuple[bytes, bool]:
+def read(data: bytes, compression: str = "gzip") -> tuple[bytes, bool]:
     """Return the bytes that could be read, and True if these are all."""
-    reader, parts = decompressing(io.BytesIO(data), "gzip"), list[bytes]()
+    reader, parts = decompressing(io.BytesIO(data), compression), list[bytes]()
     try:
         while part := reader.read1(50_000):
             parts.append(part)
@@ -78,3 +79,24 @@ def test_several_zstd_frames_are_one_file_even_with_skippable_frames_before_each
     reader = decompressing(io.BytesIO(data), "zstd")
     assert b"".join(iter(lambda: reader.read1(50_000), b"")) == PLAIN + b"more\n"
     assert compression_of(SKIPPED[:6]) is compression_of(SKIPPED) is None
+
+
+def test_several_xz_streams_are_one_file_and_truncated_ones_an_error() -> None:
+    """Several xz streams are one file, with padding between them; a truncated one is an error after its bytes."""
+    data = lzma.compress(PLAIN) + bytes(8) + lzma.compress(b"") + lzma.compress(b"more\n")
+    assert read(data, "xz") == (PLAIN + b"more\n", True)
+    found, whole = read(lzma.compress(PLAIN)[:-20], "xz")
+    assert (PLAIN.startswith(found), whole) == (True, False)
+
+
+def test_an_xz_file_that_needs_a_window_of_gigabytes_is_refused() -> None:
+    """An xz file whose header asks for a window above 128 MiB is refused; one of the highest level is read."""
+    large = [{"id": lzma.FILTER_LZMA2, "preset": 0, "dict_size": 1 << 20}]
+    assert read(lzma.compress(PLAIN, filters=large), "xz") == (PLAIN, True)
+    data = bytearray(lzma.compress(PLAIN, filters=large))
+    size_at = data.index(bytes([lzma.FILTER_LZMA2, 1]), 12) + 2
+    data[size_at] = 37  # 1.5 GiB
+    head = 12 + (data[12] + 1) * 4
+    data[head - 4 : head] = zlib.crc32(bytes(data[12 : head - 4])).to_bytes(4, "little")
+    with pytest.raises(DAMAGE, match="[Mm]emory"):
+        decompressing(io.BytesIO(bytes(data)), "xz").read1(10)

@@ -1,4 +1,4 @@
-"""Conversion of a file's blocks into batches."""
+"""Conversion of the blocks of a file or an object into batches."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import Protocol
 from ....wire.encodings import MARK, Converted, is_utf8, to_utf8
 from ....wire.log_start import SEEN_BYTES, Logs
 from ...events.batch import EventBatch, Position
-from ..reading.containers import ContainerLines
-from ..reading.delimiters import batch_of_lines
+from .containers import ContainerLines
+from .delimiters import batch_of_lines
 
 BYTE_OFFSET_HEADER = "byteoffset"
 

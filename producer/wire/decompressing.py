@@ -1,4 +1,4 @@
-"""Reads compressed log files as streams; the first bytes, not the name, decide the format."""
+"""Decompresses streams in bounded memory; the first bytes, not a name, decide the format (:mod:`.compressed_heads`)."""
 
 from __future__ import annotations
 
@@ -7,13 +7,12 @@ import io
 import lzma
 import zlib
 from collections.abc import Callable
-from typing import IO, Any, Protocol, cast
+from typing import Any, Protocol, cast
 
 import lz4.frame
 
-from ...text.extras import how_to_install
-from ...wire.zstd import zstd
-from ..errors import InputError
+from ..text.extras import missing
+from .zstd import zstd
 
 try:  # isal takes a third of zlib's time, but is not available on every platform.
     from isal import igzip_lib, isal_zlib
@@ -30,6 +29,8 @@ _GZIP_BYTES = 1 << 17
 _GZIP_WINDOW = 31
 _SNAPPY_HEAD = b"\xff\x06\0\0sNaPpY"
 _HEADER_BYTES = 4
+# Maximum bytes of the window of xz, as zstd's own limit; the highest level of xz takes 65 MiB.
+_WINDOW_BYTES = 128 << 20
 # Types of snappy's chunks: data, and those that a reader must not skip.
 _SNAPPY_DATA = (0x00, 0x01)
 _SNAPPY_UNKNOWN = range(0x02, 0x80)
@@ -49,7 +50,7 @@ def decompressing(file: io.BufferedIOBase, compression: str) -> io.BufferedIOBas
     Its ``read1`` returns as many bytes as requested, unless the data ends or is damaged. Damage is raised by the next
     call.
 
-    :raises InputError: a package is missing.
+    :raises ImportError: a package is missing.
     """
     return _Whole(_READERS[compression](file))
 
@@ -139,6 +140,41 @@ class _Gzip:
         return plain
 
 
+class _Xz:
+    """The streams of an xz file; the library's reader would take a window of any size."""
+
+    def __init__(self, file: io.BufferedIOBase) -> None:
+        self._file = file
+        self._stream: lzma.LZMADecompressor | None = None  # None before the first stream and between two.
+        self._rest = b""
+
+    def read1(self, size: int, /) -> bytes:
+        """Return up to ``size`` bytes; nothing at the end."""
+        while True:
+            data = b""
+            if self._stream is None or self._stream.needs_input:
+                data = self._rest or self._file.read1(_GZIP_BYTES)
+                self._rest = b""
+                if not data:
+                    if self._stream is not None:
+                        raise EOFError("ends within a stream")
+                    return b""
+            plain = self._decompress(data, size)
+            if plain:
+                return plain
+
+    def _decompress(self, data: bytes, size: int) -> bytes:
+        if self._stream is None:
+            data = data.lstrip(b"\0")  # padding between streams
+            if not data:
+                return b""
+            self._stream = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_WINDOW_BYTES)
+        plain = self._stream.decompress(data, size)
+        if self._stream.eof:
+            self._rest, self._stream = self._stream.unused_data, None
+        return plain
+
+
 class _Lz4(lz4.frame.LZ4FrameFile):
     """The frames of an lz4 file; damage is raised as :class:`DamagedError`."""
 
@@ -155,10 +191,8 @@ class _Snappy:
     def __init__(self, file: io.BufferedIOBase) -> None:
         try:
             from cramjam import DecompressionError, snappy
-        except ImportError as error:
-            raise InputError(
-                f"reading snappy needs the package cramjam, which is not installed: {how_to_install('snappy')}"
-            ) from error
+        except ModuleNotFoundError as error:
+            raise missing(error, "snappy") from error
         self._file = file
         self._decompress, self._invalid = snappy.decompress, DecompressionError
 
@@ -189,7 +223,7 @@ class _Snappy:
 _READERS: dict[str, Callable[[io.BufferedIOBase], _Reads]] = {
     "gzip": _Gzip,
     "bz2": bz2.BZ2File,
-    "xz": lambda file: lzma.LZMAFile(cast("IO[bytes]", file)),  # noqa: SIM115  (the caller closes it)
+    "xz": _Xz,
     "zstd": zstd.ZstdFile,
     "lz4": _Lz4,
     "snappy": lambda file: _Parts(_Snappy(file).part),
