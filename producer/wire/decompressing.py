@@ -29,8 +29,8 @@ _GZIP_BYTES = 1 << 17
 _GZIP_WINDOW = 31
 _SNAPPY_HEAD = b"\xff\x06\0\0sNaPpY"
 _HEADER_BYTES = 4
-# Maximum bytes of the window of xz, as zstd's own limit; the highest level of xz takes 65 MiB.
-_WINDOW_BYTES = 128 << 20
+#: Maximum bytes of the window of xz, as zstd's own limit; the highest level of xz takes 65 MiB.
+WINDOW_BYTES = 128 << 20
 # Types of snappy's chunks: data, and those that a reader must not skip.
 _SNAPPY_DATA = (0x00, 0x01)
 _SNAPPY_UNKNOWN = range(0x02, 0x80)
@@ -168,7 +168,7 @@ class _Xz:
             data = data.lstrip(b"\0")  # padding between streams
             if not data:
                 return b""
-            self._stream = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=_WINDOW_BYTES)
+            self._stream = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=WINDOW_BYTES)
         plain = self._stream.decompress(data, size)
         if self._stream.eof:
             self._rest, self._stream = self._stream.unused_data, None

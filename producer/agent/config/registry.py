@@ -34,6 +34,7 @@ BUILT_IN: dict[str, dict[str, tuple[str, str]]] = {
         "netcatudp": ("sources.netcat", "NetcatUdpSource"),
         "otlp": ("sources.otlp", "OtlpSource"),
         "prometheus_remote_write": ("sources.prometheus_remote_write", "PrometheusRemoteWriteSource"),
+        "s3": ("sources.s3", "S3Source"),
         "sequence": ("sources.sequence", "SequenceSource"),
         "spooldir": ("sources.spooldir", "SpoolDirectorySource"),
         "stress": ("sources.stress", "StressSource"),

@@ -21,6 +21,8 @@ HELPS: Mapping[str, str] = {
     "UnreadableCount": "Existing files and directories that cannot be read.",
     "EventReadFail": "Failures to read: files, messages or requests, not events.",
     "SkippedNulCount": "Bytes of NULs at the beginning of lines that were skipped, such as copytruncate leaves.",
+    "ObjectReadCount": "Objects read to their end.",
+    "ObjectGoneCount": "Objects that were deleted or replaced before they were read to their end.",
     "UnknownPodCount": "Events of pods that the Kubernetes API has not told of.",
     "ReplacedCharacterCount": "Characters U+FFFD in place of bytes that are invalid in the file's encoding.",
     "EventUnparsedCount": "Events of another format than an interceptor parse or a sink expects.",

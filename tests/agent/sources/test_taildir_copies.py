@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from producer.agent.sources.reading import reader
-from producer.agent.sources.reading.reader import FileReader, Rules
+from producer.agent.sources.reading.cutting import Rules
+from producer.agent.sources.reading.reader import FileReader
 from producer.agent.sources.taildir.copies import Copies
 from producer.agent.sources.taildir.readers import Readers
 from producer.channels.file.store.notes import FileNotes

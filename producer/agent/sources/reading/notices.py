@@ -7,7 +7,7 @@ import logging
 from ....runtime.file_identity import Key
 from ....wire.encodings import is_utf8, looks_like
 from ...events.counters import Counters
-from .reader import Block
+from .cutting import Block
 
 #: Maximum number of remembered files; beyond it all are forgotten, and warnings may repeat.
 _MOST = 10_000

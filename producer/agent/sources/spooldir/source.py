@@ -11,9 +11,10 @@ from ....runtime.file_identity import Key
 from ....runtime.loggers import get_logger
 from ...events.batch import EventBatch, Position
 from ...events.interfaces import Context, Lag, Outlet
+from ..reading.cutting import Block, Rules
 from ..reading.identity import FileName, is_compressed, parse_name
 from ..reading.notices import Notices
-from ..reading.reader import Block, ContentChangedError, FileReader, Rules
+from ..reading.reader import ContentChangedError, FileReader
 from .directory import SpoolDirectory, Waiting
 from .events import EventMaker
 from .options import SpoolDirectoryOptions

@@ -21,8 +21,9 @@ from ....runtime.clock import Stop
 from ....runtime.file_identity import TAIL_BYTES, Key
 from ....runtime.link_targets import LinkTargets
 from ....runtime.loggers import get_logger
+from ..reading.cutting import Rules
 from ..reading.identity import FileName, Note, holds, is_compressed, open_quickly
-from ..reading.reader import FileReader, Rules
+from ..reading.reader import FileReader
 from .file_registry import key_of, paths_beside
 
 _log = get_logger("loghub.agent.taildir")

@@ -11,9 +11,8 @@ from typing import Any, ClassVar
 from ....model.errors import ConfigError
 from ....model.options import option
 from ....wire.encodings import is_utf8
-from ....wire.log_start import Logs, StartPattern
 from ..reading.containers import FORMATS, ContainerLines
-from ..reading.delimiters import check_delimiter, delimiter_option
+from ..reading.line_options import LineOptions
 from .groups import Group, file_group, glob_group
 
 _NOT_NEEDED = "accepted from Flume's files, without effect: "
@@ -23,7 +22,7 @@ _LEAST_IDLE = 1000
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class TaildirOptions:
+class TaildirOptions(LineOptions):
     """Options of the ``taildir`` source: Flume's ``TAILDIR``, and more."""
 
     #: Hints for names of other agents.
@@ -63,7 +62,6 @@ class TaildirOptions:
     group_ignore_older: Mapping[str, float] = option({}, doc="ignore_older of single file groups, by name")
     settle: float = option(10.0, least=0, doc="seconds without a write after which an unfinished last line is read")
     idle_timeout: float = option(120.0, scale=0.001, least=1, doc="seconds without a write until a file is closed")
-    multiline_start: str | None = option(None, doc="regular expression for the first line of a multi-line event")
     multiline_timeout: float = option(
         5.0, least=0, doc="seconds without a write after which a multi-line event is complete"
     )
@@ -72,11 +70,6 @@ class TaildirOptions:
         choices=("plain", *FORMATS),
         doc="cri: lines of Kubernetes container runtimes; docker: of Docker's json-file driver; containers: either; "
         "parts are joined, time and stream become headers",
-    )
-    encoding: str = option("utf-8", doc="encoding of the files; others are converted to UTF-8")
-    delimiter: str = delimiter_option()
-    max_line_bytes: int = option(
-        4 << 20, least=1024, unit="bytes", doc="maximum size of an event in bytes; a longer one is split"
     )
     max_open_files: int = option(512, least=1, doc="maximum number of open files")
     forget_after: float = option(86_400.0, least=0, doc="seconds for which the position of a deleted file is kept")
@@ -96,13 +89,11 @@ class TaildirOptions:
             raise ConfigError("paths", "is missing: globs of the files to follow, or file_groups", None)
         if self.line_format in FORMATS and self.byte_offset_header:
             raise ConfigError("line_format", "of containers cannot be used with byte_offset_header", self.line_format)
-        self._check_encoding()
-        check_delimiter(self.delimiter)
-        if self.delimiter != "\n" and (self.multiline_start is not None or self.line_format in FORMATS):
-            rule = "cannot be used with multiline_start or the line_format of containers"
-            raise ConfigError("delimiter", rule, self.delimiter)
+        self.check_lines()
+        self._check_bytes()
+        if self.delimiter != "\n" and self.line_format in FORMATS:
+            raise ConfigError("delimiter", "cannot be used with the line_format of containers", self.delimiter)
         self.groups()
-        self.logs()
         for name in ("headers", "group_start_at", "group_ignore_older"):
             for group in getattr(self, name):
                 if group not in self.file_groups and group != "paths":
@@ -111,12 +102,8 @@ class TaildirOptions:
             if start not in ("beginning", "end"):
                 raise ConfigError("group_start_at", "must be beginning or end", start)
 
-    def _check_encoding(self) -> None:
-        try:
-            utf8 = is_utf8(self.encoding)
-        except LookupError as error:
-            raise ConfigError("encoding", "must be a text encoding that Python supports", self.encoding) from error
-        if not utf8 and (self.line_format in FORMATS or self.byte_offset_header):
+    def _check_bytes(self) -> None:
+        if not is_utf8(self.encoding) and (self.line_format in FORMATS or self.byte_offset_header):
             raise ConfigError(
                 "encoding",
                 "other than utf-8 cannot be used with byte_offset_header, since events are converted, or with "
@@ -141,18 +128,6 @@ class TaildirOptions:
             )
             for group in found
         ]
-
-    def logs(self) -> Logs | None:
-        """Return the rule by which multi-line events begin; None if each line is an event.
-
-        :raises ConfigError: ``multiline_start`` is not a regular expression.
-        """
-        if self.multiline_start is None:
-            return None
-        try:
-            return Logs(StartPattern(self.multiline_start), self.max_line_bytes)
-        except ValueError as error:
-            raise ConfigError("multiline_start", str(error), self.multiline_start) from error
 
     def containers(self) -> ContainerLines | None:
         """Return the rules of container logs; None for other files."""

@@ -12,9 +12,10 @@ from ....text.plural import counted
 from ....wire.encodings import last_line_end
 from ...events.batch import Position
 from ...events.interfaces import Context, Outlet
+from ..reading.cutting import BLOCK_BYTES, Rules
 from ..reading.identity import HEAD_BYTES, FileName, Heads, Note, holds
 from ..reading.pods import pod_headers
-from ..reading.reader import BLOCK_BYTES, FileReader, Rules
+from ..reading.reader import FileReader
 from .compressed import UnpackedReader, find_packed
 from .file_registry import Copy, KnownFiles, copy_at, find_copy, stem_of
 from .flume_positions import read_flume_positions

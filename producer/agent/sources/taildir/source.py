@@ -11,7 +11,7 @@ from ....runtime.clock import Clock, Stop
 from ...events.batch import EventBatch
 from ...events.interfaces import Context, Lag, Outlet
 from ..reading.batches import BatchMaker
-from ..reading.reader import Block
+from ..reading.cutting import Block
 from .follower import Follower
 from .options import TaildirOptions
 

@@ -1,0 +1,161 @@
+"""Bucket: tasks from the listings of a bucket, behind a marker."""
+
+from __future__ import annotations
+
+import json
+from collections import deque
+from collections.abc import Collection, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from typing import Any
+
+from ....runtime.loggers import get_logger
+from ....runtime.whole_file import write_whole
+from ...events.batch import Position
+from ...events.interfaces import Context, Outlet
+from .clients import DeniedError, translated
+from .feeds import MOST_UNSAFE, Task
+from .notifications import ObjectRef
+from .objects import WHOLE, name_of
+from .options import S3Options
+from .reader import Outcome
+
+_log = get_logger("loghub.agent.s3")
+
+#: Seconds between two moves of the marker.
+_ROUND = 1.0
+
+
+@dataclass(slots=True)
+class _Listed:
+    """An object of the present listing.
+
+    :ivar names: the names of the positions that must be safe before the marker passes it.
+    :ivar done: True once nothing is left to read.
+    """
+
+    key: str
+    names: tuple[str, ...]
+    done: bool
+
+
+class Bucket:
+    """Tasks of the objects of one bucket, listed in the order of their keys.
+
+    The marker is a key. It moves past an object that is safe in the channels once ``look_back`` later ones are listed.
+    Its file is written before the names of objects before it are forgotten, so a crash repeats none.
+
+    :param client: the client of S3.
+    :ivar _window: the listed objects behind the marker.
+    :ivar _seen: the names of the present listing, and of what was read in its place.
+    """
+
+    def __init__(self, client: Any, options: S3Options, context: Context, outlet: Outlet) -> None:
+        self._client, self._options, self._context, self._outlet = client, options, context, outlet
+        self._wanted, self._ignored = options.patterns()
+        self._file = context.state / "marker.json"
+        self._of = {"bucket": options.bucket, "prefix": options.prefix}
+        self._marker = self._noted() or options.start_after or ""
+        self._window: deque[_Listed] = deque()
+        self._tasks: dict[str, _Listed] = {}
+        self._seen: set[str] = set()
+        self._next_round = context.clock.monotonic()
+
+    def tasks(self, running: Collection[object]) -> Iterator[Task | None]:
+        clock = self._context.clock
+        while True:
+            yield from self._listing()
+            while not all(each.done for each in self._window):
+                yield None
+            self._forget_absent()
+            until = clock.monotonic() + self._options.poll_delay
+            yield None
+            while clock.monotonic() < until:
+                yield None
+
+    def _listing(self) -> Iterator[Task | None]:
+        """Yield the tasks of one listing."""
+        self._move_marker()
+        self._window.clear()
+        self._seen.clear()
+        for listed, ref in self._listed():
+            self._seen.update(listed.names)
+            self._window.append(listed)
+            if not listed.done:
+                self._tasks[ref.key] = listed
+                yield Task(ref.key, (ref,))
+            while len(self._window) >= self._options.look_back + MOST_UNSAFE:
+                self._move_marker()
+                if len(self._window) >= self._options.look_back + MOST_UNSAFE:
+                    yield None
+
+    def _listed(self) -> Iterator[tuple[_Listed, ObjectRef]]:
+        """Yield all objects behind the marker, page by page."""
+        bucket = str(self._options.bucket)
+        with translated(f"s3://{bucket}", "s3:ListBucket"):
+            pages = self._client.get_paginator("list_objects_v2").paginate(
+                Bucket=bucket, Prefix=self._options.prefix, StartAfter=self._marker
+            )
+            for page in pages:
+                for each in page.get("Contents", ()):
+                    key, size = each["Key"], each["Size"]
+                    name = name_of(bucket, key, each["ETag"], each["LastModified"])
+                    done = not size or not self._is_wanted(key)
+                    known = () if done else (name,)
+                    done = done or self._outlet.ends(name)[0] >= WHOLE
+                    yield _Listed(key, known, done), ObjectRef(bucket, key)
+
+    def _is_wanted(self, key: str) -> bool:
+        return bool(self._wanted.search(key) and not self._ignored.search(key, at_limit=True))
+
+    def done(self, task: Task, outcome: Outcome) -> None:
+        listed = self._tasks.pop(task.key)
+        self._seen.update(outcome.names)  # replaced after it was listed, it has another name
+        if isinstance(outcome.failure, DeniedError):
+            raise outcome.failure
+        if outcome.failure is not None:  # it could not be read another time either
+            for name in {*listed.names, *outcome.names}:
+                self._outlet.pass_over(Position(name, WHOLE))
+        if outcome.failure is not None or outcome.whole:
+            listed.names, listed.done = outcome.names, True
+
+    def keep(self) -> None:
+        now = self._context.clock.monotonic()
+        if now >= self._next_round:
+            self._next_round = now + _ROUND
+            self._move_marker()
+
+    def end(self) -> None:
+        self._move_marker()
+
+    def _move_marker(self) -> None:
+        """Move the marker past objects that are safe, and forget their names."""
+        passed: list[_Listed] = []
+        while len(self._window) > self._options.look_back and self._is_safe(self._window[0]):
+            passed.append(self._window.popleft())
+        if not passed:
+            return
+        self._marker = passed[-1].key
+        self._file.parent.mkdir(parents=True, exist_ok=True)
+        content = json.dumps({**self._of, "after": self._marker}).encode()
+        write_whole(self._file, content, self._file.with_name("marker.new"))
+        for name in (name for listed in passed for name in listed.names):
+            self._outlet.forget(name)
+
+    def _is_safe(self, listed: _Listed) -> bool:
+        return listed.done and all(self._outlet.safe_end(name) >= WHOLE for name in listed.names)
+
+    def _forget_absent(self) -> None:
+        """Forget the names of objects that were deleted or replaced."""
+        for name in self._outlet.names() - self._seen:
+            if self._outlet.is_safe(name):
+                self._outlet.forget(name)
+
+    def _noted(self) -> str | None:
+        """Return the noted marker; None if there is none of this bucket and prefix."""
+        with suppress(FileNotFoundError, ValueError):
+            content = json.loads(self._file.read_bytes())
+            if isinstance(content, dict) and content.items() >= self._of.items():
+                return str(content["after"])
+            _log.warning("source %s: the marker of another bucket or prefix is dropped", self._context.name)
+        return None

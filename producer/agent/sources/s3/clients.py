@@ -1,0 +1,123 @@
+"""Clients of S3 and SQS, and the errors that they raise, in words that say what to do."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from ....model.errors import ProducerError
+from .options import S3Options
+
+#: Seconds to connect, and without a byte; and attempts of a request.
+_CONNECT, _SILENCE, _ATTEMPTS = 5, 30, 3
+#: The region of requests to a compatible store, if none is given.
+_REGION = "us-east-1"
+
+
+class S3Error(ProducerError):
+    """Raised when S3 or SQS refuses a request, or cannot be reached."""
+
+
+class DeniedError(S3Error):
+    """Raised when S3 refuses a request: the key has no permission, or there is no bucket."""
+
+
+class GoneError(S3Error):
+    """Raised when an object was deleted or changed."""
+
+
+class UnreadableError(S3Error):
+    """Raised for an object that cannot be read, however often: damaged, or archived."""
+
+
+_KEYS = "check access_key_id and secret_access_key, or the profile"
+_PERMISSION = "give the key the permission {permission}"
+#: Statuses of refusals, and those among them that ask for another attempt.
+_REFUSED, _LATER = range(400, 500), (408, 429)
+#: The error and the advice for each code of an answer; the status stands for an answer without a body.
+_CODES: Mapping[str, tuple[type[S3Error], str]] = {
+    **dict.fromkeys(("NoSuchKey", "NoSuchVersion", "404"), (GoneError, "")),
+    **dict.fromkeys(("PreconditionFailed", "412"), (GoneError, "it was replaced")),
+    **dict.fromkeys(("AccessDenied", "AccessDeniedException", "403", "Forbidden"), (DeniedError, _PERMISSION)),
+    **dict.fromkeys(("InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidClientTokenId"), (DeniedError, _KEYS)),
+    **dict.fromkeys(("ExpiredToken", "TokenRefreshRequired", "InvalidToken"), (DeniedError, "renew session_token")),
+    "InvalidObjectState": (UnreadableError, "it is archived: restore it"),
+    "NoSuchBucket": (DeniedError, "check bucket, region and endpoint_url"),
+    **dict.fromkeys(
+        ("AWS.SimpleQueueService.NonExistentQueue", "QueueDoesNotExist"),
+        (S3Error, "check queue_url, and the permission sqs:GetQueueUrl of another account's queue"),
+    ),
+}
+
+
+def clients_of(options: S3Options) -> tuple[Any, Any]:
+    """Return the client of S3, and that of SQS; None without a queue.
+
+    :raises S3Error: the profile is missing.
+    """
+    import boto3
+    from botocore.config import Config
+
+    config = Config(
+        connect_timeout=_CONNECT,
+        read_timeout=_SILENCE,
+        retries={"total_max_attempts": _ATTEMPTS, "mode": "standard"},
+        max_pool_connections=options.workers + 1,
+        s3={"addressing_style": "path" if options.path_style else "auto"},
+        response_checksum_validation="when_required",  # compatible stores have none
+        request_checksum_calculation="when_required",
+    )
+    with translated("AWS's configuration"):
+        session = boto3.session.Session(
+            aws_access_key_id=options.access_key_id,
+            aws_secret_access_key=options.secret_access_key,
+            aws_session_token=options.session_token,
+            region_name=options.region,
+            profile_name=options.profile,
+        )
+        region = options.region or options.queues_region or session.region_name or _REGION
+        given = {"region_name": region, "config": config}
+        s3 = session.client("s3", endpoint_url=options.endpoint_url, **given)
+        if options.queue_url is None:
+            return s3, None
+        return s3, session.client("sqs", endpoint_url=options.queues_endpoint, **given)
+
+
+def broken() -> tuple[type[Exception], ...]:
+    """Return the errors of a connection that broke while a body was read."""
+    from botocore.exceptions import BotoCoreError
+    from urllib3.exceptions import HTTPError
+
+    return BotoCoreError, HTTPError, OSError
+
+
+@contextmanager
+def translated(what: str, permission: str = "") -> Iterator[None]:
+    """Translate the errors of boto3.
+
+    :param what: the object, bucket or queue, for the message.
+    :param permission: the permission that the request needs, for advice.
+    :raises S3Error: the block raised an error of boto3.
+    """
+    from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError, NoCredentialsError
+
+    try:
+        yield
+    except ClientError as error:
+        raise _of_answer(error.response, what, permission) from error
+    except NoCredentialsError as error:
+        advice = "set access_key_id and secret_access_key, a profile, or AWS's variables"
+        raise DeniedError(f"{what}: there are no credentials; {advice}") from error
+    except HTTPClientError as error:
+        raise S3Error(f"{what}: {error}") from error
+    except BotoCoreError as error:  # a name that cannot be sent, or a wrong file of AWS
+        raise UnreadableError(f"{what}: {error}") from error
+
+
+def _of_answer(response: Mapping[str, Any], what: str, permission: str) -> S3Error:
+    answer, status = response.get("Error", {}), response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
+    code = str(answer.get("Code", ""))
+    kind, advice = _CODES.get(code, (S3Error if status in _LATER or status not in _REFUSED else DeniedError, ""))
+    advice = advice.format(permission=permission)
+    return kind(f"{what}: {code}: {answer.get('Message', '')}{advice and f'; {advice}'}")

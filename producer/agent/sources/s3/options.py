@@ -1,0 +1,141 @@
+"""The options of ``s3``."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import ClassVar
+from urllib.parse import urlsplit
+
+from ....model.errors import ConfigError
+from ....model.options import option
+from ....wire.decompressing import WINDOW_BYTES
+from ....wire.patterns import Pattern
+from ..reading.cutting import BLOCK_BYTES, Rules
+from ..reading.line_options import LineOptions
+
+#: The headers that an event may have.
+HEADERS = ("bucket", "key", "etag", "size", "last_modified")
+#: Bytes of boto3's descriptions of the services.
+_CLIENT_BYTES = 48 << 20
+#: A block of lines exists as bytes, as text, and in a batch.
+_COPIES = 4
+_OF_BUCKET = {"look_back": 1000, "start_after": None, "poll_delay": 60.0}
+_OF_QUEUE = {"visibility_timeout": 300, "wait": 5}
+_OF_SQS = re.compile(r"sqs\.([a-z0-9-]+)\.amazonaws\.")
+
+
+@dataclass(frozen=True, slots=True, kw_only=True)
+class S3Options(LineOptions):
+    """The queue or the bucket, the account, and the form of the objects."""
+
+    #: Hints for names of other agents.
+    foreign: ClassVar[Mapping[str, str]] = {
+        "sqs": "give the queue's address as queue_url",
+        "bucket_arn": "give the bucket's name as bucket",
+        "bucket_list_prefix": "prefix",
+        "bucket_list_interval": "poll_delay",
+        "number_of_workers": "workers",
+        "client_concurrency": "workers",
+        "s3_bucket": "bucket",
+        "s3_endpoint": "endpoint_url",
+        "aws_key_id": "access_key_id",
+        "aws_sec_key": "secret_access_key",
+        "access_key_secret": "secret_access_key",
+        "credential_profile_name": "profile",
+        "force_path_style": "path_style",
+    }
+
+    queue_url: str | None = option(None, doc="SQS queue with the bucket's notifications, also by SNS or EventBridge")
+    bucket: str | None = option(None, doc="bucket that is listed, instead of a queue; one agent for each bucket")
+    prefix: str = option("", doc="beginning of the keys to read")
+    include_pattern: str = option("", doc="regular expression that is searched for in keys to read; empty for all")
+    ignore_pattern: str = option("^$", doc="regular expression that is searched for in keys not to read")
+    workers: int = option(4, least=1, most=100, doc="number of objects that are read at once")
+    visibility_timeout: int = option(
+        _OF_QUEUE["visibility_timeout"],
+        least=10,
+        most=43_200,
+        doc="queue: seconds after which a message that failed, or of an agent that died, appears again",
+    )
+    wait: int = option(_OF_QUEUE["wait"], least=1, most=20, doc="queue: seconds of a long poll; a stop takes as long")
+    poll_delay: float = option(_OF_BUCKET["poll_delay"], least=0.01, doc="bucket: seconds between two listings")
+    look_back: int = option(
+        _OF_BUCKET["look_back"],
+        least=1,
+        most=100_000,
+        doc="bucket: number of last keys that each listing returns to; a new key that sorts before them is not seen",
+    )
+    start_after: str | None = option(
+        _OF_BUCKET["start_after"], doc="bucket: key after which the very first start begins"
+    )
+    headers: tuple[str, ...] = option(HEADERS, doc=f"headers of each event: {', '.join(HEADERS)}")
+    region: str | None = option(None, doc="region; empty for that of the queue's address, the profile, or AWS_REGION")
+    endpoint_url: str | None = option(None, doc="address of a compatible store, such as https://minio:9000")
+    path_style: bool = option(False, doc="put the bucket into the path of requests, not into the host's name")
+    access_key_id: str | None = option(None, doc="key's ID; empty for AWS's own variables, files and roles")
+    secret_access_key: str | None = option(None, secret=True, doc="secret of the key")
+    session_token: str | None = option(None, secret=True, doc="token of a temporary key")
+    profile: str | None = option(None, doc="profile of AWS's configuration files")
+
+    def __post_init__(self) -> None:
+        if (self.queue_url is None) == (self.bucket is None):
+            raise ConfigError("bucket", "or queue_url must be given, and not both", self.bucket)
+        for name in _OF_BUCKET if self.queue_url else _OF_QUEUE:
+            if getattr(self, name) != (_OF_BUCKET | _OF_QUEUE)[name]:
+                given, wanted = ("queue_url", "bucket") if self.queue_url else ("bucket", "queue_url")
+                raise ConfigError(name, f"is used only with {wanted}, not with {given}", getattr(self, name))
+        for name in ("queue_url", "endpoint_url"):
+            _check_url(name, getattr(self, name))
+        if (self.access_key_id is None) != (self.secret_access_key is None):
+            raise ConfigError("access_key_id", "and secret_access_key are given both or not at all", self.access_key_id)
+        for header in self.headers:
+            if header not in HEADERS:
+                raise ConfigError("headers", f"must be of {', '.join(HEADERS)}", header)
+        self.patterns()
+        self.check_lines()
+
+    def holds(self) -> int:
+        """Return the maximum bytes held: of each worker the window of a compressed object, and blocks of lines."""
+        return _CLIENT_BYTES + self.workers * (WINDOW_BYTES + _COPIES * max(BLOCK_BYTES, self.max_line_bytes))
+
+    def rules(self) -> Rules:
+        """Return the rules for the lines of an object."""
+        logs, most = self.logs(), self.max_line_bytes
+        return Rules(logs, most, 0.0, 0.0, encoding=self.encoding, delimiter=self.delimiter, final=True)
+
+    def patterns(self) -> tuple[Pattern[str], Pattern[str]]:
+        """Return the patterns of keys to read, and of those to ignore.
+
+        :raises ConfigError: one is not a regular expression.
+        """
+        return self._pattern("include_pattern"), self._pattern("ignore_pattern")
+
+    def _pattern(self, name: str) -> Pattern[str]:
+        text = getattr(self, name)
+        try:
+            return Pattern(text, re.DOTALL, option=name, outcome="the object is not read")
+        except ValueError as error:
+            raise ConfigError(name, f"must be a regular expression: {error.__cause__}", text) from error
+
+    @property
+    def queues_endpoint(self) -> str | None:
+        """The address of SQS, which is the beginning of the queue's."""
+        parts = urlsplit(self.queue_url or "")
+        return f"{parts.scheme}://{parts.netloc}" if parts.netloc else None
+
+    @property
+    def queues_region(self) -> str | None:
+        """The region in the queue's address; None if it has none."""
+        found = _OF_SQS.search(self.queue_url or "")
+        return found and found[1]
+
+
+def _check_url(name: str, text: str | None) -> None:
+    """:raises ConfigError: the text is not an address, or has a user, whose password messages would show."""
+    if text is None:
+        return
+    parts = urlsplit(text)
+    if parts.scheme not in ("http", "https") or not parts.hostname or "@" in parts.netloc:
+        raise ConfigError(name, "must be http:// or https:// and a host, without a user", text)

@@ -1,0 +1,150 @@
+"""Queue: tasks from the notifications in a queue of SQS."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ...events.interfaces import Context, Outlet
+from .clients import S3Error, translated
+from .feeds import MOST_UNSAFE, Task
+from .notifications import NotificationError, objects_of
+from .objects import WHOLE
+from .options import S3Options
+from .reader import ObjectReader, Outcome
+
+#: The most messages of a request to SQS.
+_BATCH = 10
+#: Seconds between two rounds of deletions, and of a poll while there is other work.
+_ROUND = 1
+#: Maximum number of names of objects that are remembered.
+_MOST_KNOWN = 10_000
+
+
+@dataclass(slots=True)
+class _Held:
+    """A message that was received and is not deleted.
+
+    :ivar handle: the receipt for requests about it.
+    :ivar extend_at: the time of the next extension of its visibility timeout, monotonic seconds.
+    :ivar names: the names of its objects once all are read; None before.
+    """
+
+    handle: str
+    extend_at: float
+    names: tuple[str, ...] | None = None
+
+
+class Queue:
+    """Tasks of the messages of one queue.
+
+    :param client: the client of SQS.
+    :ivar _held: messages by the ID of the task.
+    :ivar _known: names of objects that were read, the oldest first.
+    """
+
+    def __init__(self, client: Any, options: S3Options, context: Context, outlet: Outlet, reader: ObjectReader) -> None:
+        self._client, self._options, self._outlet, self._reader = client, options, outlet, reader
+        self._clock = context.clock
+        self._wanted, self._ignored = options.patterns()
+        self._held: dict[str, _Held] = {}
+        self._known: dict[str, None] = dict.fromkeys(sorted(outlet.names()))
+        self._next_round = self._clock.monotonic()
+        self._number = 0
+
+    def tasks(self, running: Collection[object]) -> Iterator[Task | None]:
+        while True:
+            if len(self._held) >= MOST_UNSAFE:
+                yield None
+                continue
+            for message in self._receive(min(_BATCH, self._options.workers - len(running))):
+                task = self._task(message)
+                if task is not None:
+                    yield task
+            yield None
+
+    def done(self, task: Task, outcome: Outcome) -> None:
+        self._remember(outcome.names)
+        if outcome.whole:
+            self._held[task.key].names = outcome.names
+        elif outcome.failure is not None:
+            del self._held[task.key]  # it appears again after its visibility timeout
+
+    def keep(self) -> None:
+        now = self._clock.monotonic()
+        if now >= self._next_round:
+            self._next_round = now + _ROUND
+            self._delete([key for key, held in self._held.items() if self._is_safe(held)])
+            due = [key for key, held in self._held.items() if now >= held.extend_at]
+            self._extend(due, self._options.visibility_timeout)
+
+    def end(self) -> None:
+        self._delete([key for key, held in self._held.items() if self._is_safe(held)])
+        self._extend([key for key, held in self._held.items() if held.names is None], 0)
+
+    def _receive(self, most: int) -> Sequence[Mapping[str, Any]]:
+        with translated(self._options.queue_url or "", "sqs:ReceiveMessage"):
+            answer = self._client.receive_message(
+                QueueUrl=self._options.queue_url,
+                MaxNumberOfMessages=most,
+                VisibilityTimeout=self._options.visibility_timeout,
+                WaitTimeSeconds=_ROUND if self._held else self._options.wait,
+            )
+        messages: Sequence[Mapping[str, Any]] = answer.get("Messages", ())
+        return messages
+
+    def _task(self, message: Mapping[str, Any]) -> Task | None:
+        """Return the task of a message; None if there is nothing to read."""
+        try:
+            refs = tuple(ref for ref in objects_of(message["Body"]) if self._is_wanted(ref.key))
+        except NotificationError as error:
+            self._reader.report(S3Error(f"{self._options.queue_url}: a message is {error}; left to the queue"))
+            return None
+        self._number += 1
+        key = str(self._number)
+        half = self._options.visibility_timeout / 2
+        self._held[key] = _Held(message["ReceiptHandle"], self._clock.monotonic() + half, None if refs else ())
+        return Task(key, refs) if refs else None
+
+    def _is_wanted(self, key: str) -> bool:
+        named = key.startswith(self._options.prefix) and not key.endswith("/")
+        return bool(named and self._wanted.search(key) and not self._ignored.search(key, at_limit=True))
+
+    def _is_safe(self, held: _Held) -> bool:
+        return held.names is not None and all(self._outlet.safe_end(name) >= WHOLE for name in held.names)
+
+    def _remember(self, names: Sequence[str]) -> None:
+        for name in names:
+            self._known.pop(name, None)
+            self._known[name] = None
+        while len(self._known) > _MOST_KNOWN:
+            oldest = next(iter(self._known))
+            del self._known[oldest]
+            self._outlet.forget(oldest)
+
+    def _delete(self, keys: Sequence[str]) -> None:
+        for some in _tens(keys):
+            entries = [{"Id": key, "ReceiptHandle": self._held.pop(key).handle} for key in some]
+            with translated(self._options.queue_url or "", "sqs:DeleteMessage"):
+                answer = self._client.delete_message_batch(QueueUrl=self._options.queue_url, Entries=entries)
+            self._report_failed(answer, "deleted")
+
+    def _extend(self, keys: Sequence[str], seconds: int) -> None:
+        for some in _tens(keys):
+            entries = []
+            for key in some:
+                self._held[key].extend_at = self._clock.monotonic() + seconds / 2
+                entries.append({"Id": key, "ReceiptHandle": self._held[key].handle, "VisibilityTimeout": seconds})
+            with translated(self._options.queue_url or "", "sqs:ChangeMessageVisibility"):
+                answer = self._client.change_message_visibility_batch(QueueUrl=self._options.queue_url, Entries=entries)
+            self._report_failed(answer, "extended")
+
+    def _report_failed(self, answer: Mapping[str, Any], what: str) -> None:
+        for each in answer.get("Failed", ()):
+            why = f"{each.get('Code')}: {each.get('Message', '')}"
+            self._reader.report(S3Error(f"{self._options.queue_url}: a message is not {what}, and comes again: {why}"))
+
+
+def _tens(keys: Sequence[str]) -> Iterator[Sequence[str]]:
+    return (keys[at : at + _BATCH] for at in range(0, len(keys), _BATCH))
