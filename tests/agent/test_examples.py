@@ -26,6 +26,7 @@ from producer.server import LogHubServer
 from tests.support.waiting import eventually
 
 from .sinks.log_stores import Elasticsearch, Loki, running
+from .sources.cloud import cloud_server
 from .sources.listeners import serving
 from .sources.test_journald import Journal
 from .sources.test_prometheus_remote_write import packed, post, series
@@ -245,6 +246,24 @@ def test_a_spool_directory_is_emptied_into_files(tmp_path: Path, server: LogHubS
     lines = "".join(path.read_text() for path in collected.iterdir()).split()
     assert sorted(lines) == ["one", "two"]
     assert (inbox / "c.txt").exists()
+
+
+def test_objects_of_a_queue_reach_loghub_with_the_fields_of_their_lines(
+    tmp_path: Path, server: LogHubServer, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """``s3.toml`` makes a log of each JSON line of an object, by AWS's own variables for the key and the endpoint."""
+    with cloud_server() as cloud:
+        for name, value in (("ACCESS_KEY_ID", "a"), ("SECRET_ACCESS_KEY", "b"), ("ENDPOINT_URL_S3", cloud.url)):
+            monkeypatch.setenv(f"AWS_{name}", value)
+        bucket = cloud.bucket()
+        queue = cloud.queue(bucket)
+        cloud.put(bucket, "a/b.json", b'{"status": 200}\n{"status": 500}\n')
+        cloud.put(bucket, "c.tmp", b"ignored\n")
+        text = moved("s3.toml", tmp_path).replace("https://sqs.eu-west-1.amazonaws.com/123456789012/logs", queue)
+        agent = Agent(parse_toml(text))
+        delivered(agent, lambda: server.count("shop", "objects") == 2 and cloud.waiting(queue) == (0, 0))
+    logs = [dict(log.contents) for log in server.logs("shop", "objects")]
+    assert sorted((each["key"], each["status"]) for each in logs) == [("a/b.json", "200"), ("a/b.json", "500")]
 
 
 def test_application_toml_makes_one_redacted_log_of_a_stack_trace(tmp_path: Path, server: LogHubServer) -> None:
