@@ -8,7 +8,6 @@ import json
 import logging
 import lzma
 import random
-import time
 import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -80,7 +79,6 @@ def test_a_message_is_deleted_once_its_objects_are_delivered(cloud: Cloud, bucke
     with Reading(tmp_path, cloud, queue_url=address) as reading:
         cloud.put(bucket, "a b+c/ü.log", b"one\ntwo")
         eventually(lambda: reading.channel.held > 0)
-        time.sleep(0)
         assert sum(cloud.waiting(address)) >= 1
         (batch,) = reading.batches()
         assert batch.bodies() == [b"one", b"two"]
@@ -551,7 +549,7 @@ def test_forms_of_lines(cloud: Cloud, bucket: str, tmp_path: Path) -> None:
         ({"bucket": "no-such-bucket"}, "s3://no-such-bucket: NoSuchBucket: .*check bucket"),
         ({"queue_url": "{url}/123456789012/no-such-queue"}, "/no-such-queue: .*NonExistentQueue.*check queue_url"),
         ({"bucket": "b-1", "endpoint_url": "http://127.0.0.1:1"}, "s3://b-1: Could not connect to the endpoint URL"),
-        ({"bucket": "b-1", "profile": "nobody"}, "AWS's configuration: The config profile .nobody. could not be found"),
+        ({"bucket": "b-1", "profile": "absent"}, "AWS's configuration: The config profile .absent. could not be found"),
     ],
 )
 def test_what_is_missing_is_said_soon(cloud: Cloud, tmp_path: Path, options: dict[str, str], words: str) -> None:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterator, Mapping
 from contextlib import closing, contextmanager
 from dataclasses import dataclass
 from typing import Any
 
 from ....runtime.clock import Stop
+from ....runtime.locks import Lock
 from ....runtime.loggers import get_logger
 from ....runtime.rate_limited_log import RateLimitedLog
 from ....wire.encodings import in_order
@@ -56,7 +56,7 @@ class ObjectReader:
         self._maker = BatchMaker(self._rules.logs, byte_offset=False, delimiter=options.delimiter)
         self._notices = Notices(_log, context.counters, options.encoding, "encoding")
         self._repeated = RateLimitedLog(context.clock)
-        self._lock = threading.Lock()  # guards the names below
+        self._lock = Lock()  # guards the names below
         self._in_hand: set[str] = set()
 
     def read_all(self, refs: tuple[ObjectRef, ...]) -> Outcome:
