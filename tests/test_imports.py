@@ -102,11 +102,11 @@ with Producer(project, channel={channel}) as producer:
 def test_the_server_imports_nothing_of_the_client() -> None:
     """The embedded server shares no code with the client that could hide a common mistake.
 
-    It loads its own modules, the wire, the base of all errors, the registry of forks, the lock of a directory, and the
-    words, addresses and users of both sides. Its package alone loads no module of an extra.
+    It loads its own modules, the wire, the base of all errors, the registry of forks, locks, and the words, addresses
+    and users of both sides. Its package alone loads no module of an extra.
     """
     packages = {"producer.model", "producer.runtime", "producer.text"}
-    below = ("model.errors", "runtime.directory_lock", "runtime.forks", "runtime.system_user", "text")
+    below = ("model.errors", *(f"runtime.{name}" for name in ("directory_lock", "forks", "locks", "system_user")), "text")
     shared = ("producer.server", "producer.wire", *(f"producer.{name}" for name in below))
     modules = imported("from producer.server import LogHubServer")
     foreign = {name for name in modules if name.startswith("producer.") and not name.startswith(shared)} - packages
