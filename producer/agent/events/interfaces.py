@@ -207,6 +207,9 @@ class Source(Protocol):
     batch of the events in ``data``; without it, each line is an event. A sink has ``render_sample(options, event,
     clock)``, which returns the text of a batch of one event as the destination gets it; without it, that is the event
     as JSON.
+
+    For ``producer agent check --connect`` a source may have a static method ``ask(options)``, which asks its peer
+    without taking an event, and returns a sentence or raises ``ProducerError``.
     """
 
     def run(self, outlet: Outlet, stop: Stop) -> None:

@@ -1,7 +1,8 @@
 """Check whether the peers of a configuration answer from this machine.
 
-A LogHub is asked as by ``producer check``: one signed request, which changes nothing. For other peers only a connection
-is opened. It shows neither whether they accept events, nor whether the credentials are valid.
+A LogHub is asked as by ``producer check``: one signed request, which changes nothing. A source with a static method
+``ask`` asks by itself. For other peers only a connection is opened. It shows neither whether they accept events, nor
+whether the credentials are valid.
 """
 
 from __future__ import annotations
@@ -39,6 +40,10 @@ class Peer:
 
 def peers(blueprint: Blueprint) -> Iterator[Peer]:
     """Yield all peers that can be asked."""
+    for name, part in blueprint.sources.items():
+        if ask := getattr(part.source.kind, "ask", None):
+            asked = partial(in_time, partial(ask, part.source.options), name="agent-check")
+            yield Peer(f"sources.{name} ({blueprint.config.sources[name].type})", asked)
     for where, component, options in components(blueprint):
         if isinstance(options, LogstoreOptions):
             yield Peer(f"{where} ({component.type})", partial(_ask_loghub, options))

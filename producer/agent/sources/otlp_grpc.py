@@ -205,9 +205,10 @@ class _Calls:
 
     def _cancel(self, now: float) -> None:
         with self._lock:
-            late = [call for call, until in self._receiving.items() if until < now]
-        for call in late:
-            call.cancel()
+            receiving = list(self._receiving.items())
+        for call, until in receiving:
+            if until < now:
+                call.cancel()
 
 
 class GrpcServer(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpcio has no types

@@ -31,6 +31,7 @@ from producer.agent.sources.s3.notifications import NotificationError, ObjectRef
 from producer.agent.sources.s3.objects import WHOLE
 from producer.agent.sources.s3.queue import Queue
 from producer.agent.testing import RecordingOutlet, SourceConformance
+from producer.cli import main
 from producer.testing import ManualClock
 from producer.wire.log_start import Logs, StartPattern
 from producer.wire.zstd import zstd
@@ -559,7 +560,32 @@ def test_what_is_missing_is_said_soon(cloud: Cloud, tmp_path: Path, options: dic
     with pytest.raises(S3Error, match=words) as caught:
         S3Source(reading.options, Context("a", "t", tmp_path)).run(reading.outlet, reading.stop)
     assert SECRET_KEY not in f"{caught.value}{reading.options}"
+    with pytest.raises(S3Error, match=words):
+        S3Source.ask(reading.options)
     reading.channel.close()
+
+
+def test_check_connect_asks_the_bucket_or_the_queue_and_takes_no_message(
+    cloud: Cloud, bucket: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """`check --connect` says whether the bucket or queue can be used; a message in the queue stays there."""
+    queue_url = cloud.queue(bucket)
+    cloud.s3.put_object(Bucket=bucket, Key="k", Body=b"1\n")
+    keys = f'access_key_id = "{ACCESS_KEY}"\nsecret_access_key = "{SECRET_KEY}"\nendpoint_url = "{cloud.url}"'
+    given = {"one": f'bucket = "{bucket}"', "two": f'queue_url = "{queue_url}"', "three": 'bucket = "absent"'}
+    sources = (
+        f'[sources.{name}]\ntype = "s3"\nchannels = ["c"]\nregion = "us-east-1"\n{keys}\n{line}\n'
+        for name, line in given.items()
+    )
+    rest = '[channels.c]\ntype = "memory"\n[sinks.n]\ntype = "null"\nchannel = "c"\n'
+    (path := tmp_path / "agent.toml").write_text("".join(sources) + rest)
+    assert main(["agent", "check", "--config", str(path), "--connect"]) == 1
+    said = capsys.readouterr()
+    assert f"sources.one (s3): s3://{bucket} can be listed" in said.out
+    assert f"sources.two (s3): {queue_url} answers" in said.out
+    assert "sources.three (s3): s3://absent: NoSuchBucket" in said.err
+    attributes = {"QueueUrl": queue_url, "AttributeNames": ["ApproximateNumberOfMessages"]}
+    assert int(cloud.sqs.get_queue_attributes(**attributes)["Attributes"]["ApproximateNumberOfMessages"]) >= 1
 
 
 def test_a_key_without_permission_is_told_what_it_needs(cloud: Cloud, bucket: str, tmp_path: Path) -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import closing, contextmanager, nullcontext
 from typing import Any
 
 from ....model.errors import ProducerError
@@ -82,6 +82,24 @@ def clients_of(options: S3Options) -> tuple[Any, Any]:
         if options.queue_url is None:
             return s3, None
         return s3, session.client("sqs", endpoint_url=options.queues_endpoint, **given)
+
+
+def ask(options: S3Options) -> str:
+    """Ask for one name of the bucket, or for nothing of the queue, with the permissions that the source needs.
+
+    :returns: a sentence that says what answered.
+    :raises S3Error: the bucket or the queue cannot be used.
+    """
+    s3, sqs = clients_of(options)
+    with closing(s3), closing(sqs) if sqs else nullcontext():
+        if sqs is None:
+            with translated(f"s3://{options.bucket}", "s3:ListBucket"):
+                s3.list_objects_v2(Bucket=options.bucket, Prefix=options.prefix, MaxKeys=1)
+            return f"s3://{options.bucket} can be listed; whether its objects can be read was not checked"
+        with translated(options.queue_url or "", "sqs:DeleteMessage"):
+            nothing = [{"Id": "0", "ReceiptHandle": "none"}]  # SQS refuses it as an entry of the answer
+            sqs.delete_message_batch(QueueUrl=options.queue_url, Entries=nothing)
+        return f"{options.queue_url} answers; whether it has messages was not checked"
 
 
 def broken() -> tuple[type[Exception], ...]:

@@ -108,6 +108,8 @@ class ObjectBytes(io.BufferedIOBase):
         for attempt in range(1, _MOST_BROKEN + 1):
             if position >= self.size:
                 return b""
+            if self._stop.is_set():  # a large object is skipped up to its position
+                raise StoppedError
             try:
                 if self._body is None:
                     self._body = self._get(Range=f"bytes={position}-", IfMatch=self.etag)["Body"]

@@ -13,7 +13,7 @@ from ...events.interfaces import Context, Outlet
 from ..reading.batches import BatchMaker, text_of
 from ..reading.cutting import Block
 from .bucket import Bucket
-from .clients import S3Error, clients_of
+from .clients import S3Error, ask, clients_of
 from .feeds import Feed, Task
 from .options import S3Options
 from .queue import Queue
@@ -31,6 +31,8 @@ class S3Source:
     needs: ClassVar = {"boto3": "aws"}
 
     Options = S3Options
+
+    ask = staticmethod(ask)
 
     @staticmethod
     def decode_sample(options: S3Options, data: bytes, _clock: Clock) -> EventBatch:
