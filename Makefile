@@ -125,6 +125,7 @@ bench: $(VENV)/.stamp-dev
 	@$(BIN)/python -m tests.benchmarks --write $${FILE:+--file "$$FILE"}
 	@echo '==> the agent against its goals'
 	@$(BIN)/python -m tests.benchmarks.agent_goals --write
+	@$(BIN)/python -m tests.benchmarks.agent_rates --write
 
 check: $(VENV)/.stamp-dev $(VENV)/.stamp-check
 	@echo '==> ruff check'

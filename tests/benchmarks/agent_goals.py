@@ -17,10 +17,11 @@ import tempfile
 import threading
 import time
 import urllib.request
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from typing import TypeVar
 
 from examples.ship_demo.samples import write_access_logs
 
@@ -39,10 +40,10 @@ _FILES = 1000
 _PEERS = 10
 
 _AGENT = '[agent]\nname = "{name}"\nstate = "{state}"\nmonitoring = "127.0.0.1:{port}"\n'
-_TAILDIR = '[sources.r]\ntype = "taildir"\npaths = ["{input}/*.log"]\nchannels = ["c"]\n'
+TAILDIR = '[sources.r]\ntype = "taildir"\npaths = ["{input}/*.log"]\nchannels = ["c"]\n'
 _FILE = '[channels.c]\ntype = "file"\nminimum_free_space = 0\n'
-_MEMORY = '[channels.c]\ntype = "memory"\n'
-_NULL = '[sinks.k]\ntype = "null"\nchannel = "c"\n'
+MEMORY = '[channels.c]\ntype = "memory"\n'
+NULL = '[sinks.k]\ntype = "null"\nchannel = "c"\n'
 _LOGHUB = (
     '[sinks.k]\ntype = "loghub"\nchannel = "c"\nproject = "p"\nlogstore = "l"\nendpoint = "http://127.0.0.1:{server}"\n'
     'access_key_id = "a"\naccess_key_secret = "s"\n'
@@ -63,6 +64,8 @@ _THRIFT = (
     '[sources.r]\ntype = "thrift"\nport = {hop}\nchannels = ["c"]\n',
     '[sinks.k]\ntype = "thrift"\nchannel = "c"\nhostname = "127.0.0.1"\nport = {hop}\n',
 )
+
+Case = TypeVar("Case")
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,7 +101,7 @@ class Goal:
         return f"{bound} {self.unit}" + (f", ≤ {self.memory:g} MiB" if self.memory else "")
 
 
-class _Running:
+class Running:
     """A running agent with its monitoring."""
 
     def __init__(self, process: subprocess.Popen[bytes], port: int) -> None:
@@ -123,20 +126,21 @@ class _Running:
 
 def filled(parts: str, folder: Path, name: str, port: int, **values: object) -> str:
     text = _AGENT + parts
-    for key, value in {"name": name, "state": folder / name, "port": port, "input": folder / "in", **values}.items():
+    places = {"state": folder / name, "input": folder / "in", "folder": folder}
+    for key, value in {"name": name, "port": port, **places, **values}.items():
         text = text.replace(f"{{{key}}}", str(value))
     return text
 
 
 @contextmanager
-def _agent(folder: Path, name: str, parts: str, **values: object) -> Iterator[_Running]:
+def running_agent(folder: Path, name: str, parts: str, **values: object) -> Iterator[Running]:
     port, file = free_port(), folder / f"{name}.toml"
     file.write_text(filled(parts, folder, name, port, **values))
     with started([sys.executable, "-m", "producer", "agent", "--config", str(file), "--no-reload"]) as process:
-        yield _Running(process, port)
+        yield Running(process, port)
 
 
-def _lines(size: int | None, count: int = 20_000) -> bytes:
+def access_lines(size: int | None, count: int = 20_000) -> bytes:
     """Return lines of an access log, each of ``size`` bytes if that is given."""
     with tempfile.TemporaryDirectory() as folder:
         write_access_logs(Path(folder), lines=count)
@@ -150,18 +154,23 @@ def _lines(size: int | None, count: int = 20_000) -> bytes:
 
 
 def _write(folder: Path, block: bytes, megabytes: int) -> int:
-    """Write a file whose last change was an hour ago, and return its number of lines."""
-    (folder / "in").mkdir()
-    path, times = folder / "in" / "a.log", max(1, megabytes * 1_000_000 // len(block))
+    """Write the lines of the input, and return their number."""
+    times = max(1, megabytes * 1_000_000 // len(block))
+    write_old(folder / "in" / "a.log", block, times)
+    return times * block.count(b"\n")
+
+
+def write_old(path: Path, block: bytes, times: int) -> None:
+    """Write a file whose last change was an hour ago."""
+    path.parent.mkdir(parents=True)
     with path.open("wb") as file:
         for _ in range(times):
             file.write(block)
     old = time.time() - 3600
     os.utime(path, (old, old))
-    return times * block.count(b"\n")
 
 
-def _rate(count: Callable[[], int], events: int) -> float:
+def rate_of(count: Callable[[], int], events: int) -> float:
     """Return the events per second after the first ones arrived."""
     end, first, before, begun = time.monotonic() + PATIENCE, 0.0, 0, time.monotonic()
     while time.monotonic() < end:
@@ -182,7 +191,7 @@ def _rate(count: Callable[[], int], events: int) -> float:
 
 def _through(parts: str, size: int | None) -> Callable[[Path, int], Figures]:
     def run(folder: Path, megabytes: int) -> Figures:
-        block = _lines(size)
+        block = access_lines(size)
         events = _write(folder, block, megabytes)
         with null_server() as server:
             return deliver(parts, folder, server, events, events * len(block) // block.count(b"\n"))
@@ -192,8 +201,8 @@ def _through(parts: str, size: int | None) -> Callable[[Path, int], Figures]:
 
 def deliver(parts: str, folder: Path, server: int, events: int, line_bytes: int) -> Figures:
     """Return the MB/s at which an agent delivers the files in ``in``, which hold these lines and bytes."""
-    with _agent(folder, "a", parts, server=server) as agent:
-        rate = _rate(agent.delivered, events)
+    with running_agent(folder, "a", parts, server=server) as agent:
+        rate = rate_of(agent.delivered, events)
         return agent.figures(rate * line_bytes / events / 1e6)
 
 
@@ -203,11 +212,11 @@ def _hop(far_parts: str, near_parts: str) -> Callable[[Path, int], Figures]:
     """
 
     def run(folder: Path, megabytes: int) -> Figures:
-        events, hop = _write(folder, _lines(250), megabytes), free_port()
+        events, hop = _write(folder, access_lines(250), megabytes), free_port()
         with ExitStack() as alive:
-            far = alive.enter_context(_agent(folder, "far", far_parts, hop=hop))
-            near = alive.enter_context(_agent(folder, "near", near_parts, hop=hop))
-            rate = _rate(far.delivered, events)
+            far = alive.enter_context(running_agent(folder, "far", far_parts, hop=hop))
+            near = alive.enter_context(running_agent(folder, "near", near_parts, hop=hop))
+            rate = rate_of(far.delivered, events)
             both = [agent.figures(rate) for agent in (near, far)]
             return Figures(rate, sum(each.cpu for each in both), max(each.memory for each in both))
 
@@ -231,12 +240,12 @@ with socket.create_connection(("127.0.0.1", port)) as peer:
 
 def _syslog(folder: Path, megabytes: int) -> Figures:
     each, hop = megabytes * 1_000_000 // 250 // _PEERS // 200 * 200, free_port()
-    with _agent(folder, "a", *PATHS["syslog"], hop=hop) as agent:
-        _until_listening(hop)
+    with running_agent(folder, "a", *PATHS["syslog"], hop=hop) as agent:
+        until_listening(hop)
         command = [sys.executable, "-c", _SEND, str(hop), str(each)]
         peers = [subprocess.Popen(command, env=unmeasured()) for _ in range(_PEERS)]
         try:
-            rate = _rate(lambda: agent.counted("CHANNEL.c", "EventPutSuccessCount"), each * _PEERS)
+            rate = rate_of(lambda: agent.counted("CHANNEL.c", "EventPutSuccessCount"), each * _PEERS)
             return agent.figures(rate)
         finally:
             for peer in peers:
@@ -244,7 +253,7 @@ def _syslog(folder: Path, megabytes: int) -> Figures:
                 peer.wait()
 
 
-def _until_listening(port: int) -> None:
+def until_listening(port: int) -> None:
     end = time.monotonic() + PATIENCE
     while time.monotonic() < end:
         try:
@@ -260,8 +269,8 @@ def _idle(folder: Path, seconds: int) -> Figures:
     (folder / "in").mkdir()
     for number in range(_FILES):
         (folder / "in" / f"{number}.log").write_bytes(b"a line\n")
-    with _agent(folder, "a", *PATHS["idle"]) as agent:
-        _rate(agent.delivered, _FILES)
+    with running_agent(folder, "a", *PATHS["idle"]) as agent:
+        rate_of(agent.delivered, _FILES)
         time.sleep(3)  # the agent has become idle by then
         return _share_over(agent, max(10, seconds // 4))
 
@@ -269,12 +278,12 @@ def _idle(folder: Path, seconds: int) -> Figures:
 def _steady(folder: Path, seconds: int) -> Figures:
     """Measure the per cent of a core that an agent needs for lines at a steady rate."""
     (folder / "in").mkdir()
-    block, end = _lines(_STEADY_LINE), threading.Event()
-    with null_server() as server, _agent(folder, "a", *PATHS["steady"], server=server) as agent:
+    block, end = access_lines(_STEADY_LINE), threading.Event()
+    with null_server() as server, running_agent(folder, "a", *PATHS["steady"], server=server) as agent:
         writer = threading.Thread(target=_write_steadily, args=(folder / "in" / "a.log", block, end))
         writer.start()
         try:
-            _rate(agent.delivered, _STEADY // _STEADY_LINE)
+            rate_of(agent.delivered, _STEADY // _STEADY_LINE)
             return _share_over(agent, max(5, seconds // 10))
         finally:
             end.set()
@@ -291,7 +300,7 @@ def _write_steadily(path: Path, block: bytes, end: threading.Event) -> None:
             at += part
 
 
-def _share_over(agent: _Running, seconds: float) -> Figures:
+def _share_over(agent: Running, seconds: float) -> Figures:
     before, begun = cpu_seconds(agent.process), time.monotonic()
     time.sleep(seconds)
     cpu = cpu_seconds(agent.process) - before
@@ -300,16 +309,16 @@ def _share_over(agent: _Running, seconds: float) -> Figures:
 
 #: The properties of the agents of each path.
 PATHS = {
-    "loghub": [_TAILDIR + _FILE + _LOGHUB],
-    "text": [_TAILDIR + _MEMORY + _LOGHUB],
-    "regex": [_TAILDIR + _REGEX + _MEMORY + _NULL],
-    "regex_loghub": [_TAILDIR + _REGEX + _MEMORY + _LOGHUB],
-    "syslog": [_SYSLOG + _FILE + _NULL],
-    "http": [_HTTP[0] + _MEMORY + _NULL, _TAILDIR + _FILE + _HTTP[1]],
-    "avro": [_AVRO[0] + _MEMORY + _NULL, _TAILDIR + _FILE + _AVRO[1]],
-    "thrift": [_THRIFT[0] + _MEMORY + _NULL, _TAILDIR + _FILE + _THRIFT[1]],
-    "steady": [_TAILDIR + _FILE + _LOGHUB],
-    "idle": [_TAILDIR + _FILE + _NULL],
+    "loghub": [TAILDIR + _FILE + _LOGHUB],
+    "text": [TAILDIR + MEMORY + _LOGHUB],
+    "regex": [TAILDIR + _REGEX + MEMORY + NULL],
+    "regex_loghub": [TAILDIR + _REGEX + MEMORY + _LOGHUB],
+    "syslog": [_SYSLOG + _FILE + NULL],
+    "http": [_HTTP[0] + MEMORY + NULL, TAILDIR + _FILE + _HTTP[1]],
+    "avro": [_AVRO[0] + MEMORY + NULL, TAILDIR + _FILE + _AVRO[1]],
+    "thrift": [_THRIFT[0] + MEMORY + NULL, TAILDIR + _FILE + _THRIFT[1]],
+    "steady": [TAILDIR + _FILE + _LOGHUB],
+    "idle": [TAILDIR + _FILE + NULL],
 }
 GOALS = {
     "loghub": Goal("taildir → file → LogHub, 250 B", "MB/s", _through(*PATHS["loghub"], 250), least=150),
@@ -327,37 +336,49 @@ GOALS = {
 }
 
 
-def measure(name: str, megabytes: int, rounds: int) -> list[Figures]:
+def measure(goal: Goal, megabytes: int, rounds: int) -> list[Figures]:
     found = []
     for _ in range(rounds):
         with tempfile.TemporaryDirectory(prefix="agent-") as folder:
-            found.append(GOALS[name].run(Path(folder), megabytes))
+            found.append(goal.run(Path(folder), megabytes))
     return found
 
 
-def row(name: str, runs: Sequence[Figures]) -> str:
+def medians(runs: Sequence[Figures]) -> Figures:
+    return Figures(*(statistics.median(getattr(run, each) for run in runs) for each in ("value", "cpu", "memory")))
+
+
+def row(goal: Goal, runs: Sequence[Figures]) -> str:
     """Return the goal's row of the table, with medians."""
-    goal = GOALS[name]
-    value, cpu, memory = (statistics.median(getattr(run, each) for run in runs) for each in ("value", "cpu", "memory"))
-    figures = Figures(value, cpu, memory)
-    shown = f"{value:,.0f}" if value >= 100 else f"{value:.2f}"
-    verdict = goal.verdict(figures)
-    return f"| {goal.title} | {shown} {goal.unit} | {goal.bound()} | {verdict} | {cpu:.2f} | {memory:.0f} |"
+    found = medians(runs)
+    shown = f"{found.value:,.0f}" if found.value >= 100 else f"{found.value:.2f}"
+    verdict = goal.verdict(found)
+    return f"| {goal.title} | {shown} {goal.unit} | {goal.bound()} | {verdict} | {found.cpu:.2f} | {found.memory:.0f} |"
 
 
-def main(argv: Sequence[str] | None = None) -> None:
-    parser = argparse.ArgumentParser(prog="python -m tests.benchmarks.agent_goals")
-    parser.add_argument("--case", nargs="+", choices=GOALS, default=list(GOALS))
+def table(name: str, head: str, cases: Mapping[str, Case], row_of: Callable[[Case, int, int], str]) -> None:
+    """Measure cases as the command line says, and print the table; ``--write`` writes it into the document.
+
+    :param name: the name of the table in the document.
+    :param row_of: returns the row of a case; called with the megabytes and the number of rounds.
+    """
+    parser = argparse.ArgumentParser(prog=f"python -m tests.benchmarks.{name.replace('-', '_')}")
+    parser.add_argument("--case", nargs="+", choices=cases, default=list(cases))
     parser.add_argument("--rounds", type=int, default=3)
-    parser.add_argument("--megabytes", type=int, default=100, help="of lines")
+    parser.add_argument("--megabytes", type=int, default=100, help="before compression")
     parser.add_argument("--write", action="store_true", help=f"write the table into {_DOCUMENT}")
-    args = parser.parse_args(argv)
-    lines = ["| path | measured | goal | | CPU s | MiB |", "|---|---|---|---|---|---|"]
-    for name in args.case:
-        lines.append(row(name, measure(name, args.megabytes, args.rounds)))
+    args = parser.parse_args()
+    lines = [head]
+    for case in args.case:
+        lines.append(row_of(cases[case], args.megabytes, args.rounds))
         print(lines[-1], flush=True)
     if args.write:
-        _DOCUMENT.write_text(insert(_DOCUMENT.read_text(), "agent-goals", "\n".join(lines)))
+        _DOCUMENT.write_text(insert(_DOCUMENT.read_text(), name, "\n".join(lines)))
+
+
+def main() -> None:
+    head = "| path | measured | goal | | CPU s | MiB |\n|---|---|---|---|---|---|"
+    table("agent-goals", head, GOALS, lambda goal, size, rounds: row(goal, measure(goal, size, rounds)))
 
 
 if __name__ == "__main__":

@@ -4,7 +4,7 @@
 them. The server itself decodes no body, and joins only the parts of bodies in the sample. ``GET /progress`` returns the
 raw bytes accepted since the last ``GET /stats``, and resets nothing. Every logstore has one shard; a ``GET`` of another
 path is answered 404. ``POST /mode?NAME`` chooses how requests are answered: see :class:`Mode`. A POST to another path
-than that of PutLogs is answered 200, too, as by an OTLP collector.
+than that of PutLogs is answered 200, too, as by an OTLP collector, Loki, or Elasticsearch.
 """
 
 from __future__ import annotations
@@ -23,6 +23,7 @@ _REASONS = {200: b"OK", 400: b"Bad Request", 404: b"Not Found", 503: b"Service U
 _BUSY = b'{"errorCode":"ServerBusy","errorMessage":"refused by mode"}'
 _SHARDS = b'[{"shardID":0,"status":"readwrite"}]'
 _NOTHING = b'{"errorCode":"ParameterInvalid","errorMessage":"a null server keeps nothing"}'
+_STORED = b'{"errors":false,"items":[]}'
 _WRONG = b'{"errorCode":"PostBodyInvalid","errorMessage":"%s"}'
 #: The sample: the first bodies, then each n-th one, up to a total size.
 FIRST_KEPT, ONE_OF, MOST_KEPT = 3, 50, 10
@@ -217,7 +218,7 @@ class Connection(asyncio.Protocol):
             return 400, _WRONG % problem.encode()
         body = None if self._parts is None else b"".join(self._parts)
         self._hub.counts.note(in_logstores, self._headers, self._length, body)
-        return 200, b""
+        return 200, _STORED if self._path == "/_bulk" else b""
 
     def _problem(self, is_put: bool) -> str | None:
         length = self._headers.get("content-length", "")

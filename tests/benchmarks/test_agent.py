@@ -11,6 +11,8 @@ from producer.agent.run.blueprint import draw
 from .agent import CASES, EXTRACTED, Case, measure, properties
 from .agent_goals import PATHS, Goal, filled
 from .agent_goals import Figures as Found
+from .agent_rates import RATES, row
+from .agent_rates import measure as measure_rate
 
 
 @pytest.mark.parametrize("case", [*CASES.values(), EXTRACTED], ids=[*CASES, "extracted"])
@@ -36,6 +38,14 @@ def test_the_configuration_of_every_path_with_a_goal_is_valid(path: str, tmp_pat
     for part in PATHS[path]:
         blueprint = draw(parse_toml(filled(part, tmp_path, "a", 1, hop=2, server=3)))
         assert [*blueprint.sources, *blueprint.channels, *blueprint.sinks] == ["r", "c", "k"]
+
+
+@pytest.mark.parametrize("path", RATES)
+def test_every_path_without_a_goal_delivers_what_is_sent(path: str) -> None:
+    """Every path without a goal delivers what is sent to it, with figures above zero in its row."""
+    size, figures = found = measure_rate(RATES[path], 0)
+    assert min(size, figures.value, figures.cpu, figures.memory) > 0
+    assert row(RATES[path], [found]).count("|") == 6
 
 
 def test_the_bounds_of_value_and_memory_decide_whether_a_goal_is_met() -> None:
