@@ -24,15 +24,7 @@ def key_value_parser(pairs: str, values: str) -> Callable[[str], dict[str, str] 
     :param pairs: the separator between pairs.
     :param values: the separator between a key and its value, different from ``pairs``.
     """
-    end = r"(?:\s|\Z)" if not pairs.strip() else rf"(?:{re.escape(pairs)}|\Z)"
-    after, middle = ("", re.escape(values)) if not pairs.strip() else (r"\s*+", rf"{re.escape(values)}\s*+")
-    # Possessive quantifiers keep the match linear in the length of the line.
-    pair = re.compile(
-        rf"\s*+(?P<key>(?:(?!{end}|{re.escape(values)}).)*+)"
-        rf"(?P<paired>{middle}(?:(?P<quote>[\"'])(?P<quoted>(?:(?!(?P=quote))[^\\]|\\.)*+)(?P=quote)(?={after}{end})"
-        rf"|(?P<bare>(?:(?!{end}).)*+)))?+{after}{end}",
-        re.DOTALL | re.ASCII,
-    )
+    pair = _pair(pairs, values)
 
     def parse(line: str) -> dict[str, str] | None:
         pairs = [each for each in pair.finditer(line) if each["paired"] and each["key"].strip()]
@@ -41,6 +33,21 @@ def key_value_parser(pairs: str, values: str) -> Callable[[str], dict[str, str] 
     return parse
 
 
+def _pair(pairs: str, values: str) -> re.Pattern[str]:
+    spaces = not pairs.strip()
+    end = r"(?:\s|\Z)" if spaces else rf"(?:{re.escape(pairs)}|\Z)"
+    after, middle = ("", re.escape(values)) if spaces else (r"\s*+", rf"{re.escape(values)}\s*+")
+    # Possessive quantifiers and atomic groups keep the match linear in the length of the line.
+    return re.compile(
+        rf"\s*+(?P<key>(?>.*?(?={end}|{re.escape(values)})))"
+        rf"(?P<paired>{middle}(?:(?:\"(?P<double>(?:[^\"\\]|\\.)*+)\"|'(?P<single>(?:[^'\\]|\\.)*+)')(?={after}{end})"
+        rf"|(?P<bare>(?>.*?(?={end})))))?{after}{end}",
+        re.DOTALL | re.ASCII,
+    )
+
+
 def _value(pair: re.Match[str]) -> str:
-    quoted: str | None = pair["quoted"]
-    return str(pair["bare"]).rstrip() if quoted is None else _ESCAPE.sub(r"\1", quoted) if "\\" in quoted else quoted
+    if (bare := pair["bare"]) is not None:
+        return str(bare).rstrip()
+    quoted = str(pair["single"] if pair["double"] is None else pair["double"])
+    return _ESCAPE.sub(r"\1", quoted) if "\\" in quoted else quoted

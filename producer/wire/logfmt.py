@@ -20,13 +20,13 @@ import re
 
 # Possessive quantifiers keep the match linear in the length of the line.
 _WORD = re.compile(
-    r'\s*+(?P<key>[^\s="]++)(?P<value>=(?:"(?P<quoted>(?:[^"\\]|\\.)*+)"|(?!")(?P<bare>\S*+)))?+(?=\s|\Z)',
+    r'\s*+(?P<key>[^\s="]++)(?P<value>=(?:"(?P<quoted>(?:[^"\\]|\\.)*+)"|(?!")(?P<bare>\S*+)))?(?=\s|\Z)',
     re.DOTALL | re.ASCII,
 )
 _REST = re.compile(r"\s*+\Z", re.ASCII)
 # Stricter than ``_WORD``, since other text may contain a word with ``=``: all keys are names, and there are no flags.
 _PAIRS = re.compile(
-    r'(?:\s*+[A-Za-z_@][\w.@-]*+=(?:"(?:[^"\\]|\\.)*+"|(?!")\S*+)(?=\s|\Z)){2,}+\s*+', re.DOTALL | re.ASCII
+    r'(?>(?:\s*+[A-Za-z_@][\w.@-]*+=(?:"(?:[^"\\]|\\.)*+"|(?!")\S*+)(?=\s|\Z)){2,})\s*+', re.DOTALL | re.ASCII
 )
 _ESCAPE = re.compile(r"\\(?:u([0-9a-fA-F]{4})|(.))", re.DOTALL)
 _ESCAPED = {'"': '"', "\\": "\\", "/": "/", "n": "\n", "r": "\r", "t": "\t", "b": "\b", "f": "\f"}

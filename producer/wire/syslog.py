@@ -55,7 +55,7 @@ _LINE = re.compile(f"(?:{_PRIORITY})?{_REST}", re.DOTALL | re.ASCII)
 
 _RFC5424 = re.compile(
     r"(?P<program>\S++) (?P<pid>\S++) (?P<msgid>\S++) "
-    r'(?P<structured_data>-|(?:\[[^\s\]="]++(?: [^\s\]="]++="(?:[^"\\]|\\.)*+")*+\])++)'
+    r'(?P<structured_data>-|(?>(?:\[[^\s\]="]++(?> [^\s\]="]++="(?:[^"\\]|\\.)*+")*\])+))'
     r"(?: \ufeff?(?P<message>.*+))?",
     re.DOTALL | re.ASCII,
 )

@@ -68,7 +68,8 @@ def _fetch(scratch: Path) -> Path:
     subprocess.run(wanted, cwd=scratch, check=True, stdout=subprocess.DEVNULL)
     (archive,) = scratch.glob("*.tgz")
     with tarfile.open(archive) as packed:
-        packed.extractall(scratch, filter="data")
+        packed.extraction_filter = getattr(tarfile, "data_filter", None)  # Python 3.11.4 is the first that has it
+        packed.extractall(scratch)
     return scratch / "package" / "bin"
 
 
@@ -91,7 +92,8 @@ def _unpack(packed: Path) -> None:
     for name in ("al2023", "swiftshader", "fonts"):
         content = io.BytesIO(brotli.decompress((packed / f"{name}.tar.br").read_bytes()))
         with tarfile.open(fileobj=content) as archive:
-            archive.extractall(making, filter="data")
+            archive.extraction_filter = getattr(tarfile, "data_filter", None)  # Python 3.11.4 is the first that has it
+            archive.extractall(making)
     (making / "chromium").write_bytes(brotli.decompress((packed / "chromium.br").read_bytes()))
     (making / "chromium").chmod(0o755)
     making.rename(_FOLDER)

@@ -29,7 +29,7 @@ _IPV4 = re.compile(r"\d(?<![\d.]\d)(?<!\bv\d)\d{0,2}+(?:\.\d{1,3}+){3}(?!\.?\d)"
 
 _BETWEEN = "[ .\u00a0\u2009\u202f\u2010-\u2015-]"
 #: A run of digits that may contain a card number.
-_DIGITS = re.compile(rf"\d(?:{_BETWEEN}?\d){{12,}}+", re.ASCII)
+_DIGITS = re.compile(rf"\d(?>(?:{_BETWEEN}?\d){{12,}})", re.ASCII)
 _GROUP = re.compile(r"\d+", re.ASCII)
 #: Prefixes of Mir and Mastercard, Diners, American Express, JCB, Visa, Maestro, Discover, UnionPay, Troy.
 _ISSUER = re.compile(
@@ -59,12 +59,12 @@ _NAME = (
 )
 _QUOTED = r"(?:[bBuUrRfF]{1,2}(?=[\"']))?(?:\"(?:[^\"\\]|\\.)*+(?:\"|\Z)|'(?:[^'\\]|\\.)*+(?:'|\Z)|`[^`]*+(?:`|\Z))"
 #: A value in quotes after backslashes; quotes after more backslashes are inside it.
-_ESCAPED = r"(?P<quote{n}>\\+[\"'])(?:[^\\]|(?!(?P=quote{n}))\\++[\"']?)*+(?:(?P=quote{n})|\Z)"
+_ESCAPED = r"(?P<quote{n}>\\+[\"'])(?>.*?(?:(?<!\\)(?P=quote{n})|\Z))"
 #: A value in quotes as HTML, URLs and JSON encode them.
 _MARK = r"&quot;|&\#0?39;|%22|%27|\\+u0022|\\+u0027"
-_ENCODED = rf"(?P<mark{{n}}>{_MARK})(?:(?!(?P=mark{{n}})).)*+(?:(?P=mark{{n}})|\Z)"
+_ENCODED = rf"(?P<mark{{n}}>{_MARK})(?>.*?(?:(?P=mark{{n}})|\Z))"
 _BARE = r"(?!(?i:null|none|nil|true|false|undefined)(?![^\s,;&)}}\]\"'\\<]))(?![\[{{]\s*+(?:\\*+[\"'\[{{]|[\]}}]))"
-_BARE += r"[^\s,;&\"'<>\\]++(?:(?:\(\\*+[\"']|[\"'<>\\]++)(?![:}}\])])[^\s,;&\"'<>\\]++)*+"
+_BARE += r"[^\s,;&\"'<>\\]++(?>(?:(?:\(\\*+[\"']|[\"'<>\\]++)(?![:}}\])])[^\s,;&\"'<>\\]++)*)"
 
 
 def _value(n: int) -> str:

@@ -16,7 +16,7 @@ _LEXER = re.compile(
 )
 # Operators of other languages, standing alone; taken for words, they would find hardly any log.
 _FOREIGN = re.compile(r"!|&&|~|\^")
-_PIPE = re.compile(r"""((?:\\"|[^"|]|"(?:[^"\\]|\\.)*")*+)\|(.*)""", re.DOTALL)
+_PIPE = re.compile(r"""((?>(?:\\"|[^"|]|"(?:[^"\\]|\\.)*")*))\|(.*)""", re.DOTALL)
 #: Words that combine conditions.
 OPERATORS = {"and", "or", "not"}
 #: Words reserved by LogHub: in quotation marks, or bound to a field, they are ordinary words.
