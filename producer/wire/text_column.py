@@ -92,6 +92,9 @@ class TextColumn(Sequence["str | None"]):
     def __iter__(self) -> Iterator[str | None]:
         return iter(self.texts())
 
+    def count(self, value: object) -> int:
+        return array("I", self.sizes).count(ABSENT) if value is None else super().count(value)
+
     def __eq__(self, other: object) -> bool:
         return self.texts() == list(other) if isinstance(other, Sequence) else NotImplemented
 

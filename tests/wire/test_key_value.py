@@ -13,6 +13,7 @@ from producer.wire.key_value import key_value_parser
         (" ", "=", "login failed user=jo  ip=", {"user": "jo", "ip": ""}),
         (" ", "=", 'a="x y" b="\\"\\\\" c="x"y u=h?q=1', {"a": "x y", "b": '"\\', "c": '"x"y', "u": "h?q=1"}),
         (" ", "=", "a=1\tb=2 a=3", {"a": "3", "b": "2"}),
+        ("]", "^", "a-^1]b\\^2", {"a-": "1", "b\\": "2"}),  # separators that mean something in a class
         (";", ":", 'a : 1 ; b: "x;y" ; c:; d', {"a": "1", "b": "x;y", "c": ""}),
         ("&", "=", "a=1&b=2 3", {"a": "1", "b": "2 3"}),
         ("|", "=>", "a => 1 | b=>2", {"a": "1", "b": "2"}),

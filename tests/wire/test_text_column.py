@@ -19,6 +19,7 @@ def test_a_column_is_the_list_that_was_packed(values: list[str | None]) -> None:
     assert column == values
     assert (len(column), column[:2], repr(column)) == (len(values), values[:2], repr(values))
     assert column.is_empty == all(value is None for value in values)
+    assert [column.count(value) for value in (None, "a")] == [values.count(value) for value in (None, "a")]
     encoded = [None if value is None else value.encode(errors="surrogatepass") for value in values]
     assert column.values() == encoded
     assert TextColumn.of_bytes(encoded) == column

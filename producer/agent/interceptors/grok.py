@@ -53,6 +53,9 @@ class _Grok:
         if not self._fields:
             raise ConfigError("patterns", "has no field: name one, as in %{WORD:level}", expression)
         self._pattern = compiled("patterns", text, "the line is kept without these fields")
+        # A group's number is found several times faster than its name.
+        numbers = self._pattern.groupindex
+        self._groups = [(field, numbers[_name(place)]) for place, field in enumerate(self._fields)]
 
     def search(self, line: str) -> dict[str, str] | None:
         """Return the fields of a line; None if it does not match."""
@@ -60,9 +63,8 @@ class _Grok:
         if match is None:
             return None
         found: dict[str, str] = {}
-        for number, field in enumerate(self._fields):
-            value = match[f"_{number}"]
-            if value is not None:
+        for field, group in self._groups:
+            if (value := match[group]) is not None:
                 found.setdefault(field, value)
         return found
 
@@ -88,4 +90,8 @@ class _Grok:
 
     def _named(self, field: str) -> str:
         self._fields.append(field)
-        return f"(?P<_{len(self._fields) - 1}>"
+        return f"(?P<{_name(len(self._fields) - 1)}>"
+
+
+def _name(number: int) -> str:
+    return f"_{number}"

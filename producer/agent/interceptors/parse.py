@@ -162,7 +162,7 @@ class ParseInterceptor:
         """Parse the lines that compiled code left, and add their fields; None if there are too many lines or names."""
         rest = {row: self._fields(bodies[row].decode()) for row, is_known in enumerate(known) if not is_known}
         counts = Counter(chain.from_iterable(filter(None, rest.values())))
-        counts.update({name: sum(value is not None for value in column) for name, column in found.items()})
+        counts.update({name: len(column) - column.count(None) for name, column in found.items()})
         if 2 * len(rest) > len(bodies) or len(usual_names(counts, len(bodies))) < len(counts):
             return None
         if not rest:

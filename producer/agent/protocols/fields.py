@@ -55,6 +55,8 @@ def text_of(value: Any) -> str:
     """Return a value as text: itself, or its JSON."""
     if isinstance(value, str):
         return value
+    if type(value) is int:  # as JSON has it, and faster
+        return repr(value)
     if isinstance(value, bytes | bytearray):
         return bytes(value).decode("utf-8", "surrogateescape")
     if type(value) is float and not math.isfinite(value):

@@ -19,6 +19,7 @@ from base64 import b64encode
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import lru_cache
 from http import HTTPStatus
 from typing import Any
 from urllib.parse import quote, urlsplit
@@ -148,14 +149,11 @@ class _Form:
         options = self._options
         places, names = self._places.names(batch, now), {name: _field(name) for name in (*batch.shared, *batch.columns)}
         for number, (headers, body) in enumerate(batch.events()):
-            action = {"_index": places[number].lower()}
-            if (own := self._id(batch, number, headers)) is not None:
-                action["_id"] = own
-            time = datetime.fromtimestamp(milliseconds(headers.pop(STAMP, None), now) / 1000, UTC)
-            stamp = time.isoformat(timespec="milliseconds").replace("+00:00", "Z")
+            own = self._id(batch, number, headers)
+            stamp = _stamp(milliseconds(headers.pop(STAMP, None), now))
             fields = {names[name]: value for name, value in headers.items()}
             document = {**fields, "@timestamp": stamp, options.field: body.decode(errors="replace")}
-            lines = f"{_encode({'create': action})}\n{_encode(document)}\n"
+            lines = f"{_action(places[number].lower(), own)}\n{_encode(document)}\n"
             yield lines.encode(errors="replace")
 
     def _id(self, batch: EventBatch, number: int, headers: Mapping[str, str]) -> str | None:
@@ -166,6 +164,17 @@ class _Form:
 
 
 _encode = json.JSONEncoder(ensure_ascii=False).encode
+
+
+def _action(index: str, own: str | None) -> str:
+    of_id = "" if own is None else f', "_id": {_encode(own)}'
+    return f'{{"create": {{"_index": {_encode(index)}{of_id}}}}}'
+
+
+@lru_cache(maxsize=100)  # events of a batch often have the same time
+def _stamp(time: int) -> str:
+    """Return milliseconds since the epoch as an ISO date."""
+    return datetime.fromtimestamp(time / 1000, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
 
 
 def _safe(value: str | None) -> str:

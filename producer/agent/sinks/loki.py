@@ -108,17 +108,16 @@ class _Form:
     def _entries(self, batch: EventBatch, now: int) -> Iterator[bytes]:
         for number, (headers, body) in enumerate(batch.events()):
             time = milliseconds(headers.get(STAMP), now) * _NANOSECONDS + number % _NANOSECONDS
-            entry = [str(time), body.decode(errors="replace"), *self._metadata(headers)]
-            yield f"{_encode(entry)},".encode(errors="replace")
+            line, metadata = _encode(body.decode(errors="replace")), self._metadata(headers)
+            yield f'["{time}",{line}{metadata}],'.encode(errors="replace")
 
-    def _metadata(self, headers: Mapping[str, str]) -> Iterator[dict[str, str]]:
+    def _metadata(self, headers: Mapping[str, str]) -> str:
         options = self._options
         if _ALL in options.metadata:
             names = [name for name in headers if name not in options.label_headers and name != STAMP]
         else:
             names = [name for name in options.metadata if name in headers]
-        if names:
-            yield {_name(name): headers[name] for name in names}
+        return f",{_encode({_name(name): headers[name] for name in names})}" if names else ""
 
 
 _encode = json.JSONEncoder(ensure_ascii=False).encode
