@@ -63,8 +63,12 @@ def test_a_refused_client_certificate_is_logged_once_with_the_reason_however_oft
 
 @pytest.mark.parametrize(
     ("kind", "data", "options"),
-    [("syslog_tcp", _LINE, {}), ("forward", _MESSAGE, {"field": "message"})],
-    ids=["syslog", "forward"],
+    [
+        ("syslog_tcp", _LINE, {}),
+        ("forward", _MESSAGE, {"field": "message"}),
+        ("gelf", b'{"version": "1.1", "host": "h", "short_message": "hello"}\0', {"transport": "tcp"}),
+    ],
+    ids=["syslog", "forward", "gelf"],
 )
 def test_clients_without_a_certificate_or_of_another_authority_are_refused(
     kind: str, data: bytes, options: dict[str, Any], files: Path
