@@ -187,10 +187,12 @@ def test_pages_of_the_monitoring_and_the_console_are_read_from_a_zip_file_too(tm
     shutil.copy(session.package_zip(), tmp_path / "producer.zip")
     program = """if True:
         import sys
+        from collections import defaultdict
         sys.path.insert(0, "./producer.zip")
         from producer.agent.monitoring.page import page
         from producer.server.console.page import SCRIPTS, file
-        print(page({"agent": "a", "sources": [], "channels": [], "sinks": []}, "x")[:15])
+        figures = defaultdict(list, agent="a", ready=True, time=0)  # nothing of the rest
+        print(page(figures, figures, ("", ""), "", "x")[:15])
         for name in ("console.html", *SCRIPTS):
             file(name, "text/html")
         print(sys.modules["producer"].__file__)

@@ -6,12 +6,14 @@ The numbers of a run name the points where it yields. A thread also yields where
 The same numbers replay the same run.
 """
 
+import sys
 import threading
 from collections.abc import Callable, Collection, Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any
 
 from producer.model.owned_lock import OwnedLock
+from producer.runtime import locks
 from producer.runtime.clock import Deadline, Signal
 from producer.testing import ManualClock
 from tests.support.waiting import PATIENCE
@@ -166,14 +168,21 @@ class TurnLock:
 @contextmanager
 def locks_that_take_turns() -> Iterator[None]:
     """Make every lock that is created inside the block a :class:`TurnLock`."""
-    real = threading.Lock
-    threading.Lock = TurnLock  # type: ignore[misc,assignment]
+    real = locks.Lock
+    importers = [module for module in [*sys.modules.values()] if vars(module).get("Lock") is real]
+    assert importers
+    _set_lock(importers, TurnLock)
     OwnedLock.__new__ = lambda _class: TurnLock()  # type: ignore[assignment,method-assign,misc]
     try:
         yield
     finally:
-        threading.Lock = real  # type: ignore[misc]
+        _set_lock(importers, real)
         del OwnedLock.__new__
+
+
+def _set_lock(modules: Collection[Any], lock: object) -> None:
+    for module in modules:
+        module.Lock = lock
 
 
 class TurnClock(ManualClock):
