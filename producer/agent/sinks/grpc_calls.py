@@ -83,6 +83,8 @@ class GrpcTransport:
             with contextlib.suppress(grpc.FutureTimeoutError, grpc.FutureCancelledError, grpc.RpcError):
                 call.result(_CHECK_SECONDS)
         code, details = call.code().name, call.details() or ""
+        if code == "DEADLINE_EXCEEDED":  # the peer may have vanished; the next call gets a new connection
+            self.close()
         if code == "OK":
             return Answer(200, "", call.result()), {}
         pause = pause_of(call.trailing_metadata() or ())
@@ -122,6 +124,7 @@ class GrpcTransport:
             ("grpc.min_reconnect_backoff_ms", round(self._options.connect_timeout * 1000)),
             ("grpc.max_reconnect_backoff_ms", _RECONNECT),
             ("grpc.enable_retries", 0),
+            ("grpc.use_local_subchannel_pool", 1),  # a new channel has a new connection
             ("grpc.http_proxy", proxy) if proxy else ("grpc.enable_http_proxy", 0),
         ]
 

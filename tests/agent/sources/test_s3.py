@@ -13,10 +13,13 @@ from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import cramjam
 import lz4.frame
 import pytest
+from botocore.exceptions import ClientError, CredentialRetrievalError, NoCredentialsError
+from botocore.parsers import ResponseParserError
 
 from producer.agent import AgentConfigError
 from producer.agent.config import parse_toml
@@ -24,9 +27,9 @@ from producer.agent.config.extras import extras_of
 from producer.agent.config.options import read_options
 from producer.agent.events.interfaces import Context, Source
 from producer.agent.sources.reading.cutting import Rules
-from producer.agent.sources.s3 import S3Source, queue
+from producer.agent.sources.s3 import S3Source, queue, source
 from producer.agent.sources.s3.blocks import blocks_of
-from producer.agent.sources.s3.clients import S3Error
+from producer.agent.sources.s3.clients import DeniedError, S3Error, UnreadableError, clients_of, translated
 from producer.agent.sources.s3.notifications import NotificationError, ObjectRef, objects_of
 from producer.agent.sources.s3.objects import WHOLE
 from producer.agent.sources.s3.queue import Queue
@@ -73,19 +76,19 @@ def joined(lines: list[bytes]) -> bytes:
 
 
 def test_a_message_is_deleted_once_its_objects_are_delivered(cloud: Cloud, bucket: str, tmp_path: Path) -> None:
-    """Objects of notifications are read, with headers; their message is deleted only after a memory channel has
-    delivered their lines; a test event is deleted.
+    """Objects of notifications are read, with headers, whatever their keys; their message is deleted only after a
+    memory channel has delivered their lines; a test event is deleted.
     """
     address = cloud.queue(bucket)
     with Reading(tmp_path, cloud, queue_url=address) as reading:
-        cloud.put(bucket, "a b+c/ü.log", b"one\ntwo")
+        cloud.put(bucket, "a b+c/ü.log/", b"one\ntwo")
         eventually(lambda: reading.channel.held > 0)
         assert sum(cloud.waiting(address)) >= 1
         (batch,) = reading.batches()
         assert batch.bodies() == [b"one", b"two"]
-        head = cloud.s3.head_object(Bucket=bucket, Key="a b+c/ü.log")
+        head = cloud.s3.head_object(Bucket=bucket, Key="a b+c/ü.log/")
         etag, when = head["ETag"].strip('"'), head["LastModified"].isoformat()
-        wanted = {"bucket": bucket, "key": "a b+c/ü.log", "etag": etag, "size": "7", "last_modified": when}
+        wanted = {"bucket": bucket, "key": "a b+c/ü.log/", "etag": etag, "size": "7", "last_modified": when}
         assert batch.shared == wanted
         eventually(lambda: cloud.waiting(address) == (0, 0))
         assert reading.counters.get("ObjectReadCount") == 1
@@ -590,10 +593,6 @@ def test_check_connect_asks_the_bucket_or_the_queue_and_takes_no_message(
 
 def test_a_key_without_permission_is_told_what_it_needs(cloud: Cloud, bucket: str, tmp_path: Path) -> None:
     """A key without permissions ends the run with the name of the permission; with a wrong one, the keys to check."""
-    from botocore.exceptions import ClientError, NoCredentialsError
-
-    from producer.agent.sources.s3.clients import DeniedError, translated
-
     for code, words in (("AccessDenied", "permission s3:GetObject"), ("SignatureDoesNotMatch", "secret_access_key")):
         with pytest.raises(DeniedError, match=words), translated("s3://b/k", "s3:GetObject"):
             raise ClientError({"Error": {"Code": code, "Message": "no"}}, "GetObject")
@@ -604,6 +603,55 @@ def test_a_key_without_permission_is_told_what_it_needs(cloud: Cloud, bucket: st
         with pytest.raises(S3Error) as caught, translated("s3://b/k"):
             raise ClientError(response, "GetObject")  # type: ignore[arg-type]
         assert isinstance(caught.value, DeniedError) == denied
+
+
+_REFUSALS = {
+    "credentials": (CredentialRetrievalError(provider="iam-role", error_msg="timeout"), S3Error, "iam-role"),
+    "denied": (ClientError({"Error": {"Code": "AccessDenied"}}, "GetObject"), DeniedError, "s3:GetObject"),
+    "answer": (ResponseParserError("invalid XML"), S3Error, "not that of S3"),
+}
+
+
+@pytest.mark.parametrize("kind", _REFUSALS)
+def test_an_object_that_is_refused_for_a_time_is_not_passed_over(
+    cloud: Cloud, bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
+) -> None:
+    """While credentials cannot be renewed, an object is denied, or an answer is not that of S3, the run ends with an
+    error in words, but no object is passed over: the next run reads it. A denied object holds up no other one.
+    """
+    refusal, error, words = _REFUSALS[kind]
+    refused = {f"/{bucket}/b"}
+
+    def refusing(options: Any) -> Any:
+        s3, sqs = clients_of(options)
+
+        def refuse(params: Any, **_: object) -> None:
+            if urlsplit(params["url"]).path in refused:
+                raise refusal
+
+        s3.meta.events.register("before-call.s3.GetObject", refuse)
+        return s3, sqs
+
+    monkeypatch.setattr(source, "clients_of", refusing)
+    for key in "abc":
+        cloud.put(bucket, key, f"{key}\n".encode())
+    with Reading(tmp_path, cloud, bucket=bucket, workers=1) as reading:
+        run, reading.run = reading.run, None
+        assert run is not None
+        with pytest.raises(error, match=words):
+            run.result()
+        first = [body for batch in reading.batches() for body in batch.bodies()]
+        assert first == ([b"a", b"c"] if kind == "denied" else [b"a"])
+        refused.clear()
+        reading.restart()
+        assert sorted([*first, *reading.lines(3 - len(first))]) == [b"a", b"b", b"c"]
+
+
+def test_an_object_that_only_its_writer_can_decrypt_is_passed_over() -> None:
+    """An object with a key of its writer (SSE-C) is as one that is damaged: later objects are read."""
+    error = ClientError({"Error": {"Code": "InvalidRequest"}}, "GetObject")
+    with pytest.raises(UnreadableError), translated("s3://b/k"):
+        raise error
 
 
 def test_wrong_options_are_refused() -> None:

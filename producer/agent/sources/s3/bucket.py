@@ -48,6 +48,8 @@ class Bucket:
     :param client: the client of S3.
     :ivar _window: the listed objects behind the marker.
     :ivar _seen: the names of the present listing, and of what was read in its place.
+    :ivar _denied: the last refusal of an object, which ends the run once the other objects are read; the marker does
+        not pass that object.
     """
 
     def __init__(self, client: Any, options: S3Options, context: Context, outlet: Outlet) -> None:
@@ -59,14 +61,17 @@ class Bucket:
         self._window: deque[_Listed] = deque()
         self._tasks: dict[str, _Listed] = {}
         self._seen: set[str] = set()
+        self._denied: DeniedError | None = None
         self._next_round = context.clock.monotonic()
 
     def tasks(self, running: Collection[object]) -> Iterator[Task | None]:
         clock = self._context.clock
         while True:
             yield from self._listing()
-            while not all(each.done for each in self._window):
+            while self._tasks:
                 yield None
+            if self._denied is not None:
+                raise self._denied
             self._forget_absent()
             until = clock.monotonic() + self._options.poll_delay
             yield None
@@ -87,6 +92,8 @@ class Bucket:
             while len(self._window) >= self._options.look_back + MOST_UNSAFE:
                 self._move_marker()
                 if len(self._window) >= self._options.look_back + MOST_UNSAFE:
+                    if self._denied is not None and not self._tasks:
+                        raise self._denied
                     yield None
 
     def _listed(self) -> Iterator[tuple[_Listed, ObjectRef]]:
@@ -98,7 +105,7 @@ class Bucket:
             )
             for page in pages:
                 for each in page.get("Contents", ()):
-                    key, size = each["Key"], each["Size"]
+                    key, size = str(each["Key"]), int(each["Size"])
                     name = name_of(bucket, key, each["ETag"], each["LastModified"])
                     done = not size or not self._is_wanted(key)
                     known = () if done else (name,)
@@ -112,7 +119,8 @@ class Bucket:
         listed = self._tasks.pop(task.key)
         self._seen.update(outcome.names)  # replaced after it was listed, it has another name
         if isinstance(outcome.failure, DeniedError):
-            raise outcome.failure
+            self._denied = outcome.failure
+            return
         if outcome.failure is not None:  # it could not be read another time either
             for name in {*listed.names, *outcome.names}:
                 self._outlet.pass_over(Position(name, WHOLE))

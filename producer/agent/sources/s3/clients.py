@@ -28,7 +28,7 @@ class GoneError(S3Error):
 
 
 class UnreadableError(S3Error):
-    """Raised for an object that cannot be read, however often: damaged, or archived."""
+    """Raised for an object that cannot be read, however often: damaged, archived, or with a name that no key has."""
 
 
 _KEYS = "check access_key_id and secret_access_key, or the profile"
@@ -43,6 +43,7 @@ _CODES: Mapping[str, tuple[type[S3Error], str]] = {
     **dict.fromkeys(("InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidClientTokenId"), (DeniedError, _KEYS)),
     **dict.fromkeys(("ExpiredToken", "TokenRefreshRequired", "InvalidToken"), (DeniedError, "renew session_token")),
     "InvalidObjectState": (UnreadableError, "it is archived: restore it"),
+    "InvalidRequest": (UnreadableError, ""),  # of GetObject: it is encrypted with a key that its writer keeps
     "NoSuchBucket": (DeniedError, "check bucket, region and endpoint_url"),
     **dict.fromkeys(
         ("AWS.SimpleQueueService.NonExistentQueue", "QueueDoesNotExist"),
@@ -112,13 +113,14 @@ def broken() -> tuple[type[Exception], ...]:
 
 @contextmanager
 def translated(what: str, permission: str = "") -> Iterator[None]:
-    """Translate the errors of boto3.
+    """Translate the errors of boto3, and of reading its answers.
 
     :param what: the object, bucket or queue, for the message.
     :param permission: the permission that the request needs, for advice.
     :raises S3Error: the block raised an error of boto3.
     """
-    from botocore.exceptions import BotoCoreError, ClientError, HTTPClientError, NoCredentialsError
+    from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, ParamValidationError
+    from botocore.parsers import ResponseParserError
 
     try:
         yield
@@ -127,10 +129,13 @@ def translated(what: str, permission: str = "") -> Iterator[None]:
     except NoCredentialsError as error:
         advice = "set access_key_id and secret_access_key, a profile, or AWS's variables"
         raise DeniedError(f"{what}: there are no credentials; {advice}") from error
-    except HTTPClientError as error:
-        raise S3Error(f"{what}: {error}") from error
-    except BotoCoreError as error:  # a name that cannot be sent, or a wrong file of AWS
+    except ParamValidationError as error:  # a name that cannot be sent
         raise UnreadableError(f"{what}: {error}") from error
+    except BotoCoreError as error:
+        raise S3Error(f"{what}: {error}") from error
+    except (ResponseParserError, LookupError, ValueError, TypeError, AttributeError) as error:
+        words = "the answer is not that of S3 or SQS; check endpoint_url or queue_url"
+        raise S3Error(f"{what}: {words}: {type(error).__name__}: {error}") from error
 
 
 def _of_answer(response: Mapping[str, Any], what: str, permission: str) -> S3Error:

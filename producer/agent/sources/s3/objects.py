@@ -59,8 +59,9 @@ class ObjectBytes(io.BufferedIOBase):
         self._body: Any = None
         self._ahead, self.position = b"", 0
         answer = self._get()
-        self._body, self.size = answer["Body"], answer["ContentLength"]
-        self.etag, self.modified = answer["ETag"], answer["LastModified"]
+        with translated(self.place):
+            self._body, self.size = answer["Body"], int(answer["ContentLength"])
+            self.etag, self.modified = str(answer["ETag"]), answer["LastModified"]
         encoding = answer.get("ContentEncoding", "")
         if any(each.strip().lower() in _UNTOLD for each in encoding.split(",")):
             self.close()

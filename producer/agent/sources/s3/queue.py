@@ -58,8 +58,8 @@ class Queue:
             if len(self._held) >= MOST_UNSAFE:
                 yield None
                 continue
-            for message in self._receive(min(_BATCH, self._options.workers - len(running))):
-                task = self._task(message)
+            for body, handle in self._receive(min(_BATCH, self._options.workers - len(running))):
+                task = self._task(body, handle)
                 if task is not None:
                     yield task
             yield None
@@ -83,7 +83,8 @@ class Queue:
         self._delete([key for key, held in self._held.items() if self._is_safe(held)])
         self._extend([key for key, held in self._held.items() if held.names is None], 0)
 
-    def _receive(self, most: int) -> Sequence[Mapping[str, Any]]:
+    def _receive(self, most: int) -> list[tuple[str, str]]:
+        """Return the body and the receipt of each message that is received."""
         with translated(self._options.queue_url or "", "sqs:ReceiveMessage"):
             answer = self._client.receive_message(
                 QueueUrl=self._options.queue_url,
@@ -91,25 +92,24 @@ class Queue:
                 VisibilityTimeout=self._options.visibility_timeout,
                 WaitTimeSeconds=_ROUND if self._held else self._options.wait,
             )
-        messages: Sequence[Mapping[str, Any]] = answer.get("Messages", ())
-        return messages
+            return [(each["Body"], each["ReceiptHandle"]) for each in answer.get("Messages", ())]
 
-    def _task(self, message: Mapping[str, Any]) -> Task | None:
+    def _task(self, body: str, handle: str) -> Task | None:
         """Return the task of a message; None if there is nothing to read."""
         try:
-            refs = tuple(ref for ref in objects_of(message["Body"]) if self._is_wanted(ref.key))
+            refs = tuple(ref for ref in objects_of(body) if self._is_wanted(ref.key))
         except NotificationError as error:
             self._reader.report(S3Error(f"{self._options.queue_url}: a message is {error}; left to the queue"))
             return None
         self._number += 1
         key = str(self._number)
         half = self._options.visibility_timeout / 2
-        self._held[key] = _Held(message["ReceiptHandle"], self._clock.monotonic() + half, None if refs else ())
+        self._held[key] = _Held(handle, self._clock.monotonic() + half, None if refs else ())
         return Task(key, refs) if refs else None
 
     def _is_wanted(self, key: str) -> bool:
-        named = key.startswith(self._options.prefix) and not key.endswith("/")
-        return bool(named and self._wanted.search(key) and not self._ignored.search(key, at_limit=True))
+        named = key.startswith(self._options.prefix) and self._wanted.search(key)
+        return bool(named and not self._ignored.search(key, at_limit=True))
 
     def _is_safe(self, held: _Held) -> bool:
         return held.names is not None and all(self._outlet.safe_end(name) >= WHOLE for name in held.names)
