@@ -125,6 +125,7 @@ bench: $(VENV)/.stamp-dev
 	@$(BIN)/python -m tests.benchmarks --write $${FILE:+--file "$$FILE"}
 	@echo '==> the agent against its goals'
 	@$(BIN)/python -m tests.benchmarks.agent_goals --write
+	@echo '==> its other sources, formats and sinks'
 	@$(BIN)/python -m tests.benchmarks.agent_rates --write
 
 check: $(VENV)/.stamp-dev $(VENV)/.stamp-check

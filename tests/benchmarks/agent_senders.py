@@ -17,7 +17,7 @@ import grpc
 
 _CONNECTIONS, _PAUSE = 4, 0.001
 #: Datagrams between two looks at the receiver's buffer, and the bytes in it that stop the sender.
-_AT_ONCE, _MOST_QUEUED = 50, 100_000
+_AT_ONCE, _MOST_QUEUED = 50, 300_000
 _EXPORT = "/opentelemetry.proto.collector.logs.v1.LogsService/Export"
 _PROTOBUF = {"Content-Type": "application/x-protobuf"}
 _SNAPPY = _PROTOBUF | {"Content-Encoding": "snappy", "X-Prometheus-Remote-Write-Version": "0.1.0"}
