@@ -1,10 +1,11 @@
 """OpenTelemetry logs by gRPC: our sink to our source, each against grpcio, and hostile calls."""
 
 import shutil
+import socket
 import threading
 import tracemalloc
 from collections.abc import Callable, Iterator
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -370,6 +371,58 @@ def test_the_code_decides_which_events_are_refused_and_which_go_back(
         assert not isinstance(back.value, RefusedError)
         sink.close()
     assert [count for count, _ in receiver.calls] == [*([2, 1, 1] * 3), *([1] * 6)]
+
+
+def test_after_a_call_without_an_answer_the_next_one_gets_a_new_connection(tmp_path: Path) -> None:
+    """A peer that has vanished without a word, or a connection that a firewall has dropped, costs one call."""
+    with serving("otlp", **_GRPC) as served, _first_connection_silenced(served.address) as (silence, port):
+        sink = _sink(tmp_path, f"http://127.0.0.1:{port}", connect_timeout=0.5, request_timeout=0.5)
+        sink.write([lines("a")])
+        silence.set()
+        with pytest.raises(SinkError, match="DEADLINE_EXCEEDED"):
+            sink.write([lines("b")])
+
+        failures: list[str] = []
+
+        def delivered() -> bool:
+            try:
+                sink.write([lines("b")])
+            except SinkError as error:
+                failures.append(str(error))
+                return False
+            return True
+
+        eventually(delivered, "the events on a new connection")
+        sink.close()
+        assert all("asked for a pause" in each for each in failures)
+        served.got(b"a", b"b")
+
+
+@contextmanager
+def _first_connection_silenced(address: tuple[str, int]) -> Iterator[tuple[threading.Event, int]]:
+    """Pass connections on; once the event is set, what comes on the first one is dropped."""
+    silence, all_of_them = threading.Event(), ExitStack()
+
+    def copy(source: socket.socket, target: socket.socket, silent: threading.Event) -> None:
+        with suppress(OSError):
+            while data := source.recv(1 << 16):
+                if not silent.is_set():
+                    target.sendall(data)
+
+    def accept() -> None:
+        silent = silence
+        with suppress(OSError):
+            while True:
+                near = all_of_them.enter_context(listener.accept()[0])
+                far = all_of_them.enter_context(socket.create_connection(address))
+                for pair in ((near, far), (far, near)):
+                    threading.Thread(target=copy, args=(*pair, silent), daemon=True).start()
+                silent = threading.Event()
+
+    with socket.create_server(("127.0.0.1", 0)) as listener, all_of_them:
+        threading.Thread(target=accept, daemon=True).start()
+        yield silence, listener.getsockname()[1]
+        listener.shutdown(socket.SHUT_RDWR)
 
 
 def test_only_the_event_that_is_too_large_for_the_source_is_refused(tmp_path: Path) -> None:

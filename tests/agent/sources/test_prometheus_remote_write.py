@@ -108,10 +108,11 @@ def test_series_that_a_metric_store_cannot_have_are_refused_and_the_others_are_s
         series((-1, 1.0), __name__="early"),
         {"labels": [{"name": b"__name__", "value": b"\xff"}], "samples": [{"value": 1.0}]},
         {"labels": [{"name": b"__name__", "value": b"a"}] * 2},
+        series((1, 1.0), __name__="two labels in one", job="a|tenant#$#b"),
     ]
     answer = post(served.address, packed(*bad, UP))
     assert answer.status_code == 400
-    assert "5 time series or samples are refused, the others are stored: native has native histograms" in answer.text
+    assert "6 time series or samples are refused, the others are stored: native has native histograms" in answer.text
     assert served.outlet.bodies == [b"1"]
 
 
