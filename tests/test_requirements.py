@@ -42,3 +42,9 @@ def test_the_locked_versions_are_within_the_bounds() -> None:
         wanted = Requirement(text)
         versions = locked.get(wanted.name.lower().replace("_", "-").replace(".", "-"), [])
         assert any(version in wanted.specifier for version in versions), f"{text}: run `make lock`"
+
+
+def test_the_extra_s3_comes_with_a_boto3_that_goes_with_it() -> None:
+    """The extra s3 names aiobotocore: pip then finds a boto3 for the extra aws, too."""
+    names = [Requirement(each).name for each in requirements(PYPROJECT.read_text(encoding="utf-8"), "s3")]
+    assert "aiobotocore" in names

@@ -136,7 +136,7 @@ def _connected(blueprint: Blueprint, *, ask: bool) -> bool:
     found = list(peers(blueprint))
     if found and not ask:
         names = ", ".join(dict.fromkeys(peer.where for peer in found))
-        say(f"not checked: whether {names} answer and accept the access key; --connect checks that")
+        say(f"not checked: whether the peers of {names} answer; --connect checks that")
     if not ask:
         return True
     answers = [answer(peer, _ANSWER_SECONDS) for peer in found]

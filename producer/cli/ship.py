@@ -92,7 +92,7 @@ def _next_run(args: argparse.Namespace, shipment: Shipment) -> Iterator[str]:
     if args.checkpoint and not shipped:
         yield f"nothing new: according to the checkpoint {args.checkpoint}, everything was shipped before"
     if shipment.figures.lines and not args.checkpoint and STANDARD_INPUT not in args.paths:
-        followed = all(scheme_of(path) is None for path in args.paths)
+        followed = not _encoding(args) and all(scheme_of(path) is None for path in args.paths)
         how = "use --follow --once --checkpoint DIR to send only new lines"
         other = "use --exclude to leave files out"
         yield f"The same command sends all of this again; {how if followed else other}"

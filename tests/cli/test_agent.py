@@ -855,14 +855,20 @@ type = "memory"
 type = "http"
 channel = "c"
 endpoint = "http://127.0.0.1:{dead.getsockname()[1]}/"
+[sinks.search]
+type = "elasticsearch"
+channel = "c"
+endpoint = "http://127.0.0.1:{dead.getsockname()[1]}/"
+index = "logs"
 """
         )
         assert main(["agent", "check", "--config", str(path)]) == 0
         said = capsys.readouterr().out
         assert "not checked: whether" in said
-        assert "sinks.good (loghub), sinks.bad (loghub), sinks.dead (http) answer and accept" in said
+        assert "sinks.good (loghub), sinks.bad (loghub), sinks.dead (http), sinks.search (elasticsearch)" in said
         assert main(["agent", "check", "--config", str(path), "--connect"]) == 1
     said = capsys.readouterr()
     assert "sinks.good (loghub): " in said.out
     assert "producer agent: sinks.bad (loghub): " in said.err
-    assert re.search(r"producer agent: sinks.dead \(http\): .*127.0.0.1:\d+ does not answer", said.err)
+    for sink in (r"dead \(http\)", r"search \(elasticsearch\)"):
+        assert re.search(rf"producer agent: sinks.{sink}: .*127.0.0.1:\d+ does not answer", said.err)

@@ -327,6 +327,8 @@ def test_a_run_without_a_checkpoint_says_that_the_next_one_sends_all_again(
         assert cli.run(parse_ship([*arguments, *more])) == 0
         out = capsys.readouterr().out
         assert ("same command sends all of this again; use --follow --once --checkpoint DIR" in out) == said
+    assert cli.run(parse_ship([*arguments, "--encoding=latin-1"])) == 0
+    assert "again; use --exclude to leave files out" in capsys.readouterr().out  # --follow refuses --encoding
     server.faults.add(answer(404, "LogStoreNotExist"), operation="PutLogs")
     assert cli.run(parse_ship(arguments)) == 1
     assert "sends all of this again" not in capsys.readouterr().out

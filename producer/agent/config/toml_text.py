@@ -67,7 +67,7 @@ def _table(path: Sequence[str], values: Mapping[str, Any], *, of_array: bool = F
         if not isinstance(value, Mapping):
             yield f"{_key(key)} = {_value(value)}\n"
     for key, value in values.items():
-        if isinstance(value, Mapping):
+        if isinstance(value, Mapping) and value:
             yield "\n"
             yield from _table((*path, key), value)
 

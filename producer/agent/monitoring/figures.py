@@ -106,7 +106,7 @@ def not_ready(agent: Agent) -> list[str]:
     reasons += [f"channel {name} is not open" for name in agent.blueprint.channels if name not in agent.channels]
     for kind, parts in (("source", agent.sources), ("sink", agent.sinks)):
         reasons += [
-            f"{kind} {name} is {part.state.value}" for name, part in dict(parts).items() if part.state not in _WORKING
+            f"{kind} {name} {part.status()}" for name, part in dict(parts).items() if part.state not in _WORKING
         ]
     reasons += [f"sink {name} {trouble}" for name in agent.sinks if (trouble := agent.trouble(name))]
     reasons += [f"source {name} {trouble}" for name in agent.sources if (trouble := agent.trouble_of_source(name))]

@@ -199,7 +199,18 @@ class _Drawer:
             self._report(group, where, "sinks", message)
         processor = self._part("processors", where, group, group.sinks)
         own, first = tuple(parts[name] for name in known), letters[0] if letters else None
+        self._check_waiting(group, where, own)
         return SinkPart(group.name, processor, own, (channels or [""])[0], first)
+
+    def _check_waiting(self, group: GroupConfig, where: str, parts: Sequence[Part]) -> None:
+        """Note a sink that would wait for large deliveries, in a group with one that does not wait."""
+        waiting = [part.name for part in parts if getattr(part.kind, "waits", False)]
+        if waiting and len(waiting) < len(parts):
+            message = (
+                f"{', '.join(waiting)} will write an object for each delivery, perhaps of one event, since other sinks "
+                "of the group do not wait for more: use sinks of one type in a group"
+            )
+            self._notes.append(str(placed(Problem(where, "sinks", message), group)))
 
     def _check_sink(self, sink: SinkConfig) -> None:
         where = f"sinks.{sink.name}"

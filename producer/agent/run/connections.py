@@ -84,7 +84,7 @@ def _addresses(where: str, options: Any) -> Iterator[tuple[str, int]]:
                 yield host.strip("[]"), int(port)
     if not where.startswith("sinks."):
         return
-    url = urlsplit(str(getattr(options, "url", None) or getattr(options, "endpoint", None) or ""))
+    url = urlsplit(str(getattr(options, "endpoint", None) or ""))
     if url.scheme in _PORTS and url.hostname:
         yield url.hostname, url.port or _PORTS[url.scheme]
     host, port = getattr(options, "host", None) or getattr(options, "hostname", None), getattr(options, "port", None)

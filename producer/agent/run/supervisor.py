@@ -77,6 +77,12 @@ class Supervised:
         run = self._again = self._run_stop
         run.set()
 
+    def status(self) -> str:
+        """Describe the state for the operator, with the error before a restart."""
+        if self.state is State.WAITING:
+            return f"failed, and will be restarted: {self._counters.last_error}"
+        return f"is {self.state.value}"
+
     @property
     def stopping(self) -> bool:
         """True if the component was asked to end."""

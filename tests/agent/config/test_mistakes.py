@@ -351,6 +351,16 @@ def test_a_glob_that_matches_no_file_yet_and_dead_letters_without_a_sink_give_no
     assert len(draw(parse_toml(text + '[channels.d]\ntype = "file"\n')).notes) == 1
 
 
+def test_a_group_whose_sinks_do_not_all_wait_for_large_deliveries_gives_a_note() -> None:
+    """A note says that `objects` writes small objects in a group with a sink that does not wait."""
+    objects = '[sinks.{}]\ntype = "objects"\nchannel = "q"\npath = "/tmp"\n'
+    group = '[groups.g]\ntype = "load_balance"\nsinks = ["a", "{}"]\n'
+    text = TOML + objects.format("a") + objects.format("b")
+    assert not [note for note in draw(parse_toml(text + group.format("b"))).notes if "groups.g" in note]
+    (note,) = [note for note in draw(parse_toml(text + group.format("lh"))).notes if "groups.g" in note]
+    assert "groups.g.sinks: a will write an object for each delivery, perhaps of one event" in note
+
+
 def test_the_note_about_a_spillable_channel_says_that_only_the_dead_letters_in_its_memory_are_lost() -> None:
     """The note about a spillable channel says that only the dead letters in its memory are lost."""
     text = TOML.replace('channel = "q"', 'channel = "q"\ndead_letters = "d"')

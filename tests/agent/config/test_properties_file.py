@@ -187,6 +187,18 @@ def test_converted_toml_gives_the_same_agent(tmp_path: Path) -> None:
     draw(converted)
 
 
+def test_convert_writes_no_empty_table(tmp_path: Path) -> None:
+    """``convert`` leaves out a table without keys, such as the times of an extractor that parses none."""
+    path = tmp_path / "flume.properties"
+    extractor = "interceptors.x.type = regex_extractor\n{}regex = (x)\n{}serializers = s\n{}serializers.s.name = n"
+    lines = extractor.replace("{}", "a1.sources.r1.interceptors.x.")
+    size = "a1.sources.r1.batchSize = 100"
+    path.write_text(FLUME.replace(size, f"{size}\na1.sources.r1.interceptors = x\na1.sources.r1.{lines}"))
+    text, _, _ = convert(path, "a1")
+    assert 'headers = ["n"]' in text
+    assert "times" not in text
+
+
 def test_settings_that_convert_leaves_out_are_comments(tmp_path: Path) -> None:
     """Unknown keys and types, idle components and unconvertible units are comments of the converted file."""
     path = tmp_path / "flume.properties"

@@ -19,7 +19,7 @@ def _soon() -> Deadline:
 
 
 def test_a_component_that_fails_is_run_again_after_a_pause_that_grows() -> None:
-    """A failed component is restarted after one, two, four seconds, and its error is kept."""
+    """A failed component is restarted after one, two, four seconds; its error is kept, and named meanwhile."""
     clock, runs, began = ManualClock(), count(1), threading.Semaphore(0)
 
     def run(_stop: Stop) -> None:
@@ -32,6 +32,7 @@ def test_a_component_that_fails_is_run_again_after_a_pause_that_grows() -> None:
     for pause in (1.0, 2.0, 4.0):
         assert began.acquire(timeout=20)
         eventually(lambda: supervised.state is State.WAITING and clock.waiting > 0)
+        assert supervised.status() == "failed, and will be restarted: OSError: broken"
         clock.advance(pause - 0.01)
         assert not began.acquire(timeout=0.01)
         clock.advance(0.02)

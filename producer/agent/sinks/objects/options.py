@@ -90,7 +90,10 @@ class ObjectsOptions:
     )
     roll_count: int = option(0, flume="hdfs.rollCount", least=0, doc="events in an object; 0 disables")
     roll_interval: float = option(
-        300.0, flume="hdfs.rollInterval", least=0, doc="write an object after so many seconds; 0 disables"
+        300.0,
+        flume="hdfs.rollInterval",
+        least=0,
+        doc="write an object after so many seconds, but at once in a group with other types; 0 disables",
     )
     idle_timeout: float = option(
         0.0, flume="hdfs.idleTimeout", least=0, doc="write an object after so many idle seconds; 0 disables"

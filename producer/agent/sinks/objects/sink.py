@@ -32,6 +32,8 @@ class ObjectsSink:
     """Sink that writes objects: files on a disk, in S3 and other stores, or in HDFS; text, JSON or Parquet."""
 
     Options = ObjectsOptions
+    #: Waits for large deliveries.
+    waits = True
 
     @staticmethod
     def render_sample(options: ObjectsOptions, event: EventBatch, _clock: Clock) -> str:

@@ -11,7 +11,9 @@ from ...events.batch import EventBatch, Position
 
 def delimiter_option() -> str:
     """Return the declaration of the option ``delimiter``."""
-    declared: str = option("\n", doc="end of a line: one ASCII character, such as ; or \\u0000 for a NUL")
+    declared: str = option(
+        "\n", doc="end of a line: one ASCII character, such as ; or \\u0000 for a NUL; events then keep line feeds"
+    )
     return declared
 
 
