@@ -75,13 +75,16 @@ def fault_of(target: Target, config: ProducerConfig, *, patient: bool, timeout: 
     quick = dataclasses.replace(config, retries=_RETRIES, max_retry_backoff_ms=_LONGEST_PAUSE_MS)
     fault = None
     for project in target.project.at_each_endpoint():  # one that answers suffices
-        fault = _fault_at(Target(project, target.logstore), quick, patient=patient, timeout=timeout)
+        fault = _fault_at(Target(project, target.logstore), quick, timeout=timeout)
         if fault is None or fault.option != "endpoint":
-            break
+            return fault
+    if patient and fault is not None:
+        _log.warning("cannot check %s before the job, continuing: %s", target, fault.error)
+        return None
     return fault
 
 
-def _fault_at(target: Target, quick: ProducerConfig, *, patient: bool, timeout: float) -> Fault | None:
+def _fault_at(target: Target, quick: ProducerConfig, *, timeout: float) -> Fault | None:
     try:
         with LogstoreClient(target, quick, timeout=timeout) as client:
             client.shards()
@@ -90,7 +93,7 @@ def _fault_at(target: Target, quick: ProducerConfig, *, patient: bool, timeout: 
         if isinstance(cause, AttemptError) and CREATED_BY_A_WRITE in cause.message:
             return None
         option = _option_at_fault(cause)
-        if isinstance(cause, AttemptError) and option is not None and not (option == "endpoint" and patient):
+        if isinstance(cause, AttemptError) and option is not None:
             return Fault(option, error, cause)
         _log.warning("cannot check %s before the job, continuing: %s", target, error)
     return None

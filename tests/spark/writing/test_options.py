@@ -178,7 +178,7 @@ def test_executors_take_their_key_from_the_named_source(server: LogHubServer, mo
 
 
 def test_several_endpoints_are_checked_and_written_to(server: LogHubServer) -> None:
-    """The check passes and the rows arrive if a later endpoint answers; the check fails if none does."""
+    """The check passes and the rows arrive if a later endpoint answers; if none does, only a stream passes."""
     given = target(server)
     found = WriteOptions.from_mapping({**given, "endpoint": f"http://127.0.0.1:1,{server.endpoint}"})
     assert fault_of(found.target, found.config, patient=False) is None
@@ -187,6 +187,12 @@ def test_several_endpoints_are_checked_and_written_to(server: LogHubServer) -> N
     fault = fault_of(away.target, away.config, patient=False)
     assert fault is not None
     assert fault.option == "endpoint"
+    assert fault_of(away.target, away.config, patient=True) is None
+    wrong = {**given, "endpoint": f"http://127.0.0.1:1,{server.endpoint}", "accessKeySecret": "wrong"}
+    refused = WriteOptions.from_mapping(wrong)
+    fault = fault_of(refused.target, refused.config, patient=True)
+    assert fault is not None
+    assert fault.option == "accessKeySecret"
 
 
 @pytest.mark.parametrize("other", ["accessKeyId", "credentialsProvider"])
