@@ -367,7 +367,8 @@ class ProjectConfig(_ProjectOptions):
         if static == (self.credentials is not None):
             rule = (
                 "give either access_key_id and access_key_secret, or credentials, such as 'environment', which reads "
-                "LOGHUB_ACCESS_KEY_ID and LOGHUB_ACCESS_KEY_SECRET"
+                f"LOGHUB_ACCESS_KEY_ID and LOGHUB_ACCESS_KEY_SECRET; project {self.project} has "
+                f"{'both' if static else 'neither'}"
             )
             raise ConfigError("credentials", rule, "both" if static else "credentials")
         if static:

@@ -253,6 +253,8 @@ def test_an_endpoint_may_be_of_another_project() -> None:
             ProjectConfig("p", endpoints=given, **key)
     with pytest.raises(ConfigError, match="region: must be None or printable ASCII text"):
         ProjectConfig("p", endpoint="http://a", region="", **key)
+    with pytest.raises(ConfigError, match=r"credentials: give either access_key_id .*; project q has neither"):
+        ProjectConfig("p", endpoints=["http://a", ProjectConfig("q", endpoint="http://b")], **key)
 
 
 @pytest.mark.parametrize(
