@@ -13,6 +13,7 @@ from typing import Any
 from ..agent.config import read_toml
 from ..agent.monitoring import DEFAULT_PORT, address_of
 from ..model.errors import ProducerError
+from ..text.addresses import bracketed
 from ..text.printable import shown
 from .agent_trial import UNSET
 from .profiles import UsageError
@@ -35,7 +36,7 @@ class AgentClient:
 
     def __init__(self, host: str, port: int) -> None:
         self._host, self._port = _LOOPBACK.get(host, host), port
-        self.where = f"{f'[{host}]' if ':' in host else host}:{port}"
+        self.where = f"{bracketed(host)}:{port}"
 
     def status(self) -> dict[str, Any]:
         """Return the figures of ``/status.json``.

@@ -21,8 +21,9 @@ from ..reading.errors import LogHubReadError
 from ..sinks.http.transport import target_of
 from ..text.names import CREATED_BY_A_WRITE
 from ..text.plural import counted
+from ..text.printable import masked
 from ..wire.speed import TWIN
-from .doctor_way import NotNeededError, StepError, Way
+from .doctor_route import NotNeededError, Route, StepError
 from .exit_codes import ExitCode
 from .loghub import LogHub
 from .output import say, tell
@@ -30,8 +31,6 @@ from .profiles import Settings, resolve
 
 #: The pause between two reads of the log that was written, seconds.
 _PAUSE = 0.2
-#: Shorter secrets are not masked: they would hide parts of words.
-_SHORTEST_SECRET = 4
 _DISTRIBUTION = "loghub-producer"
 _VARIABLES = re.compile(
     r"LOGHUB_.*|ALIBABA_CLOUD_.*|(?:https?|all|no)_proxy|(?:requests|curl)_ca_bundle", re.IGNORECASE
@@ -41,7 +40,11 @@ _TO_READ = "reading needs log:GetCursorOrData and log:ListShards; a key that onl
 
 
 class _Step(NamedTuple):
-    """A step: its name, its work, which returns the finding, and the steps that must not have failed before."""
+    """A step of the examination.
+
+    :ivar work: returns the finding, or raises.
+    :ivar needs: the steps without which this one is skipped.
+    """
 
     name: str
     work: Callable[[], str]
@@ -49,7 +52,7 @@ class _Step(NamedTuple):
 
 
 def run(args: argparse.Namespace) -> int:
-    """Examine the way to a logstore, and return the exit code."""
+    """Examine the route to a logstore, and return the exit code."""
     settings = resolve(args, os.environ)
     settings.check_given("endpoint", "project", "logstore")
     examination = _Examination(settings, args)
@@ -82,17 +85,17 @@ def _name_of(name: str, number: int) -> str:
     return name if number == 1 else f"{name}-{number}"
 
 
-def _steps_of(way: Way, number: int) -> Sequence[_Step]:
-    """Return the steps on the way to an endpoint."""
+def _steps_of(route: Route, number: int) -> Sequence[_Step]:
+    """Return the steps on the route to an endpoint."""
     proxy, dns, connection, tls, clock = (
         _name_of(name, number) for name in ("proxy", "dns", "connection", "tls", "clock")
     )
     return (
-        _Step(proxy, way.find_proxy),
-        _Step(dns, way.resolve, (proxy,)),
-        _Step(connection, way.connect, (proxy, dns)),
-        _Step(tls, way.handshake, (connection,)),
-        _Step(clock, way.compare_clocks, (connection, tls)),
+        _Step(proxy, route.find_proxy),
+        _Step(dns, route.resolve, (proxy,)),
+        _Step(connection, route.connect, (proxy, dns)),
+        _Step(tls, route.handshake, (connection,)),
+        _Step(clock, route.compare_clocks, (connection, tls)),
     )
 
 
@@ -114,34 +117,33 @@ class _Examination:
         self._cursors: dict[str, str] = {}
         self._id = uuid.uuid4().hex
         self._secrets = [settings.access_key_secret, settings.security_token]
-        self._ways = [
-            Way(target_of(each.project, each.endpoint), self._config.http, args.timeout, self._secrets)
+        self._routes = [
+            Route(target_of(each.project, each.endpoint), self._config.http, args.timeout, self._secrets)
             for each in self._project.at_each_endpoint()
         ]
 
     def steps(self) -> Sequence[_Step]:
-        """Return the steps, in the order of the way."""
+        """Return the steps, in the order of the route."""
         return (
             _Step("version", self._version),
             _Step("encoders", self._encoders),
             _Step("environment", self._environment),
             _Step("credentials", self._credentials),
-            *(step for number, way in enumerate(self._ways, 1) for step in _steps_of(way, number)),
-            _Step("key", self._ask, ("credentials", *self._of_each_way("connection"), *self._of_each_way("tls"))),
+            *(step for number, route in enumerate(self._routes, 1) for step in _steps_of(route, number)),
+            _Step(
+                "key", self._ask, ("credentials", *self._at_each_endpoint("connection"), *self._at_each_endpoint("tls"))
+            ),
             _Step("list", self._list, ("key",)),
             _Step("write", self._write, ("key",)),
             _Step("read", self._read, ("key", "write")),
         )
 
-    def _of_each_way(self, name: str) -> Sequence[str]:
-        return [_name_of(name, number) for number, _ in enumerate(self._ways, 1)]
+    def _at_each_endpoint(self, name: str) -> Sequence[str]:
+        return [_name_of(name, number) for number, _ in enumerate(self._routes, 1)]
 
     def masked(self, line: str) -> str:
         """Return a line without the secrets that are known."""
-        for secret in self._secrets:
-            if secret and len(secret) >= _SHORTEST_SECRET:
-                line = line.replace(secret, "***")
-        return line
+        return masked(line, self._secrets)
 
     def _version(self) -> str:
         libraries = ", ".join(f"{name} {metadata.version(name)}" for name in _requirements())

@@ -162,6 +162,18 @@ def table(**options: Option) -> Mapping[str, Option]:
     return {name: dataclasses.replace(each, name=name) for name, each in options.items()}
 
 
+def check_unset(config: Any, names: Iterable[str], rule: str) -> None:
+    """Check that options have their defaults.
+
+    :param rule: the rule that another value breaks.
+    :raises ConfigError: one has another value.
+    """
+    known = options_of(type(config))
+    for name in names:
+        if (value := getattr(config, name)) != known[name].default:
+            raise ConfigError(name, rule, value)
+
+
 def check_all(config: Any, prefix: str = "") -> None:
     """Check every option of an instance, as Python values.
 

@@ -1,9 +1,8 @@
-"""Locks for ``with`` that an exception of a signal handler does not leave held.
+"""Locks that an exception raised by a signal handler cannot leave locked.
 
-From CPython 3.14 on a signal handler may run after a built-in ``__enter__`` has returned, and before the block of
-``with`` begins. If it raises, as Ctrl-C does, ``__exit__`` is not called, and a :class:`threading.Lock` stays held for
-ever. An ``__enter__`` in Python has no such gap. Earlier versions have none either: they get the built-in locks, which
-are faster.
+From CPython 3.14 on, a signal handler may run between the return of a built-in ``__enter__`` and the block of
+``with``. If it raises, as Ctrl-C does, ``__exit__`` is not called, and a :class:`threading.Lock` stays locked. An
+``__enter__`` in Python has no such gap. Earlier versions have no gap, so they get the built-in locks, which are faster.
 """
 
 from __future__ import annotations
@@ -15,7 +14,7 @@ from typing import Any
 
 
 class _RLock(_BuiltInRLock):  # type: ignore[misc]  # a base in CPython
-    """A re-entrant lock with an ``__enter__`` in Python. An owner tells whether an interrupted call took it."""
+    """A re-entrant lock with an ``__enter__`` in Python. Its count shows whether an interrupted call took the lock."""
 
     __slots__ = ()
 

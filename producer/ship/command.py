@@ -6,7 +6,6 @@ All arguments are checked before anything is started. Spark is imported only if 
 from __future__ import annotations
 
 import contextlib
-import importlib.util
 from collections.abc import Callable, Sequence
 from contextlib import AbstractContextManager
 from dataclasses import replace
@@ -17,7 +16,7 @@ from rich.console import Console
 from ..runtime.directory_lock import DirectoryLock
 from ..spark.check import CHECK_SECONDS, fault_of
 from ..spark.numbering_check import uses_up_numbers
-from ..text.extras import how_to_install
+from ..text.extras import how_to_install, is_installed
 from ..text.printable import shown
 from .errors import InputError
 from .files.find import EXCLUDED, Found, Search, Skipped, find_files
@@ -54,7 +53,7 @@ _ARGUMENTS: dict[str, tuple[str, Callable[[ShipJob], str] | None]] = {
 
 def default_engine() -> str:
     """Return Spark if PySpark is installed, else the local engine."""
-    return LOCAL if importlib.util.find_spec("pyspark") is None else SPARK
+    return SPARK if is_installed("pyspark") else LOCAL
 
 
 def ship(
@@ -184,7 +183,7 @@ def _check_engine(engine: str, master: str | None, workers: int | None) -> None:
         raise InputError(
             f"--workers is an option of --engine {LOCAL}, but the engine is {SPARK}; use --master local[N]"
         )
-    if engine == SPARK and importlib.util.find_spec("pyspark") is None:
+    if engine == SPARK and not is_installed("pyspark"):
         raise InputError(f"--engine spark needs PySpark: {how_to_install('spark')}, or use --engine local")
 
 

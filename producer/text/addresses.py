@@ -19,6 +19,11 @@ def is_address(host: str) -> bool:
     return True
 
 
+def bracketed(host: str) -> str:
+    """Return a host as a URL has it: an address of IP version 6 in brackets."""
+    return f"[{host}]" if ":" in host else host
+
+
 def is_loopback(host: str) -> bool:
     """Return True if a host is a loopback address, ``localhost``, or a name below it.
 

@@ -8,10 +8,15 @@ and records they become ``\xNN``, like such bytes of a line.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Mapping
 
 #: User and password before the last ``@``, since a password may have any character; a path made from a URL has one
 #: slash.
 _USERINFO = re.compile(r"(:/+)(?:[^\s/'\"@:]*:\S*|[^\s/'\"]+)@")
+#: The text in place of a secret.
+HIDDEN = "***"
+#: Minimum characters of a hidden secret: shorter ones occur in messages for other reasons.
+LEAST_SECRET = 4
 #: Maximum number of characters of an invalid value in a message.
 _MOST_DESCRIBED = 200
 
@@ -66,4 +71,24 @@ def described(value: object) -> str:
 
 def without_userinfo(text: str) -> str:
     """Return the text with user and password of every URL hidden."""
-    return _USERINFO.sub(r"\1***@", text)
+    return _USERINFO.sub(rf"\1{HIDDEN}@", text)
+
+
+def hide(text: str, secrets: Mapping[str, str]) -> str:
+    """Replace secrets in a text, the longest first, also where they are quoted by ``repr``.
+
+    :param secrets: the text to show, by secret.
+    """
+    for secret in sorted(secrets, key=len, reverse=True):
+        for form in (secret, repr(secret)[1:-1]):
+            text = text.replace(form, secrets[secret])
+    return text
+
+
+def masked(text: str, secrets: Iterable[str | None], least: int = LEAST_SECRET) -> str:
+    """Return a text with ``***`` in place of each secret.
+
+    :param secrets: the secrets; None and empty ones are ignored.
+    :param least: the minimum characters of a hidden secret.
+    """
+    return hide(text, {secret: HIDDEN for secret in secrets if secret and len(secret) >= least})

@@ -23,8 +23,8 @@ else:
     _decompressobj = isal_zlib.decompressobj
     _GZIP_DAMAGE = (zlib.error, cast("type[Exception]", igzip_lib.IsalError))
 
-# Compressed bytes read at a time. The decompressor returns no more plain bytes than requested.
-_GZIP_BYTES = 1 << 17
+# Compressed bytes read at a time; the decompressor returns only as many plain bytes as requested.
+_READ_BYTES = 1 << 17
 # The ``wbits`` of ``zlib.decompressobj`` for data with gzip's header and checksum.
 _GZIP_WINDOW = 31
 _SNAPPY_HEAD = b"\xff\x06\0\0sNaPpY"
@@ -45,7 +45,7 @@ DAMAGE = (EOFError, zlib.error, lzma.LZMAError, zstd.ZstdError, OSError, ValueEr
 
 
 def decompressing(file: io.BufferedIOBase, compression: str) -> io.BufferedIOBase:
-    """Return a reader of the plain bytes of ``file``; several members are read as one.
+    """Return a reader of the plain bytes of ``file``, which needs only ``read1``; several members are read as one.
 
     Its ``read1`` returns as many bytes as requested, unless the data ends or is damaged. Damage is raised by the next
     call.
@@ -83,6 +83,16 @@ class _Whole(io.BufferedIOBase):
         return b"".join(parts)
 
 
+class _Pieces:
+    """A file for the libraries' readers, of which only ``read1`` is needed."""
+
+    def __init__(self, file: io.BufferedIOBase) -> None:
+        self._file = file
+
+    def read(self, size: int = -1, /) -> bytes:
+        return self._file.read1(size)
+
+
 class _Parts:
     """A reader that cuts parts of any size to the requested size."""
 
@@ -100,25 +110,30 @@ class _Parts:
         return data
 
 
-class _Gzip:
-    """The members of a gzip file, without the zeros that may pad it.
+class _Members:
+    """The members of a gzip file, or the streams of an xz file, without the zeros that may pad them.
 
-    It replaces the library's reader, which discards the bytes already read of a truncated file.
+    It replaces the libraries' readers: that of gzip discards the bytes already read of a truncated file, that of xz
+    takes a window of any size.
+
+    :param start: makes the decompressor of a member.
     """
 
-    def __init__(self, file: io.BufferedIOBase) -> None:
-        self._file = file
-        self._member: Any = _decompressobj(_GZIP_WINDOW)  # None between two members.
-        self._rest = b""
+    def __init__(self, file: io.BufferedIOBase, start: Callable[[], Any]) -> None:
+        self._file, self._start = file, start
+        self._member: Any = None  # None before the first member and between two.
+        self._rest = b""  # Bytes after the end of a member.
 
     def read1(self, size: int, /) -> bytes:
         """Return up to ``size`` bytes; nothing at the end."""
         while True:
-            data = self._rest or self._file.read1(_GZIP_BYTES)
-            plain = self._decompress(data, size)
-            if plain:
+            data, has_ended = b"", False
+            if self._member is None or self._member.needs_input:
+                data, self._rest = self._rest or self._file.read1(_READ_BYTES), b""
+                has_ended = not data
+            if plain := self._decompress(data, size):
                 return plain
-            if not data:
+            if has_ended:
                 if self._member is not None:
                     raise EOFError("ends within a member")
                 return b""
@@ -127,52 +142,41 @@ class _Gzip:
         if self._member is None:
             data = data.lstrip(b"\0")
             if not data:
-                self._rest = b""
                 return b""
-            self._member = _decompressobj(_GZIP_WINDOW)
-        try:
-            plain: bytes = self._member.decompress(data, size)
-        except _GZIP_DAMAGE as error:
-            raise DamagedError(str(error)) from error
-        self._rest = self._member.unconsumed_tail
+            self._member = self._start()
+        plain: bytes = self._member.decompress(data, size)
         if self._member.eof:
             self._rest, self._member = self._member.unused_data, None
         return plain
 
 
-class _Xz:
-    """The streams of an xz file; the library's reader would take a window of any size."""
+class _GzipMember:
+    """A decompressor of one member of a gzip file, with the interface of the other decompressors."""
 
-    def __init__(self, file: io.BufferedIOBase) -> None:
-        self._file = file
-        self._stream: lzma.LZMADecompressor | None = None  # None before the first stream and between two.
-        self._rest = b""
+    def __init__(self) -> None:
+        self._member: Any = _decompressobj(_GZIP_WINDOW)
 
-    def read1(self, size: int, /) -> bytes:
-        """Return up to ``size`` bytes; nothing at the end."""
-        while True:
-            data = b""
-            if self._stream is None or self._stream.needs_input:
-                data = self._rest or self._file.read1(_GZIP_BYTES)
-                self._rest = b""
-                if not data:
-                    if self._stream is not None:
-                        raise EOFError("ends within a stream")
-                    return b""
-            plain = self._decompress(data, size)
-            if plain:
-                return plain
+    @property
+    def needs_input(self) -> bool:
+        return not self._member.unconsumed_tail
 
-    def _decompress(self, data: bytes, size: int) -> bytes:
-        if self._stream is None:
-            data = data.lstrip(b"\0")  # padding between streams
-            if not data:
-                return b""
-            self._stream = lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=WINDOW_BYTES)
-        plain = self._stream.decompress(data, size)
-        if self._stream.eof:
-            self._rest, self._stream = self._stream.unused_data, None
-        return plain
+    @property
+    def eof(self) -> bool:
+        return bool(self._member.eof)
+
+    @property
+    def unused_data(self) -> bytes:
+        return bytes(self._member.unused_data)
+
+    def decompress(self, data: bytes, size: int) -> bytes:
+        try:
+            return bytes(self._member.decompress(self._member.unconsumed_tail or data, size))
+        except _GZIP_DAMAGE as error:
+            raise DamagedError(str(error)) from error
+
+
+def _xz_stream() -> lzma.LZMADecompressor:
+    return lzma.LZMADecompressor(lzma.FORMAT_XZ, memlimit=WINDOW_BYTES)
 
 
 class _Lz4(lz4.frame.LZ4FrameFile):
@@ -221,10 +225,10 @@ class _Snappy:
 
 
 _READERS: dict[str, Callable[[io.BufferedIOBase], _Reads]] = {
-    "gzip": _Gzip,
-    "bz2": bz2.BZ2File,
-    "xz": _Xz,
-    "zstd": zstd.ZstdFile,
-    "lz4": _Lz4,
+    "gzip": lambda file: _Members(file, _GzipMember),
+    "bz2": lambda file: bz2.BZ2File(cast("Any", _Pieces(file))),
+    "xz": lambda file: _Members(file, _xz_stream),
+    "zstd": lambda file: zstd.ZstdFile(cast("Any", _Pieces(file))),
+    "lz4": lambda file: _Lz4(_Pieces(file)),
     "snappy": lambda file: _Parts(_Snappy(file).part),
 }

@@ -1,8 +1,8 @@
-"""Prometheus remote write 1.0, and its samples in the form of a metric store.
+"""Prometheus remote write 1.0, and the format of its samples in a metric store.
 
 A sample becomes a log of four fields: ``__name__``, ``__labels__`` (``key#$#value|key#$#value``, sorted by key),
 ``__time_nano__`` and ``__value__``. Metadata and exemplars are skipped. Native histograms are refused, since they would
-be lost. A metric store has no marker of stale series; it becomes ``NaN``, which no comparison selects, either.
+be lost. Prometheus' marker of a stale series becomes ``NaN``, which no comparison selects.
 
 Example: ``up{job="api"} 1`` at 1700000000123 ms has the fields ``up``, ``job#$#api``, ``1700000000123000000`` and
 ``1``.
@@ -29,7 +29,7 @@ class SnappyError(ValueError):
 
 
 class SeriesError(ValueError):
-    """Raised for a time series, or a sample, that a metric store cannot have."""
+    """Raised for a time series, or a sample, that a metric store cannot store."""
 
 
 class EncodingError(SeriesError):
@@ -84,7 +84,7 @@ def _decoded(series: Any) -> Iterator[tuple[str, str]]:
 def nanoseconds(name: str, sample: Any) -> int:
     """Return the time of a sample.
 
-    :raises SeriesError: a log cannot have that time.
+    :raises SeriesError: the time is outside the range of a log's time.
     """
     if not 0 <= sample.timestamp <= _MAX_MS:
         raise SeriesError(

@@ -30,8 +30,10 @@ _NUMBER = re.compile(rb"\d{9}")
 
 
 def seed_for(fixed: int) -> int:
-    """Return a random seed if there are many kills, otherwise the fixed one."""
-    return random.randrange(1 << 30) if KILLS > 6 else fixed
+    """Return and print a random seed if there are many kills, otherwise the fixed one."""
+    seed = random.randrange(1 << 30) if KILLS > 6 else fixed
+    print(f"seed {seed}")
+    return seed
 
 
 @contextmanager
@@ -157,10 +159,35 @@ class Spool(Writing):
         self.files += 1
 
 
+def deliver_with_kills(
+    config: Path,
+    writing: Writing,
+    found: Callable[[], Counter[bytes]],
+    chance: random.Random,
+    is_over: Callable[[], object] = lambda: True,
+) -> None:
+    """Kill the agent after deliveries, and check that each line arrives exactly once.
+
+    :param found: counts the numbers that arrived.
+    :param is_over: a further condition to wait for at the end.
+    """
+    for _ in range(KILLS):
+        before = found().total()
+        with agent(config):
+            soon(lambda: found().total() > before, "a delivery")
+            threading.Event().wait(chance.uniform(0, 0.3))
+    with agent(config):
+        wanted = writing.end()
+        soon(lambda: wanted <= found().keys(), "the delivery of each line")
+        soon(is_over, "the end")
+    print(f"{KILLS} kills, {writing.count} lines")
+    assert found() == Counter(wanted)
+
+
 def numbers_in(folder: Path) -> Counter[bytes]:
     """Count each number in the files of a folder, hidden files' complete lines included."""
     found: Counter[bytes] = Counter()
-    for path in folder.iterdir():
+    for path in folder.iterdir() if folder.exists() else ():
         try:
             text = path.read_bytes()
         except FileNotFoundError:  # the file was just renamed

@@ -14,7 +14,7 @@ from producer.model.credentials import Credentials, StaticCredentials
 from producer.server import LogHubServer
 from producer.server.faults import drop_answer
 
-from .killing import KILLS, TIMEOUT, Spool, agent, numbers_in, numbers_stored, seed_for, soon
+from .killing import KILLS, TIMEOUT, Spool, agent, deliver_with_kills, numbers_in, numbers_stored, seed_for, soon
 from .sinks.log_stores import Elasticsearch, running
 
 _SPOOL = """
@@ -109,47 +109,21 @@ def _write(path: Path, text: str, **values: object) -> Path:
     return path
 
 
-def _written(folder: Path) -> int:
-    return numbers_in(folder).total() if folder.exists() else 0
-
-
 def test_each_line_of_a_spool_directory_is_in_a_file(tmp_path: Path) -> None:
     """After kill -9 of spooldir, file channel and file_roll, no line is lost or duplicated."""
     seed = seed_for(3)
-    chance, out = random.Random(seed), tmp_path / "out"
     config = _write(tmp_path / "a.toml", _SPOOL + _FILES)
     with Spool(tmp_path / "spool", seed) as spool:
-        for _ in range(KILLS):
-            before = _written(out)
-            with agent(config):
-                soon(lambda: _written(out) > before, "a delivery")
-                threading.Event().wait(chance.uniform(0, 0.3))
-        with agent(config):
-            wanted = spool.end()
-            soon(lambda: wanted <= numbers_in(out).keys(), "the delivery of each line")
-    found = numbers_in(out)
-    print(f"seed {seed}, {KILLS} kills, {spool.files} files, {spool.count} lines")
-    assert found == Counter(wanted)
+        deliver_with_kills(config, spool, lambda: numbers_in(tmp_path / "out"), random.Random(seed))
 
 
 def test_each_line_of_a_spool_directory_is_stored_once_in_loghub(tmp_path: Path) -> None:
     """After kill -9 of spooldir, file channel and LogHub sink, with lost answers, each line is stored once."""
     seed = seed_for(4)
-    chance = random.Random(seed)
     with LogHubServer() as server, Spool(tmp_path / "spool", seed) as spool:
         config = _write(tmp_path / "a.toml", _SPOOL + _LOGHUB, server=server)
         server.faults.add(drop_answer(), probability=0.1, seed=seed, operation="PutLogs")
-        for _ in range(KILLS):
-            before = server.count("p", "l")
-            with agent(config):
-                soon(lambda: server.count("p", "l") > before, "a delivery")
-                threading.Event().wait(chance.uniform(0, 0.3))
-        with agent(config):
-            wanted = spool.end()
-            soon(lambda: wanted <= numbers_stored(server, "p", "l").keys(), "the delivery of each line")
-        found = numbers_stored(server, "p", "l")
-    print(f"seed {seed}, {KILLS} kills, {spool.files} files, {spool.count} lines")
-    assert found == Counter(wanted)
+        deliver_with_kills(config, spool, lambda: numbers_stored(server, "p", "l"), random.Random(seed))
 
 
 def test_each_line_of_a_spool_directory_is_stored_once_in_elasticsearch(tmp_path: Path) -> None:
@@ -214,8 +188,8 @@ def test_a_hop_loses_nothing_when_either_end_is_killed(tmp_path: Path) -> None:
         for name, end in ends.items():
             end.enter_context(agent(configs[name]))
         for number in range(KILLS):
-            before = _written(out)
-            soon(lambda: _written(out) > before, "a delivery")
+            before = numbers_in(out).total()
+            soon(lambda: numbers_in(out).total() > before, "a delivery")
             threading.Event().wait(chance.uniform(0, 0.3))
             killed = (("edge",), ("collector",), ("edge", "collector"))[number % 3]
             for name in killed:

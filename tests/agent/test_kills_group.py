@@ -19,7 +19,7 @@ from .killing import SOAK, agent, numbers_in, seed_for
 from .sources.test_loghub import account_of
 
 _KILLS = 10 if SOAK else 2
-#: Seconds after which a log is before a checkpoint, which is saved every second.
+#: Seconds after which a checkpoint, saved every second, includes a log.
 _SINCE = 2.5
 _CONFIG = """
 [agent]
@@ -47,7 +47,7 @@ type = "file_roll"
 channel = "disk"
 directory = "{folder}/out"
 """
-#: A longer timeout than other tests', for many kills.
+#: Seconds.
 pytestmark = pytest.mark.timeout(1200 if SOAK else 300)
 
 

@@ -2,15 +2,13 @@
 
 import gzip
 import random
-import threading
-from collections import Counter
 from pathlib import Path
 
 import pytest
 
 from tests.support.remote_servers import ACCESS_KEY, SECRET_KEY
 
-from .killing import KILLS, TIMEOUT, Writing, agent, numbered, numbers_in, seed_for, soon
+from .killing import TIMEOUT, Writing, deliver_with_kills, numbered, numbers_in, seed_for
 from .sources.cloud import Cloud, cloud_server
 
 _CONFIG = """
@@ -75,26 +73,16 @@ class Objects(Writing):
 def test_each_line_of_objects_is_in_a_file(tmp_path: Path) -> None:
     """After kill -9 of s3 with a bucket and with a queue, file channel and file_roll, no line is lost or duplicated."""
     seed = seed_for(7)
-    chance, out = random.Random(seed), tmp_path / "out"
     with cloud_server() as cloud:
         listed, notified = cloud.bucket(), cloud.bucket()
         config, queue = tmp_path / "a.toml", cloud.queue(notified)
         values = {"folder": tmp_path, "listed": listed, "queue": queue, "common": _COMMON.format(url=cloud.url)}
         config.write_text(_CONFIG.format(**values))
         with Objects(cloud, (listed, notified), seed) as objects:
-            for _ in range(KILLS):
-                before = _written(out)
-                with agent(config):
-                    soon(lambda: _written(out) > before, "a delivery")
-                    threading.Event().wait(chance.uniform(0, 0.5))
-            with agent(config):
-                wanted = objects.end()
-                soon(lambda: wanted <= numbers_in(out).keys(), "the delivery of each line")
-                soon(lambda: cloud.waiting(queue) == (0, 0), "an empty queue")
-    found = numbers_in(out)
-    print(f"seed {seed}, {KILLS} kills, {objects.objects} objects, {objects.count} lines")
-    assert found == Counter(wanted)
-
-
-def _written(folder: Path) -> int:
-    return numbers_in(folder).total() if folder.exists() else 0
+            deliver_with_kills(
+                config,
+                objects,
+                lambda: numbers_in(tmp_path / "out"),
+                random.Random(seed),
+                lambda: cloud.waiting(queue) == (0, 0),
+            )

@@ -135,7 +135,7 @@ def test_a_compressed_bomb_is_refused_after_max_body_bytes() -> None:
             peak = tracemalloc.get_traced_memory()[1]
         finally:
             tracemalloc.stop()
-    assert error.details() == "the message has more than 1048576 bytes (max_body)"
+    assert error.details() == "the body has more than 1048576 bytes (max_body)"
     assert peak < 8 << 20
 
 
@@ -180,8 +180,8 @@ def test_an_address_has_at_most_half_of_the_calls_and_a_call_without_a_message_i
         assert budget.left == budget.size
 
 
-def test_noise_and_many_connections_leave_others_served() -> None:
-    """Noise, incomplete frames and connections that send nothing leave others served."""
+def test_peers_are_served_beside_noise_and_silent_connections() -> None:
+    """Peers are served while others send noise, incomplete frames or nothing."""
     begins = b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n"
     noise = [
         b"",
@@ -349,10 +349,10 @@ def _sink(state: Path, endpoint: str, counters: Counters | None = None, **option
     return OtlpSink(chosen, replace(context(state), counters=counters or Counters()))
 
 
-def test_the_code_decides_which_events_are_refused_and_which_go_back(
+def test_the_status_code_decides_which_events_are_refused_and_which_are_retried(
     collector: tuple[_Collector, str], tmp_path: Path
 ) -> None:
-    """A request that is invalid or too large is halved and its event refused; all else goes back."""
+    """An invalid or too large request is halved until its event is refused; other failures are retried."""
     receiver, endpoint = collector
     large = "SERVER: Received message larger than max (5 vs. 4)"
     for code, words in (("INVALID_ARGUMENT", "no"), ("RESOURCE_EXHAUSTED", large), ("OUT_OF_RANGE", "too large")):

@@ -49,7 +49,7 @@ def test_a_running_agent_is_seen_from_another_process(tmp_path: Path, capsys: py
         assert main(["agent", "top", "--monitoring", address, "--once"]) == 0
         assert re.search(r"^r1 +stress +running +[1-9]", capsys.readouterr().out, re.MULTILINE)
         assert main(["agent", "tap", "r2", "--monitoring", address]) == 1
-        assert "there is no source or sink 'r2'; there are r1, k1" in capsys.readouterr().err
+        assert "name must be that of a source or a sink: r1, k1" in capsys.readouterr().err
     finally:
         agent.send_signal(signal.SIGTERM)
         agent.communicate(timeout=60)

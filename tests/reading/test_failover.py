@@ -32,8 +32,8 @@ def project_of(server: LogHubServer, *endpoints: str | ProjectConfig, name: str 
     return ProjectConfig(name, endpoints=endpoints, **key)
 
 
-def test_a_request_gets_as_far_as_an_endpoint_that_answers(server: LogHubServer) -> None:
-    """Even without retries, one request leaves an endpoint that is away; the next ones begin at the other."""
+def test_a_request_moves_on_to_an_endpoint_that_answers(server: LogHubServer) -> None:
+    """Even without retries, a request leaves an unreachable endpoint; later ones begin at the other."""
     with SignedClient(project_of(server, DEAD, server.endpoint), "p/l", names={}, config=CONFIG) as client:
         reader = LogstoreReader(client, "l")
         assert reader.shards()

@@ -22,7 +22,7 @@ class _Interrupted(locks._RLock):
 
 @pytest.mark.skipif(not hasattr(locks._RLock, "_recursion_count"), reason="the lock is for Python 3.14")
 def test_an_interrupted_with_leaves_the_lock_as_it_was() -> None:
-    """An interrupt after the acquisition, before the block, leaves a lock free, or held as often as before."""
+    """An interrupt between the acquisition and the block leaves the lock's count as it was."""
     lock = _Interrupted()
     for held in (0, 1):
         assert held == 0 or lock.acquire()

@@ -26,7 +26,7 @@ class SimDirectory:
                 yield from node.files()
 
     def after_crash(self, random: Random, kept: float) -> SimDirectory:
-        """Return a directory that may be found after a crash; changes are already applied or dropped."""
+        """Return a directory as a crash may leave it, once each change was applied or dropped."""
         after = SimDirectory()
         for name, node in sorted(self.durable.items()):
             found: SimNode
@@ -69,7 +69,7 @@ class _Change:
         return self.directory is directory or (self.source is not None and self.source[0] is directory)
 
     def apply(self, *, certain: bool) -> None:
-        """Apply the change to the disk; ``certain`` applies it even if the node had no name on the disk."""
+        """Apply the change to the disk; ``certain`` also applies it if the node's old name is not on the disk."""
         if self.node is None:
             self.directory.durable.pop(self.name, None)
             return
@@ -148,7 +148,7 @@ class SimTree:
         ]
 
     def after_crash(self, random: Random, kept: float) -> SimTree:
-        """Return a tree that may be found after a crash; this tree is unusable afterwards."""
+        """Return a tree as a crash may leave it; this tree is unusable afterwards."""
         for change in self._unsynced:
             if random.random() < kept:
                 change.apply(certain=False)

@@ -29,7 +29,7 @@ HEADS = {
     "a tab before the colon": _LINE + _HOST + b"Content-Length\t: 4\r\n\r\nab\r\n",
     "a space in a name": _LINE + _HOST + b"Content Length: 4\r\n" + _BODY,
     "no name": _LINE + _HOST + b": x\r\n" + _BODY,
-    "a header that is none": _LINE + _HOST + b"x\r\n" + _BODY,
+    "a header without a colon": _LINE + _HOST + b"x\r\n" + _BODY,
     "NUL in a value": _LINE + _HOST + b"X: a\0b\r\n" + _BODY,
     "NUL in a name": _LINE + _HOST + b"X\0: a\r\n" + _BODY,
     "NUL in the target": b"POST /\0 HTTP/1.1\r\n" + _HOST + _BODY,
@@ -47,14 +47,14 @@ HEADS = {
     "a quoted coding": _LINE + _HOST + b'Transfer-Encoding: "chunked"\r\n\r\n' + _NONE,
     "a vertical tab before the coding": _LINE + _HOST + b"Transfer-Encoding: \x0bchunked\r\n\r\n" + _NONE,
     "chunks of HTTP/1.0": b"POST / HTTP/1.0\r\n" + _HOST + _CHUNKED + _NONE,
-    "a version that is none": b"POST / HTTP/1.banana\r\n" + _HOST + _BODY,
+    "an invalid version": b"POST / HTTP/1.banana\r\n" + _HOST + _BODY,
     "no version": b"POST /\r\n" + _HOST + _BODY,
     "HTTP/0.9": b"GET /\r\n\r\n",
     "HTTP/2": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
     "HTTP/1.2 in lower case": b"POST / http/1.1\r\n" + _HOST + _BODY,
     "two spaces in the request line": b"POST  / HTTP/1.1\r\n" + _HOST + _BODY,
     "a space in the target": b"POST / x HTTP/1.1\r\n" + _HOST + _BODY,
-    "a method that is none": b"PO(ST / HTTP/1.1\r\n" + _HOST + _BODY,
+    "an invalid method": b"PO(ST / HTTP/1.1\r\n" + _HOST + _BODY,
     "a space before the request line": b" POST / HTTP/1.1\r\n" + _HOST + _BODY,
     "a huge header": _LINE + _HOST + b"X: " + b"a" * 70_000 + b"\r\n" + _BODY,
     "very many headers": _LINE + _HOST + b"a:b\r\n" * 14_000 + _BODY,
@@ -63,7 +63,7 @@ HEADS = {
 _CHUNKS = _LINE + _HOST + _CHUNKED
 #: Faults of the body, after a valid head.
 BODIES = {
-    "a chunk size that is none": _CHUNKS + b"x\r\n" + _NONE,
+    "an invalid chunk size": _CHUNKS + b"x\r\n" + _NONE,
     "no chunk size": _CHUNKS + b"\r\n" + _NONE,
     "a signed chunk size": _CHUNKS + b"+1\r\na\r\n" + _NONE,
     "a negative chunk size": _CHUNKS + b"-1\r\na\r\n" + _NONE,
@@ -78,6 +78,6 @@ BODIES = {
     "a bare LF behind a chunk size": _CHUNKS + b"1\na\r\n" + _NONE,
     "a bare LF in a chunk extension": _CHUNKS + b"1;\nx\r\na\r\n" + _NONE,
     "a bare CR behind a chunk size": _CHUNKS + b"1\ra\r\n" + _NONE,
-    "a trailer that is none": _CHUNKS + b"0\r\nx\r\n\r\n",
+    "a trailer without a colon": _CHUNKS + b"0\r\nx\r\n\r\n",
     "a trailer with a space before the colon": _CHUNKS + b"0\r\nContent-Length : 4\r\n\r\n",
 }

@@ -21,7 +21,7 @@ class ComponentConfig:
     :ivar options: its options, by our names.
     :ivar lines: the line of each option in the file; ``""`` is the component itself.
     :ivar keys: the file's key of each option, where it differs from the name; ``""`` is the component itself.
-    :ivar beside: keys of the component in the file that are not options, to suggest for a misspelt one.
+    :ivar beside: keys of a component in the file besides options, as suggestions for a misspelt key.
     """
 
     name: str

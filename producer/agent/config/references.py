@@ -8,13 +8,12 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
+from ...text.printable import LEAST_SECRET
 from ...text.small_files import read_text
 
 _REFERENCE = re.compile(r"(\$?)\$\{(?:(env|file|sys):([^}]*)|(\w+)\[[^}]*)\}")
 #: Maximum bytes of a file that is a value.
 _MOST = 1 << 20
-#: Minimum characters of a hidden value: shorter ones are not secrets, and occur in messages for other reasons.
-_LEAST_HIDDEN = 4
 
 
 class References:
@@ -58,20 +57,9 @@ class References:
             self._failures[str(error)] = None
             return self._unset
         for part in (found, *found.split()):
-            if len(part) >= _LEAST_HIDDEN:
+            if len(part) >= LEAST_SECRET:
                 self.hidden[part] = match[0]
         return found
-
-
-def hide(message: str, hidden: Mapping[str, str]) -> str:
-    """Replace secret values in a message by their references.
-
-    :param hidden: the values and references, of :class:`References`.
-    """
-    for value in sorted(hidden, key=len, reverse=True):
-        for form in (value, repr(value)[1:-1]):
-            message = message.replace(form, hidden[value])
-    return message
 
 
 def _value_of(match: re.Match[str]) -> str:

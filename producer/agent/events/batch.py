@@ -30,10 +30,10 @@ Headers = Mapping[str, str]
 Column = Sequence[str | None]
 
 _NO_HEADERS: Mapping[str, Any] = {}
-#: Columns may have this many empty places per value, and this many more. So the received bytes limit a batch's memory,
-#: whatever the number of header names.
+#: Maximum empty cells of columns: so many per value, plus a constant. So the received bytes limit the memory of a
+#: batch, however many header names it has.
 _SPARSE, _SPARE = 8, 1 << 16
-#: The additional empty places for events that cannot be split into several batches.
+#: The constant for events that cannot be split into several batches.
 _SPARE_AT_ONCE = 1 << 21
 #: The header with all other headers, as a JSON object, for batches whose columns would be mostly empty.
 OTHERS = "other_headers"

@@ -14,8 +14,8 @@ from .health import Health
 
 
 class CountedSink:
-    """A sink of a group, with its own counters. If the sink cannot be built, its deliveries fail, and others of the
-    group deliver.
+    """A sink of a group, with its own counters. While the sink cannot be built, its deliveries fail, and the group's
+    other sinks deliver.
 
     :param make: builds the sink; called again by deliveries until it succeeds.
     :param health: records the outcome of each delivery.
@@ -62,7 +62,7 @@ class CountedSink:
         """Return the sink.
 
         :raises Exception: if it still cannot be built.
-        :raises SinkError: if it can be built again. It starts when its group restarts.
+        :raises SinkError: if it can be built now; it starts with the restart of its group.
         """
         if self._sink is None:
             self._make().close()

@@ -33,7 +33,7 @@ class Refused:
 
     def __init__(self) -> None:
         self._lock = Lock()  # guards the fields below
-        self._reasons: dict[str, int] = {}  # the last one at the end
+        self._reasons: dict[str, int] = {}  # the last reason at the end
         self._others = 0
         self._events: deque[RefusedEvent] = deque(maxlen=_MOST_EVENTS)
 
@@ -48,7 +48,7 @@ class Refused:
             self._events.extend(events)
 
     def reasons(self) -> tuple[Mapping[str, int], int]:
-        """Return the number of events by reason, the last one first, and that of all older reasons."""
+        """Return the number of events by reason, the last reason first, and the number for all older reasons."""
         with self._lock:
             return dict(reversed(self._reasons.items())), self._others
 

@@ -18,6 +18,7 @@ from urllib.parse import urlsplit
 from ...model.errors import ConfigError
 from ...model.options import option
 from ...runtime.loggers import get_logger
+from ...text.addresses import bracketed
 from ..events.batch import EventBatch
 from ..events.interfaces import Context
 from .parse import ParseInterceptor
@@ -66,7 +67,7 @@ class KubernetesInterceptor:
             host, port = (os.environ.get(f"KUBERNETES_SERVICE_{name}", "") for name in ("HOST", "PORT"))
             if self.api is None and not host:
                 raise ConfigError("api", "is needed outside of pods: KUBERNETES_SERVICE_HOST is not set", None)
-            return self.api or f"https://{f'[{host}]' if ':' in host else host}:{port or 443}"
+            return self.api or f"https://{bracketed(host)}:{port or 443}"
 
     def __init__(self, options: Options, context: Context) -> None:
         self._options, self._context, self._counters = options, context, context.counters

@@ -1,4 +1,4 @@
-"""Common functions of interceptors: conversion of bodies to text and back, and headers that may exist already."""
+"""Common functions of interceptors: they convert bodies to text and back, and set headers that may already exist."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from ..events.batch import Column, EventBatch
 
 #: Error handler that keeps bytes which are not UTF-8 through text and back.
 _ODD_BYTES = "surrogateescape"
-#: Longest value of a header that is remembered as it is: a peer's long ones could take gigabytes.
+#: Maximum characters of a value that is remembered whole; longer ones of a peer could take gigabytes.
 _LONGEST_KEY = 64
 
 

@@ -1,7 +1,7 @@
 """Render the page: topology, figures, refused events, and the last lines of the log.
 
-All of it is HTML of the server, also for browsers without scripts. The page's script replaces parts by those of a new
-page every two seconds. The page loads no other file.
+The server renders all of it, so it works without scripts. A script fetches the page again every two seconds, and
+replaces the parts that changed. The page loads no other file.
 """
 
 from __future__ import annotations
@@ -20,17 +20,23 @@ _PLACE = re.compile(r"@([A-Z]+)@")
 #: Maximum number of characters of a body or a header that are shown.
 _MOST_SHOWN = 500
 #: Classes of columns with texts, by title; the others are numbers.
-_TEXTS = {"Type": "text", "State": "text", "Last error": "error"}
+_CLASSES = {
+    **dict.fromkeys(("Source", "Channel", "Sink"), "name"),
+    **dict.fromkeys(("Type", "State"), "text"),
+    **dict.fromkeys(("Last error", "Reason"), "error"),
+    "Time": "time",
+    "Event": "event",
+}
 _BAD = ("waiting", "CLOSED", "new", "stopped")
 
 
 def page(before: Figures, now: Figures, search: tuple[str, str], no_events: str, nonce: str) -> str:
     """Return the HTML.
 
-    :param before: earlier figures, for rates; the present ones for none.
+    :param before: earlier figures, for rates; ``now`` to show no rates.
     :param now: the figures, with the lines of the log to show.
     :param search: text and level of the search for these lines.
-    :param no_events: why events are not shown; empty if they are.
+    :param no_events: why the page shows no events; empty if it shows them.
     :param nonce: the nonce that allows the page's own script and style.
     """
     text, level = search
@@ -132,33 +138,25 @@ def _ends(sink: Figures, sinks: Sequence[Figures]) -> Iterator[str]:
 
 
 def _table(table: Table) -> str:
-    rows = ([_escaped(cell) for cell in row] for row in table.rows)
-    return _made(table.head, [_kind(number, title) for number, title in enumerate(table.head)], rows)
+    return _html_table(table.head, ([_escaped(cell) for cell in row] for row in table.rows))
 
 
-def _kind(number: int, title: str) -> str:
-    if number == 0:
-        return "name"
-    return _TEXTS.get(title, "number")
-
-
-def _made(titles: Sequence[str], kinds: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
+def _html_table(titles: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
     """Return a table.
 
-    :param kinds: the class of each column.
     :param rows: the cells as HTML.
     """
-    head = "".join(map(_title, titles, kinds))
-    body = "".join(f"<tr>{''.join(map(_cell, titles, kinds, row))}</tr>\n" for row in rows)
+    head = "".join(f'<th scope="col" class="{_class(title)}">{title}</th>' for title in titles)
+    body = "".join(f"<tr>{''.join(map(_cell, titles, row))}</tr>\n" for row in rows)
     return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>\n"
 
 
-def _title(title: str, kind: str) -> str:
-    return f'<th scope="col" class="{kind}">{title}</th>'
+def _class(title: str) -> str:
+    return _CLASSES.get(title, "number")
 
 
-def _cell(title: str, kind: str, cell: str) -> str:
-    return f'<td class="{kind}" data-title="{title}">{cell}</td>'
+def _cell(title: str, cell: str) -> str:
+    return f'<td class="{_class(title)}" data-title="{title}">{cell}</td>'
 
 
 # -- refused events and the log
@@ -170,10 +168,10 @@ def _refused(now: Figures, no_events: str) -> str:
     if not sinks:
         return ""
     reasons = (row for sink in sinks for row in _reasons(sink))
-    made = _made(("Sink", "Events", "Reason"), ("name", "number", "error"), reasons)
+    counts = _html_table(("Sink", "Events", "Reason"), reasons)
     events = [_event(sink["name"], each) for sink in sinks for each in sink["refused"].get("sample", ())]
-    sample = _made(("Sink", "Time", "Reason", "Event"), ("name", "time", "error", "event"), events) if events else ""
-    return f"<h2>Refused events</h2>{made}{sample}{_tagged('p', 'quiet', no_events)}"
+    sample = _html_table(("Sink", "Time", "Reason", "Event"), events) if events else ""
+    return f"<h2>Refused events</h2>{counts}{sample}{_tagged('p', 'quiet', no_events)}"
 
 
 def _reasons(sink: Figures) -> Iterator[Sequence[str]]:

@@ -10,11 +10,10 @@ from collections import deque
 from collections.abc import Callable, Mapping
 from itertools import islice
 from typing import Any
-from urllib.parse import parse_qs
 
 from ...runtime.loggers import get_logger
-from ...text.printable import one_line, shown
-from ..config.references import hide
+from ...text.printable import hide, shown
+from .queries import QueryError, parameters_of
 from .redaction import redacted_copy
 
 #: Maximum number of lines that are kept, and that are shown; maximum number of characters of a line.
@@ -22,10 +21,6 @@ _MOST, _MOST_SHOWN, _LONGEST = 1000, 50, 500
 #: The logger of the sink ``logger``: its lines are events, which the page must not show.
 _OF_EVENTS = "loghub.agent.sink.logger"
 LEVELS = ("info", "warning", "error")
-
-
-class SearchError(ValueError):
-    """Raised for an invalid search."""
 
 
 class RecentLog(logging.Handler):
@@ -47,13 +42,12 @@ class RecentLog(logging.Handler):
         text = shown(redacted_copy(whole[:most], hidden, _LONGEST, is_cut=len(whole) > most))[:_LONGEST]
         self._lines.append((record.levelno, {"time": record.created, "level": record.levelname, "text": text}))
 
-    def lines(self, query: str = "") -> list[dict[str, Any]]:
+    def lines(self, text: str = "", level: str = LEVELS[0]) -> list[dict[str, Any]]:
         """Return the last lines that match a search, the last one first.
 
-        :param query: the query of a URL. Lines contain ``text``, in upper or lower case, and have at least ``level``.
-        :raises SearchError: the level is unknown.
+        :param text: text of the lines, in upper or lower case.
+        :param level: their minimum level, one of :data:`LEVELS`.
         """
-        text, level = search_of(query)
         least, wanted = logging.getLevelNamesMapping()[level.upper()], text.casefold()
         lines = reversed(list(self._lines))
         found = (line for number, line in lines if number >= least and wanted in line["text"].casefold())
@@ -67,10 +61,10 @@ class RecentLog(logging.Handler):
 def search_of(query: str) -> tuple[str, str]:
     """Return text and level of a search.
 
-    :raises SearchError: the level is unknown.
+    :raises QueryError: the level is unknown.
     """
-    asked = {name: values[-1] for name, values in parse_qs(query).items()}
-    level = asked.get("level", LEVELS[0]).lower()
+    given = parameters_of(query)
+    level = given.get("level", LEVELS[0]).lower()
     if level not in LEVELS:
-        raise SearchError(f"level must be {', '.join(LEVELS[:-1])} or {LEVELS[-1]}, got {one_line(level[:200])!r}")
-    return asked.get("text", ""), level
+        raise QueryError(f"level must be {', '.join(LEVELS[:-1])} or {LEVELS[-1]}", level)
+    return given.get("text", ""), level

@@ -24,7 +24,6 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
-import importlib.util
 import json
 import os
 import secrets
@@ -35,16 +34,17 @@ from typing import TYPE_CHECKING, Any
 
 from ...model.errors import ProducerError
 from ...runtime.loggers import get_logger
-from ...text.addresses import foreign_page, is_loopback
-from ...text.extras import how_to_install
+from ...text.addresses import bracketed, foreign_page, is_loopback
+from ...text.extras import how_to_install, is_installed
 from ...text.plural import counted
 from ...text.printable import one_line
 from ..run.agent import Agent
 from .figures import figures, not_ready, notes
 from .formats import flume_json, prometheus
 from .page import moment, page
-from .recent_log import RecentLog, SearchError, search_of
-from .tapping import TapError, tapped
+from .queries import QueryError
+from .recent_log import RecentLog, search_of
+from .tapping import tapped
 
 if TYPE_CHECKING:
     import h11
@@ -152,7 +152,7 @@ class MonitoringServer:
 
     def __init__(self, agent: Agent, host: str = _LOOPBACK, port: int = DEFAULT_PORT) -> None:
         for package in ("h11", "prometheus_client"):
-            if importlib.util.find_spec(package) is None:
+            if not is_installed(package):
                 raise MonitoringError(f"monitoring needs {package}: {how_to_install('agent')}")
         self._agent, self._log = agent, RecentLog(lambda: agent.hidden)
         self._before: Mapping[str, Any] = figures(agent)
@@ -182,7 +182,7 @@ class MonitoringServer:
     @property
     def url(self) -> str:
         """The URL of the page."""
-        return f"http://{f'[{self.host}]' if ':' in self.host else self.host}:{self.port}/"
+        return f"http://{bracketed(self.host)}:{self.port}/"
 
     def close(self) -> None:
         """Stop the server. A second call does nothing."""
@@ -289,12 +289,13 @@ class MonitoringServer:
         path = request.target.partition("?")[0]
         if path == "/metrics" and "application/json" in request.accept:
             path = "/metrics.json"
-        make = self._pages(request).get(path)
-        return (
-            _Answer(404, "text/plain", f"No such page. The pages are {', '.join(self._pages(request))}.\n")
-            if make is None
-            else make()
-        )
+        pages = self._pages(request)
+        if path not in pages:
+            return _Answer(404, "text/plain", f"No such page. The pages are {', '.join(pages)}.\n")
+        try:
+            return pages[path]()
+        except QueryError as error:
+            return _Answer(400, "text/plain", f"{error}.\n")
 
     def _pages(self, request: _Request) -> Mapping[str, Callable[[], _Answer]]:
         query = request.target.partition("?")[2]
@@ -321,11 +322,7 @@ class MonitoringServer:
             return _Answer(403, "text/plain", f"{refusal}\n")
         if self._taps >= _MOST_TAPS:
             return _Answer(503, "text/plain", f"The limit of {counted(_MOST_TAPS, 'tap')} is reached.\n")
-        try:
-            stream = tapped(self._agent, query)
-        except TapError as error:
-            return _Answer(400, "text/plain", f"{error}.\n")
-        return _Answer(200, "application/jsonl", "", stream=stream)
+        return _Answer(200, "application/jsonl", "", stream=tapped(self._agent, query))
 
     def _refusal_of_events(self) -> str:
         """Return why events are not shown; empty if they may be."""
@@ -342,20 +339,13 @@ class MonitoringServer:
         return {**figures(self._agent, events=not self._refusal_of_events()), "log": self._log.lines()}
 
     def _lines(self, query: str) -> _Answer:
-        try:
-            lines = self._log.lines(query)
-        except SearchError as error:
-            return _Answer(400, "text/plain", f"{error}.\n")
-        return _Answer(
-            200, "text/plain", "".join(f"{moment(each['time'])} {each['level']} {each['text']}\n" for each in lines)
-        )
+        lines = self._log.lines(*search_of(query))
+        text = "".join(f"{moment(each['time'])} {each['level']} {each['text']}\n" for each in lines)
+        return _Answer(200, "text/plain", text)
 
     def _page(self, query: str) -> _Answer:
-        try:
-            search, lines = search_of(query), self._log.lines(query)
-        except SearchError as error:
-            return _Answer(400, "text/plain", f"{error}.\n")
-        now = {**self._figures(), "log": lines}
+        search = search_of(query)
+        now = {**self._figures(), "log": self._log.lines(*search)}
         nonce = secrets.token_urlsafe(16)
         html = page(self._earlier(now), now, search, self._refusal_of_events(), nonce)
         return _Answer(200, "text/html", html, {"Content-Security-Policy": _POLICY.format(nonce=nonce)})

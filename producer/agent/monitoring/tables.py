@@ -32,7 +32,7 @@ class Table(NamedTuple):
 def tables(before: Figures, now: Figures) -> Iterator[Table]:
     """Yield the tables of sources, channels and sinks.
 
-    :param before: earlier figures; rates are those between both, and empty if they are the same.
+    :param before: earlier figures, for rates; ``now`` to show no rates.
     """
     for kind, head, row_of in (
         ("sources", _SOURCES, _source),
@@ -44,7 +44,7 @@ def tables(before: Figures, now: Figures) -> Iterator[Table]:
 
 
 def rates(kind: str, before: Figures, now: Figures) -> Mapping[str, str]:
-    """Return the events a second of the components of a kind, by name; empty texts if both figures are the same."""
+    """Return the events per second of the components of a kind, by name; empty texts if ``before`` is ``now``."""
     seconds, name = now["time"] - before["time"], _COUNTED[kind]
     if before is now:
         return {row["name"]: "" for row in now[kind]}
@@ -63,7 +63,7 @@ def state_of(row: Figures) -> str:
 
 
 def lag_of(row: Figures) -> str:
-    """Return the lag of a source, in the units that it knows."""
+    """Return the lag of a source, in each unit that the source reports."""
     forms: Mapping[str, Callable[[float], str]] = {"seconds": time_text, "bytes": bytes_text, "events": _events}
     lag = row["lag"] or {}
     return ", ".join(form(value) for unit, form in forms.items() if (value := lag.get(unit)) is not None)

@@ -13,11 +13,10 @@ from __future__ import annotations
 import asyncio
 import json
 from collections.abc import AsyncGenerator, Mapping
-from urllib.parse import parse_qs
 
-from ...text.printable import one_line
 from ..flow.taps import Tap, Viewer
 from ..run.agent import Agent
+from .queries import QueryError, parameters_of
 from .redaction import redacted_event
 
 #: Events a second: the default, and the maximum.
@@ -26,14 +25,10 @@ _RATE, _MOST_RATE = 10, 100
 _POLL_SECONDS, _POLLS = 0.1, 10
 
 
-class TapError(ValueError):
-    """Raised for a request that cannot be answered."""
-
-
 def tapped(agent: Agent, query: str) -> AsyncGenerator[bytes, None]:
     """Return the lines of an answer, until the component is removed, or the option ``tap`` is off.
 
-    :raises TapError: there is no such component, or the rate is invalid.
+    :raises QueryError: there is no such component, or the rate is invalid.
     """
     return _lines(agent, *_asked(agent, query))
 
@@ -57,21 +52,20 @@ async def _lines(agent: Agent, key: str, rate: int) -> AsyncGenerator[bytes, Non
 def _asked(agent: Agent, query: str) -> tuple[str, int]:
     """Return the key of a component and the rate of a request.
 
-    :raises TapError: there is no such component, or the rate is invalid.
+    :raises QueryError: there is no such component, or the rate is invalid.
     """
-    asked = {name: values[-1] for name, values in parse_qs(query).items()}
-    name, rate, names = asked.get("name", ""), asked.get("rate", str(_RATE)), _names(agent)
+    given, names = parameters_of(query), _names(agent)
+    name, rate = given.get("name", ""), given.get("rate", str(_RATE))
     if name not in names:
-        raise TapError(f"there is no source or sink {one_line(name[:200])!r}; there are {', '.join(names)}")
+        raise QueryError(f"name must be that of a source or a sink: {', '.join(names)}", name)
     if not (rate.isascii() and rate.isdecimal() and len(rate) < 6 and 1 <= int(rate) <= _MOST_RATE):
-        raise TapError(f"rate must be from 1 to {_MOST_RATE} events a second, got {one_line(rate[:200])!r}")
+        raise QueryError(f"rate must be from 1 to {_MOST_RATE} events a second", rate)
     return names[name], int(rate)
 
 
 def _names(agent: Agent) -> Mapping[str, str]:
-    """Return the key of each component by its names. A source and a sink of one name have only the longer names."""
+    """Return the key of each component by its names. A name that a source and a sink share is not among them."""
     sources, sinks = agent.blueprint.sources, agent.blueprint.sinks
-    found = {name: f"sources.{name}" for name in sources} | {name: f"sinks.{name}" for name in sinks}
-    for name in sources.keys() & sinks.keys():
-        del found[name]
-    return found | {key: key for key in (*(f"sources.{name}" for name in sources), *(f"sinks.{n}" for n in sinks))}
+    keys = {f"sources.{name}": name for name in sources} | {f"sinks.{name}": name for name in sinks}
+    shared = sources.keys() & sinks.keys()
+    return {name: key for key, name in keys.items() if name not in shared} | {key: key for key in keys}

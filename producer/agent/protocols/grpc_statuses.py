@@ -1,8 +1,8 @@
-"""gRPC as OTLP uses it: methods, statuses as those of HTTP, and pauses that a server asks for.
+"""gRPC as OTLP uses it: methods, statuses translated to those of HTTP, and pauses that a server asks for.
 
-A status of HTTP decides about events in sources and sinks (:data:`STATUSES`). ``RESOURCE_EXHAUSTED`` without
-``RetryInfo`` has two causes: a message that is too large, which only the words of the libraries tell, or a server
-without room. Specification: OTLP, "OTLP/gRPC Response".
+Sources and sinks decide by HTTP's statuses (:data:`STATUSES`). ``RESOURCE_EXHAUSTED`` without ``RetryInfo`` means that
+a message is too large, or that the server has no room. Only the libraries' messages differ. Specification: OTLP,
+"OTLP/gRPC Response".
 """
 
 from __future__ import annotations
@@ -39,7 +39,7 @@ STATUSES: Mapping[str, int] = {
     "DEADLINE_EXCEEDED": 504,
 }
 _TOO_LARGE, _INTERNAL = 413, 500
-#: Words of the libraries of C, Go, Java, .NET and Rust.
+#: Messages about a message that is too large, of the libraries of C, Go, Java, .NET and Rust.
 _OF_TOO_LARGE = re.compile("larger than max|exceeds .*max|too large", re.IGNORECASE)
 _DETAILS = "grpc-status-details-bin"
 
@@ -56,7 +56,7 @@ def retry_metadata(code: int, message: str, seconds: float) -> tuple[tuple[str, 
     """Return the trailing metadata that asks a client to send a call again.
 
     :param code: the number of the status.
-    :param seconds: the pause before.
+    :param seconds: the pause before the next attempt.
     """
     from google.rpc.error_details_pb2 import RetryInfo  # an extra
     from google.rpc.status_pb2 import Status
@@ -64,7 +64,7 @@ def retry_metadata(code: int, message: str, seconds: float) -> tuple[tuple[str, 
     info, status = RetryInfo(), Status(code=code, message=message)
     info.retry_delay.FromNanoseconds(round(seconds * 1e9))
     status.details.add().Pack(info)
-    # Exporters of Python read the second one.
+    # Python's exporters read only the second one.
     return (_DETAILS, status.SerializeToString()), ("google.rpc.retryinfo-bin", info.SerializeToString())
 
 
@@ -88,7 +88,7 @@ def pause_of(metadata: Iterable[tuple[str, Any]]) -> float | None:
 def status_of(code: str, details: str, pause: float | None) -> int:
     """Return the status of HTTP for a code of gRPC.
 
-    :param details: the words of the server.
+    :param details: the server's message.
     :param pause: the result of :func:`pause_of`.
     """
     if code in ("RESOURCE_EXHAUSTED", "OUT_OF_RANGE") and pause is None and _OF_TOO_LARGE.search(details):

@@ -7,7 +7,7 @@ There are headers for the less usual fields, too (``observed_timestamp``, ``flag
 ``scope_version``, ``schema_url``). An attribute with such a name becomes ``field_NAME``. Events are converted to
 records in the same way.
 
-A request of a peer is parsed one record at a time (:mod:`.reckoning`), since a message may have only two bytes.
+A request is parsed one record at a time (:mod:`.reckoning`), since an object of many bytes may be made of two.
 """
 
 from __future__ import annotations
@@ -64,7 +64,7 @@ _METRICS: Schema = {
 _IDS = ("traceId", "spanId", "parentSpanId")
 
 
-class NoLogsError(Exception):
+class OtlpError(Exception):
     """Raised for an invalid OTLP request."""
 
 
@@ -78,13 +78,13 @@ class _Group(NamedTuple):
 
 
 class _Signal(NamedTuple):
-    """A kind of requests; their messages have the same field numbers.
+    """A signal's messages; those of all signals have the same field numbers.
 
-    :ivar names: JSON's fields of the resources, the scopes and the records.
-    :ivar kind: the message of a record.
-    :ivar schema: its fields that are messages.
+    :ivar names: the fields of resources, scopes and records in JSON.
+    :ivar kind: the message type of a record.
+    :ivar schema: the record's fields that are messages.
     :ivar events: makes the events of a record with shared headers.
-    :ivar of_byte: the maximum bytes of memory for one byte of a record's numbers and texts.
+    :ivar of_byte: the maximum bytes of memory per byte of a record.
     """
 
     names: tuple[str, str, str]
@@ -98,20 +98,20 @@ def batches_of_protobuf(body: bytes, reckoning: Reckoning, signal: str = "logs")
     """Yield the events of a request in protobuf.
 
     :param signal: ``logs``, ``traces`` or ``metrics``.
-    :raises NoLogsError: the request is invalid.
+    :raises OtlpError: the request is invalid.
     """
     of = _SIGNALS[signal]
     try:
         yield from batches_of(_events(_groups(memoryview(body), reckoning, of), reckoning, of))
     except (DecodeError, MessageError) as error:
-        raise NoLogsError(f"invalid OTLP request: {error}") from error
+        raise OtlpError(f"invalid OTLP request: {error}") from error
 
 
 def batches_of_json(body: bytes, reckoning: Reckoning, signal: str = "logs") -> Iterator[EventBatch]:
     """Yield the events of a request in OTLP's JSON, where ids are hexadecimal.
 
     :param signal: ``logs``, ``traces`` or ``metrics``.
-    :raises NoLogsError: the request is invalid.
+    :raises OtlpError: the request is invalid.
     """
     of = _SIGNALS[signal]
     try:
@@ -120,7 +120,7 @@ def batches_of_json(body: bytes, reckoning: Reckoning, signal: str = "logs") -> 
         reckoning.settle()
         yield from batches_of(_events(_groups_of_json(json.loads(text, object_pairs_hook=_object), of), reckoning, of))
     except (ValueError, TypeError, AttributeError, ParseError, RecursionError) as error:
-        raise NoLogsError(f"invalid OTLP request: {error}") from error
+        raise OtlpError(f"invalid OTLP request: {error}") from error
 
 
 def _groups(request: memoryview, reckoning: Reckoning, signal: _Signal) -> Iterator[_Group]:

@@ -1,16 +1,17 @@
-"""Spans and metrics of OpenTelemetry as events, for sources that take them as logs.
+"""Conversion of OpenTelemetry's spans and metrics to events.
 
 A span is one event. Its body is the span's name; its attributes are headers, as those of a log record. The headers
 ``trace_id``, ``span_id``, ``parent_span_id``, ``trace_state``, ``kind`` (``server``), ``status`` (``error``),
-``status_message``, ``timestamp`` and ``end_timestamp`` (milliseconds) and ``duration_nanoseconds`` have its fields,
-``events`` and ``links`` a list in JSON.
+``status_message``, ``timestamp`` and ``end_timestamp`` (milliseconds) and ``duration_nanoseconds`` have its fields.
+``events`` and ``links`` are lists in JSON.
 
 A data point of a metric is one event. Its body is the metric's name. The headers ``type`` (``gauge``, ``sum``,
 ``histogram``, ``exponential_histogram``, ``summary``), ``unit``, ``temporality``, ``monotonic``, ``timestamp`` and
-``start_timestamp`` have its fields, and ``value``, or ``count``, ``sum``, ``min``, ``max``, and as JSON ``bounds``,
-``buckets``, ``positive``, ``negative`` or ``quantiles``, its values. Exemplars and descriptions are left out.
+``start_timestamp`` have its fields. A gauge or a sum has its number in ``value``. Other types have ``count``, ``sum``,
+``min`` and ``max``, and in JSON ``bounds``, ``buckets``, ``positive``, ``negative`` or ``quantiles``. Exemplars and
+descriptions are dropped.
 
-All have the header ``signal``, ``traces`` or ``metrics``.
+The header ``signal`` is ``traces`` or ``metrics``.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from opentelemetry.proto.trace.v1.trace_pb2 import Span, Status
 from .fields import json_of, text_of, with_own
 from .otlp_values import attributes_of, if_any, milliseconds, plain_attributes
 
-#: The histogram's bounds and counts in JSON need more memory for each byte than other fields.
+#: Maximum bytes of memory per byte of a metric: histograms become texts in JSON.
 METRIC_OF_BYTE = 24
 _POINT_TYPES = ("gauge", "sum", "histogram", "exponential_histogram", "summary")
 Fields = Mapping[str, str]

@@ -12,9 +12,9 @@ _NANOSECONDS = 1_000_000
 
 
 def attributes_of(pairs: Iterable[Any], prefix: str = "") -> dict[str, str]:
-    """Return attributes as headers; one without a value is left out.
+    """Return the attributes that have a value, as headers.
 
-    :param prefix: the beginning of their names.
+    :param prefix: the prefix of the headers' names.
     """
     texts = [(prefix + pair.key, text) for pair in pairs if (text := value_text(pair.value)) is not None]
     found: dict[str, str] = unique_names(texts)
@@ -48,7 +48,7 @@ def plain_attributes(pairs: Iterable[Any]) -> dict[str, Any]:
 
 
 def milliseconds(nanoseconds: int) -> str:
-    """Return a time in milliseconds; empty if it is 0, which is no time."""
+    """Return a time in milliseconds; empty for 0, an unknown time."""
     return str(nanoseconds // _NANOSECONDS) if nanoseconds else ""
 
 

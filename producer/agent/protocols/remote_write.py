@@ -1,8 +1,8 @@
-"""Samples of Prometheus' remote write as events in the form of a metric store.
+"""Conversion of Prometheus' remote write to events, each a sample in the format of a metric store.
 
 The value of a sample is the body. The headers are ``__name__``, ``__labels__`` and ``__time_nano__``, as
-:mod:`...wire.remote_write` describes them. A request is parsed one time series at a time (:mod:`.reckoning`). Its
-memory is also that of the events as logs, each of which has all labels.
+:mod:`...wire.remote_write` describes them. A request is parsed one time series at a time (:mod:`.reckoning`). The
+reckoning includes the logs made of the events, each of which repeats all labels.
 
 Example: ``up{job="api"} 1`` is the body ``1`` with the headers ``__name__`` ``up``, ``__labels__`` ``job#$#api``, and
 ``__time_nano__`` ``1700000000123000000``.
@@ -23,7 +23,7 @@ from .reckoning import Reckoning
 
 #: Fields of a time series that are messages: labels, samples, exemplars, histograms.
 _SERIES: Schema = {1: {}, 2: {}, 3: {1: {}}, 4: {}}
-#: Bytes of a sample's own texts and of its places in the columns.
+#: Bytes of a sample's own texts and of its entries in the columns.
 _OF_SAMPLE = 200
 
 
@@ -34,8 +34,8 @@ class RemoteWriteError(ValueError):
 class Samples:
     """The samples of a request.
 
-    :ivar refused: the series that a metric store cannot have, and all others' samples with such a time.
-    :ivar reason: the reason of the first one.
+    :ivar refused: number of series that a metric store cannot store, and of such samples of other series.
+    :ivar reason: the reason of the first refusal.
     """
 
     def __init__(self, reckoning: Reckoning) -> None:

@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from ...text.extras import how_to_install, is_installed
+from ...text.printable import hide
 from ..config.limits import COMPONENT_BYTES, PROCESS_BYTES
 from ..config.model import AgentConfig, ComponentConfig, GroupConfig, SinkConfig, SourceConfig
 from ..config.options import AgentConfigError, Problem, nearest, read_options
-from ..config.references import hide
 from ..config.registry import BUILT_IN, class_of, plugged_in
 from ..flow.channels import EVENTS
 

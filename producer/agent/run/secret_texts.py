@@ -1,4 +1,4 @@
-"""List the texts of a configuration that are shown nowhere."""
+"""List the secrets of a configuration, which logs and monitoring must not show."""
 
 from __future__ import annotations
 
@@ -7,21 +7,19 @@ from typing import Any
 from urllib.parse import unquote, urlsplit
 
 from ...model.options import options_of
+from ...text.printable import HIDDEN, LEAST_SECRET
 from .blueprint import Blueprint, Part
 
-_HIDDEN = "***"
-#: Minimum characters of a secret: shorter ones occur in messages for other reasons.
-_LEAST = 4
-#: Those of a value in a table, such as one of HTTP headers, which also has usual words.
+#: Minimum characters of a secret in a table, such as one of HTTP headers, which also has usual words.
 _LEAST_IN_TABLE = 8
 
 
 def secret_texts(blueprint: Blueprint) -> dict[str, str]:
-    """Return the texts to hide: values of the environment and of files, and those of secret options.
+    """Return the secrets: values of the environment and of files, and values of secret options.
 
-    :returns: the text to show, by the text to hide.
+    :returns: the text to show, by secret.
     """
-    own = {text: _HIDDEN for part in _parts(blueprint) for text in _secrets_of(part)}
+    own = {text: HIDDEN for part in _parts(blueprint) for text in _secrets_of(part)}
     return own | dict(blueprint.config.hidden)
 
 
@@ -45,7 +43,7 @@ def _texts_of(value: Any) -> Iterator[str]:
     if isinstance(value, tuple | list):
         yield from (text for each in value for text in _texts_of(each) if len(text) >= _LEAST_IN_TABLE)
     elif isinstance(value, str):
-        yield from (text for text in (value, _password(value)) if len(text) >= _LEAST)
+        yield from (text for text in (value, _password(value)) if len(text) >= LEAST_SECRET)
 
 
 def _password(url: str) -> str:

@@ -18,9 +18,9 @@ from typing import Any, Self
 
 from ...model.errors import ProducerError
 from ...runtime.clock import Clock, SystemClock
+from ...text.printable import hide
 from ..config.cases import Case, Expected
 from ..config.options import words_of
-from ..config.references import hide
 from ..events.batch import EventBatch
 from ..events.interfaces import Context
 from ..flow.channel import BatchChannel

@@ -1,7 +1,7 @@
-"""Calls of gRPC as requests: a transport for :class:`.http_requests.RequestSink`, by the library grpcio.
+"""GrpcTransport: makes gRPC calls for :class:`.http_requests.RequestSink`, by the library grpcio.
 
-The status of a call becomes that of HTTP, and ``RetryInfo`` becomes ``Retry-After``. So a sink handles refusals, pauses
-and messages in one way.
+The status of a call is translated to HTTP's, and ``RetryInfo`` to ``Retry-After``. So a sink needs no code of its own
+for refusals and pauses.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from .http_options import RequestOptions
 _PORTS = {"http": 80, "https": 443}
 #: Headers of HTTP that the library sets, or that have no meaning in a call.
 _NOT_SENT = frozenset(("host", "user-agent", "accept", "content-encoding", "content-type"))
-#: Seconds between two checks of the deadline, which may become earlier while waiting.
+#: Seconds between two checks of the deadline, which :meth:`GrpcTransport.hurry` may set during a call.
 _CHECK_SECONDS = 0.2
 #: Maximum milliseconds between two attempts to connect.
 _RECONNECT = 5000
@@ -38,16 +38,16 @@ Tls = RenewedTls[grpc.ChannelCredentials | None]
 
 
 def connections(options: RequestOptions, config: HttpConfig, context: Context) -> tuple[Tls, GrpcTransport]:
-    """Return the TLS of connections, and the transport of requests."""
+    """Return the credentials of channels, and the transport of requests."""
     files = (options.certificate, options.key), file_of_authorities(config)
     tls = RenewedTls(partial(_credentials, options, config), *files, f"sink {context.name}", context)
     return tls, GrpcTransport(options, config, tls, context.clock)
 
 
 class GrpcTransport:
-    """Makes calls, over one channel at a time, which is made anew when TLS files change.
+    """Transport of calls over one channel, which is replaced when TLS files change.
 
-    :param tls: the credentials of channels; None without TLS.
+    :param tls: the credentials of the channel.
     """
 
     def __init__(self, options: RequestOptions, config: HttpConfig, tls: Tls, clock: Clock) -> None:
@@ -71,9 +71,9 @@ class GrpcTransport:
         body: bytes,
         proxies: Mapping[str, str],
     ) -> tuple[Answer, Mapping[str, str]]:
-        """Make one call; return its outcome as the answer and the headers of HTTP.
+        """Make one call; return its outcome as HTTP's answer and headers.
 
-        :param path: the method of gRPC.
+        :param path: gRPC's method.
         """
         method = self._open(base_url, proxies).unary_unary(path)
         call = method.future(body, timeout=self._timeout, metadata=_metadata(headers))

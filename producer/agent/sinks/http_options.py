@@ -18,9 +18,6 @@ from ..flow.held_back import HELD_BYTES
 from ..protocols.proxies import PROXY, proxies_of
 from ..protocols.tls_files import load_authorities, load_own, validity_errors
 
-#: Shorter secrets are not hidden in messages: too much of the text would be hidden.
-_LEAST_SECRET = 4
-
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class RequestOptions:
@@ -125,11 +122,11 @@ def check_statuses(statuses: Sequence[str]) -> None:
             raise ConfigError("rollback, backoff and refused", "must name statuses such as 503 or 5XX", status)
 
 
-def secrets_of(options: RequestOptions, headers: Mapping[str, str], proxies: Mapping[str, str]) -> list[str]:
-    """Return secrets that an answer may repeat, the longest first: some error pages show the whole request."""
+def secrets_of(options: RequestOptions, headers: Mapping[str, str], proxies: Mapping[str, str]) -> set[str | None]:
+    """Return secrets that an answer may repeat: some error pages show the whole request."""
     ways = [urlsplit(url) for url in proxies.values()]
     pairs = [f"{unquote(way.username)}:{unquote(way.password)}" for way in ways if way.username and way.password]
     found = {options.password, options.token, *options.headers.values(), urlsplit(options.endpoint).query}
     found |= {headers.get("Authorization", "").rpartition(" ")[2], *(way.password for way in ways)}
     found |= {text for pair in pairs for text in (pair.partition(":")[2], b64encode(pair.encode()).decode())}
-    return sorted({secret for secret in found if secret and len(secret) >= _LEAST_SECRET}, key=len, reverse=True)
+    return found

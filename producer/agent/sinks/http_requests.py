@@ -23,6 +23,7 @@ from ...sinks.http.failures import elsewhere, error_of_proxy, page_of
 from ...sinks.http.proxies import through
 from ...sinks.http.server_time import clock_offset
 from ...sinks.http.transport import Answer, Transport
+from ...text.printable import masked
 from ..events.batch import EventBatch
 from ..events.interfaces import Context, RefusedError, SinkError
 from ..protocols.tls_files import RenewedTls
@@ -193,9 +194,7 @@ class RequestSink:
 
     def _shown(self, text: str) -> str:
         """Return the beginning of a server's text, without secrets."""
-        for secret in self._secrets:
-            text = text.replace(secret, "***")
-        return text[:_SHOWN]
+        return masked(text, self._secrets)[:_SHOWN]
 
     def _pause(self, headers: Mapping[str, str]) -> float:
         """Return the seconds of a pause: the server's if it asks for one. A date is compared with the answer's date."""

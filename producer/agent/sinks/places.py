@@ -117,7 +117,7 @@ class Places:
         return [known[row] for row in rows]
 
     def table(self, batch: EventBatch) -> str:
-        """Return the path of the first event with ``*`` for each time: what the events of all times have in common."""
+        """Return the table of a batch: the path of its first event, with ``*`` for each time."""
         row = [batch.values(name)[0] for name in self._headers]
         return "".join(
             [

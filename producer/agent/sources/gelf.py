@@ -27,7 +27,7 @@ from ..events.interfaces import Context, Outlet
 from ..protocols.gelf import Chunks, Event, GelfError, batches, cut, event_of
 from .budget import Budget, Holding
 from .datagrams import Datagram, UdpOptions, UdpServer
-from .http_requests import Request, RequestError, one_at_a_time
+from .http_requests import Request, one_at_a_time, refusing
 from .intake import Intake
 from .listening import Connection
 from .posts import PostSource, RequestOptions
@@ -228,11 +228,8 @@ class _Http(PostSource):
 
     def _batches(self, request: Request, body: bytes) -> Iterable[EventBatch]:
         hold: Callable[[int], None] = partial(self._limits.hold, request)
-        try:
-            with one_at_a_time:
-                return list(batches([event_of(plain(body, self._most), hold)]))
-        except GelfError as error:
-            raise RequestError(400, str(error)) from error
+        with refusing(GelfError), one_at_a_time:
+            return list(batches([event_of(plain(body, self._most), hold)]))
 
 
 def plain(message: bytes, most: int) -> bytes:

@@ -24,9 +24,9 @@ from ..config.flume_keys import without_needless
 from ..events.batch import EventBatch
 from ..events.interfaces import Context
 from ..protocols.batches import unpack
-from ..protocols.reckoning import OF_LINE, Reckoning, TooManyEventsError
+from ..protocols.reckoning import OF_LINE, Reckoning
 from .http_json import events_of_json
-from .http_requests import Request, RequestError
+from .http_requests import Request, RequestError, refusing
 from .posts import PostSource, RequestOptions
 
 #: Memory of a batch, in events: each batch is committed by itself.
@@ -79,12 +79,8 @@ class HttpSource(PostSource):
         hold = partial(self._limits.hold, request)
         if self._options.format == "json":
             return [events_of_json(body, hold)]
-        try:
+        with refusing(ValueError, RecursionError, prefix=f"invalid {self._options.format}: "):
             return list(self._reckoned(self._read(request, body, hold), Reckoning(hold)))
-        except TooManyEventsError as error:
-            raise RequestError(413, str(error)) from error
-        except (ValueError, RecursionError) as error:
-            raise RequestError(400, f"invalid {self._options.format}: {error}") from error
 
     def _read(self, request: Request, body: bytes, hold: Callable[[int], None]) -> Iterable[EventBatch]:
         if self._options.format == "batches":

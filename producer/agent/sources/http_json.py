@@ -17,8 +17,8 @@ from typing import Any
 
 from ..events.batch import EventBatch
 from ..protocols.fields import text_of, unique_names
-from ..protocols.reckoning import Reckoning, TooManyEventsError, of_json, of_text
-from .http_requests import RequestError, one_at_a_time
+from ..protocols.reckoning import Reckoning, of_json, of_text
+from .http_requests import RequestError, one_at_a_time, refusing
 
 #: Bytes of a place in a column; of the object of a body or a header's value, besides its content.
 _PLACE, _OBJECT = 8, 56
@@ -35,13 +35,8 @@ def events_of_json(body: bytes, hold: Callable[[int], None]) -> EventBatch:
     :param hold: called with the number of further bytes that are needed; may raise.
     :raises RequestError: the body is not a list of events.
     """
-    with one_at_a_time:
-        try:
-            return _Events(hold).read(body)
-        except TooManyEventsError as error:
-            raise RequestError(413, str(error)) from error
-        except (ValueError, RecursionError) as error:
-            raise RequestError(400, f"invalid JSON: {error}") from error
+    with one_at_a_time, refusing(ValueError, RecursionError, prefix="invalid JSON: "):
+        return _Events(hold).read(body)
 
 
 class _Events:

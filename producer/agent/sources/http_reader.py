@@ -10,7 +10,7 @@ from urllib.parse import urlsplit
 import h11
 
 from ...wire.http_framing import ServerConnection, answer
-from .http_requests import Limits, Request, RequestError
+from .http_requests import Limits, Request, RequestError, refusing
 from .listening import Connection
 from .unpacking import PACKINGS, UnpackingError, unpacked
 
@@ -65,7 +65,7 @@ class RequestReader:
         pieces = self._pieces()
         found = bytearray()  # not a list: a peer may send one byte at a time
         for piece in pieces if packing == "identity" else self._unpacked(packing, pieces):
-            self._check_size(len(found) + len(piece))
+            self._limits.check(len(found) + len(piece))
             self._limits.hold(request, len(piece), came=True)
             found += piece
         return bytes(found)
@@ -92,27 +92,21 @@ class RequestReader:
     def _check_length(self, request: Request) -> None:
         length = request.headers.get("content-length")
         if length is not None:
-            self._check_size(int(length))
+            self._limits.check(int(length))
         elif "transfer-encoding" not in request.headers:
             raise RequestError(411, "Content-Length is missing")
-
-    def _check_size(self, size: int) -> None:
-        if size > self._limits.body:
-            raise RequestError(413, f"the body has more than {self._limits.body} bytes (max_body)")
 
     def _pieces(self) -> Iterator[bytes]:
         """Yield the body as it was sent."""
         size = 0
         while isinstance(event := self._event(), h11.Data):
             size += len(event.data)
-            self._check_size(size)
+            self._limits.check(size)
             yield event.data
 
     def _unpacked(self, kind: str, pieces: Iterator[bytes]) -> Iterator[bytes]:
-        try:
+        with refusing(UnpackingError, prefix="the body cannot be unpacked: "):
             yield from unpacked(kind, pieces)
-        except UnpackingError as error:
-            raise RequestError(400, f"the body cannot be unpacked: {error}") from error
 
     def _event(self) -> Any:
         """Return the next part of the request.

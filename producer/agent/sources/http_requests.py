@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from urllib.parse import parse_qsl, urlsplit
 
 from ...runtime.locks import Lock
 from ..protocols.fields import unique_names
+from ..protocols.reckoning import TooManyEventsError
 from .budget import Budget, Holding
 
 #: Held while a large message is parsed, without I/O: for that time it is many times as large.
@@ -23,6 +25,22 @@ class RequestError(Exception):
     def __init__(self, status: int, message: str) -> None:
         super().__init__(message)
         self.status = status
+
+
+@contextlib.contextmanager
+def refusing(*invalid: type[Exception], prefix: str = "") -> Iterator[None]:
+    """Raise a parser's errors as answers during the block.
+
+    :param invalid: the parser's errors for an invalid message.
+    :param prefix: the beginning of the message about such an error.
+    :raises RequestError: the message is invalid, or has too many events.
+    """
+    try:
+        yield
+    except TooManyEventsError as error:
+        raise RequestError(413, str(error)) from error
+    except invalid as error:
+        raise RequestError(400, f"{prefix}{error}") from error
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +59,11 @@ class Limits:
     def holding(self, peer: str) -> Holding:
         """Return the holding of a new request of a peer."""
         return Holding(self.budget, peer)
+
+    def check(self, size: int) -> None:
+        """:raises RequestError: a body of so many bytes is too large."""
+        if size > self.body:
+            raise RequestError(413, f"the body has more than {self.body} bytes (max_body)")
 
     def hold(self, request: Request, size: int, *, came: bool = False) -> None:
         """Reserve bytes for a request, until it is released.
@@ -68,6 +91,11 @@ class Request:
     target: str
     headers: Mapping[str, str]
     held: Holding
+
+    @property
+    def path(self) -> str:
+        """The path of the target."""
+        return urlsplit(self.target).path
 
     @property
     def parameters(self) -> dict[str, str]:

@@ -1,10 +1,10 @@
-"""Logs of OpenTelemetry (OTLP), and where asked its traces and metrics as logs.
+"""Receive OpenTelemetry's logs (OTLP), and the traces and metrics that ``signals`` names, as events.
 
 :mod:`..protocols.otlp` converts the records.
 
 * ``http``: protobuf or JSON, optionally compressed. 200 means that every required channel has committed the request.
   While a channel is full, memory is short, or an interceptor fails, the answer is 503 with ``Retry-After``, so the
-  sender tries again. Other paths, for example of traces that are not accepted, are answered with 404.
+  sender tries again. Other paths, also those of signals that are not accepted, are answered with 404.
 * ``grpc``: :mod:`.otlp_grpc` describes it.
 """
 
@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any, ClassVar
-from urllib.parse import urlsplit
 
 from ...runtime.clock import Stop
 from ..events.batch import EventBatch
@@ -50,18 +49,16 @@ class _Http(PostSource):
     """Server of requests in protobuf or JSON."""
 
     def __init__(self, options: OtlpOptions, context: Context) -> None:
-        super().__init__(options, options.port or 0, context)
-        self._paths = options.paths()
+        super().__init__(options, options.port or 0, context, paths=options.paths())
+        self._signals = options.paths()
 
     def _check(self, request: Request) -> None:
-        if urlsplit(request.target).path not in self._paths:
-            raise RequestError(404, f"only to {', '.join(self._paths)} can be posted (signals)")
         super()._check(request)
         if _kind(request) not in (PROTOBUF, JSON):
             raise RequestError(415, f"unknown Content-Type; supported: {PROTOBUF}, {JSON}")
 
     def _batches(self, request: Request, body: bytes) -> Iterable[EventBatch]:
-        signal = self._paths[urlsplit(request.target).path]
+        signal = self._signals[request.path]
         return batches_of_body(self._limits, request, _kind(request), signal, body)
 
     def _accepted(self, request: Request) -> tuple[str, bytes]:

@@ -5,9 +5,9 @@ an interceptor fails, the answer is ``UNAVAILABLE`` with ``RetryInfo``, so the s
 or one with too many events, gets ``INVALID_ARGUMENT``, one of more than ``max_body`` bytes ``RESOURCE_EXHAUSTED``, and
 a signal that is not accepted ``UNIMPLEMENTED``.
 
-Peers are not trusted. The library unpacks nothing, since it would unpack any number of bytes before it counts them. It
-delivers a message only as a whole; so a call first reserves ``max_body`` bytes of ``max_memory``, and receives
-afterwards, at most ``request_timeout`` seconds. One address has at most half of the calls.
+Peers are not trusted. Messages are decompressed here, since the library would decompress them before it checks their
+size. The library delivers only whole messages. So a call reserves ``max_body`` bytes of ``max_memory`` before it
+receives, for at most ``request_timeout`` seconds. One address has at most half of the calls.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ from ...runtime.clock import Stop
 from ...runtime.locks import Lock
 from ...runtime.loggers import get_logger
 from ...runtime.rate_limited_log import RateLimitedLog
+from ...text.addresses import bracketed
 from ..events.interfaces import Context, Outlet
 from ..protocols.grpc_statuses import METHODS, retry_metadata
 from ..protocols.tls_files import RenewedTls
-from .budget import Budget
-from .http_requests import Limits, Request, RequestError
+from .http_requests import Request, RequestError, refusing
 from .intake import Intake
 from .listening import listening
 from .otlp_requests import PROTOBUF, OtlpOptions, batches_of_body
@@ -43,13 +43,13 @@ from .unpacking import UnpackingError, packing_of, unpacked
 
 _log = get_logger("loghub.agent.source")
 
-#: Maximum number of calls that are served at once, that wait for it, and of the streams of a connection.
+#: Maximum number of calls served at once, of calls served or queued, and of the streams of a connection.
 _CALLS, _WAITING, _STREAMS = 64, 1024, 100
-#: Seconds between two checks of calls that wait, and for calls to end when the source stops.
+#: Seconds between two checks of waiting calls, and until calls are ended when the source stops.
 _CHECK_SECONDS, _END_SECONDS = 1.0, 10.0
 #: Maximum bytes of metadata, and characters of an error in an answer.
 _MOST_METADATA, _MOST_SHOWN = 1 << 14, 500
-#: Milliseconds without data after which a vanished peer is detected, and between a client's pings.
+#: Milliseconds without data until the server pings a peer, and the minimum between a peer's pings.
 _KEEP_ALIVE, _PINGS = 60_000, 10_000
 _CODES = {
     400: grpc.StatusCode.INVALID_ARGUMENT,
@@ -70,7 +70,7 @@ class OtlpGrpc:
     def __init__(self, options: OtlpOptions, context: Context) -> None:
         self._options, self._name, self._counters = options, context.name, context.counters
         self._intake, self._allowed = Intake(context), credentials_of(options)
-        self._limits = Limits(options.max_body, options.request_timeout, Budget(options.max_memory, options.max_body))
+        self._limits = options.limits()
         self._calls, self._failures = _Calls(options.request_timeout), RateLimitedLog(context.clock)
         self.server = GrpcServer(options, context, self._handler)
         self.listening = self.server.listening
@@ -96,7 +96,7 @@ class OtlpGrpc:
                 self._take(signal, request, messages, call)
         except RequestError as error:
             self._refuse(call, error)
-        except grpc.RpcError:  # the client has gone, or was too slow
+        except grpc.RpcError:  # the client disconnected, or was too slow
             self._counters.add(ConnectionFailedCount=1)
         except Exception as error:  # noqa: BLE001  # a bug; other calls continue
             self._counters.add(GenericProcessingFail=1)
@@ -134,18 +134,15 @@ class OtlpGrpc:
         return message
 
     def _unpacked(self, request: Request, message: bytes) -> bytes:
-        """Unpack a message; a message of OTLP does not begin as compressed data does."""
+        """Decompress a message if it is compressed; OTLP messages begin with other bytes."""
         kind, found = packing_of(message), bytearray()
         if kind is None:
             return message
-        try:
+        with refusing(UnpackingError, prefix="the message cannot be unpacked: "):
             for piece in unpacked(kind, [message]):
-                if len(found) + len(piece) > self._options.max_body:
-                    raise RequestError(413, f"the message has more than {self._options.max_body} bytes (max_body)")
+                self._limits.check(len(found) + len(piece))
                 self._limits.hold(request, len(piece), came=True)
                 found += piece
-        except UnpackingError as error:
-            raise RequestError(400, f"the message cannot be unpacked: {error}") from error
         return bytes(found)
 
     def _refuse(self, call: grpc.ServicerContext, error: RequestError) -> None:
@@ -156,9 +153,9 @@ class OtlpGrpc:
 
 
 class _Calls:
-    """The calls that are served; thread-safe.
+    """The current calls; thread-safe.
 
-    :param seconds: the maximum time to receive a message.
+    :param seconds: the maximum time to receive a message, seconds.
     """
 
     def __init__(self, seconds: float) -> None:
@@ -170,11 +167,13 @@ class _Calls:
     def one_of(self, peer: str) -> Iterator[None]:
         """Count a call of an address during the block.
 
-        :raises RequestError: the address has half of all calls.
+        :raises RequestError: the address already has half of all calls.
         """
         with self._lock:
             if self._of_peers[peer] >= _CALLS // 2:
-                raise RequestError(503, f"this address has {_CALLS // 2} calls at once: send this one again")
+                raise RequestError(
+                    503, f"this address has reached its limit of {_CALLS // 2} calls at once: send the request again"
+                )
             self._of_peers[peer] += 1
         try:
             yield
@@ -249,9 +248,9 @@ class GrpcServer(grpc.GenericRpcHandler):  # type: ignore[misc]  # grpcio has no
 
     def _listen(self, server: grpc.Server, ends: contextlib.ExitStack) -> tuple[str, int]:
         options = self._options
-        with listening(options, options.port or 0):  # for its errors, which the library does not tell
+        with listening(options, options.port or 0):  # the library does not report why it cannot listen
             pass
-        place = options.bind if is_unix(options.bind) else f"{_bracketed(options.bind)}:{options.port}"
+        place = options.bind if is_unix(options.bind) else f"{bracketed(options.bind)}:{options.port}"
         try:
             port: int = self._add(server, place)
         except RuntimeError as error:
@@ -312,7 +311,3 @@ def _address(peer: str) -> str:
     """Return the address of a peer, such as ``ipv4:127.0.0.1:5`` or ``ipv6:%5B::1%5D:5``."""
     kind, _, place = unquote(peer).partition(":")
     return place.rpartition(":")[0].strip("[]") if kind in ("ipv4", "ipv6") else kind
-
-
-def _bracketed(host: str) -> str:
-    return f"[{host}]" if ":" in host else host

@@ -1,4 +1,4 @@
-"""The options of the source ``otlp``, and the parsing of its requests, for both transports."""
+"""Options of the source ``otlp``, and parsing of its requests, for both transports."""
 
 from __future__ import annotations
 
@@ -7,18 +7,17 @@ from dataclasses import dataclass
 from functools import partial
 
 from ...model.errors import ConfigError
-from ...model.options import option
+from ...model.options import check_unset, option
 from ..events.batch import EventBatch
 from ..protocols.grpc_statuses import check_grpc
-from ..protocols.reckoning import Reckoning, TooManyEventsError
-from .http_requests import Limits, Request, RequestError, one_at_a_time
+from ..protocols.reckoning import Reckoning
+from .http_requests import Limits, Request, one_at_a_time, refusing
 from .posts import RequestOptions
 
 PROTOBUF, JSON = "application/x-protobuf", "application/json"
 #: OpenTelemetry's ports.
 _PORTS: Mapping[str, int] = {"http": 4318, "grpc": 4317}
 _SIGNALS = ("logs", "traces", "metrics")
-_PATH = "/v1/logs"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -29,9 +28,11 @@ class OtlpOptions(RequestOptions):
     port: int | None = option(
         None, least=0, most=65535, doc="port to listen on; 0 for any free one; empty for 4318, with grpc 4317"
     )
-    path: str = option(_PATH, doc="http: path of requests with logs; those of others are /v1/traces and /v1/metrics")
+    path: str = option(
+        "/v1/logs", doc="http: path of requests with logs; those of others are /v1/traces and /v1/metrics"
+    )
     signals: tuple[str, ...] = option(
-        ("logs",), doc="what is accepted: logs, traces, metrics; a span or a data point is an event"
+        ("logs",), doc="accepted signals: logs, traces, metrics; each span or data point becomes an event"
     )
 
     def __post_init__(self) -> None:
@@ -44,13 +45,7 @@ class OtlpOptions(RequestOptions):
             raise ConfigError("path", "must not be that of traces or metrics", self.path)
         if self.transport == "grpc":
             check_grpc()
-            self._check_http_only()
-
-    def _check_http_only(self) -> None:
-        if self.path != _PATH:
-            raise ConfigError("path", "needs transport = http", self.path)
-        if self.max_connections_per_peer is not None:
-            raise ConfigError("max_connections_per_peer", "needs transport = http", self.max_connections_per_peer)
+            check_unset(self, ("path", "max_connections_per_peer"), "needs transport = http")
 
     def paths(self) -> Mapping[str, str]:
         """Return the signal of each path of HTTP that is served."""
@@ -63,14 +58,9 @@ def batches_of_body(limits: Limits, request: Request, kind: str, signal: str, bo
     :param kind: the type of the body.
     :raises RequestError: the body is invalid, or no memory is free for its events.
     """
-    from ..protocols.otlp import NoLogsError, batches_of_json, batches_of_protobuf  # an extra
+    from ..protocols.otlp import OtlpError, batches_of_json, batches_of_protobuf  # an extra
 
     reckoning = Reckoning(partial(limits.hold, request))
     read = batches_of_protobuf if kind == PROTOBUF else batches_of_json
-    try:
-        with one_at_a_time:
-            return list(read(body, reckoning, signal))
-    except TooManyEventsError as error:
-        raise RequestError(413, str(error)) from error
-    except NoLogsError as error:
-        raise RequestError(400, str(error)) from error
+    with refusing(OtlpError), one_at_a_time:
+        return list(read(body, reckoning, signal))

@@ -11,7 +11,7 @@ from __future__ import annotations
 import hmac
 from abc import abstractmethod
 from base64 import b64encode
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, ClassVar
 
@@ -56,21 +56,25 @@ class RequestOptions(TcpOptions):
         """Return the maximum bytes that the source holds."""
         return self.max_memory
 
+    def limits(self) -> Limits:
+        """Return the limits of requests, with their budget of memory."""
+        return Limits(self.max_body, self.request_timeout, Budget(self.max_memory, self.max_body))
+
 
 class PostSource(TcpSource):
     """Source that puts the events of each request as one batch, and answers with the outcome.
 
     :param port: the port to listen on; 0 for any free one.
+    :param paths: the paths that are served; empty for all.
     """
 
     needs: ClassVar = {"h11": "agent"}
     #: The status of the answer to a committed request.
     accepted: ClassVar = 200
 
-    def __init__(self, options: RequestOptions, port: int, context: Context) -> None:
+    def __init__(self, options: RequestOptions, port: int, context: Context, *, paths: Collection[str] = ()) -> None:
         super().__init__(options, [port], context)
-        self._rules = options
-        self._limits = Limits(options.max_body, options.request_timeout, Budget(options.max_memory, options.max_body))
+        self._rules, self._paths, self._limits = options, paths, options.limits()
         self._allowed = credentials_of(options)
 
     def _serve(self, connection: Connection) -> None:
@@ -109,6 +113,8 @@ class PostSource(TcpSource):
         return reader.answer(self.accepted, [("Content-Type", kind)] if kind else [], body)
 
     def _check(self, request: Request) -> None:
+        if self._paths and request.path not in self._paths:
+            raise RequestError(404, f"events are accepted only at {', '.join(self._paths)}")
         check_credentials(self._allowed, request.headers.get("authorization", ""))
         if request.method != "POST":
             raise RequestError(405, "only POST is served")

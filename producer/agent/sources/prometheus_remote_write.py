@@ -1,8 +1,8 @@
-"""Samples of Prometheus' remote write 1.0, as events in the form of a metric store.
+"""Receive Prometheus' remote write 1.0; each sample becomes an event in the format of a metric store.
 
 A request is one batch. 204 means that every required channel has committed it. While a channel is full, memory is
 short, or an interceptor fails, the answer is 503 with ``Retry-After``, so the sender tries again. Series that a metric
-store cannot have are refused: the answer is 400, which senders do not repeat, after the other samples are committed.
+store cannot store are refused: the other samples are committed, and the answer is 400, which senders do not retry.
 :mod:`..protocols.remote_write` converts the samples.
 """
 
@@ -12,15 +12,14 @@ from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import ClassVar
-from urllib.parse import urlsplit
 
 from ...model.options import option
 from ...runtime.loggers import get_logger
 from ...runtime.rate_limited_log import RateLimitedLog
 from ..events.batch import EventBatch
 from ..events.interfaces import Context
-from ..protocols.reckoning import Reckoning, TooManyEventsError
-from .http_requests import Request, RequestError, one_at_a_time
+from ..protocols.reckoning import Reckoning
+from .http_requests import Request, RequestError, one_at_a_time, refusing
 from .posts import PostSource, RequestOptions
 
 _log = get_logger("loghub.agent.source.prometheus_remote_write")
@@ -42,50 +41,41 @@ class PrometheusRemoteWriteSource(PostSource):
         path: str = option("/api/v1/write", doc="path of requests")
 
     def __init__(self, options: Options, context: Context) -> None:
-        super().__init__(options, options.port, context)
-        self._path, self._most = options.path, options.max_body
+        super().__init__(options, options.port, context, paths=(options.path,))
+        self._most = options.max_body
         self._name, self._counters, self._repeated = context.name, context.counters, RateLimitedLog(context.clock)
 
     def _check(self, request: Request) -> None:
-        if urlsplit(request.target).path != self._path:
-            raise RequestError(404, f"only {self._path} is served")
         super()._check(request)
         kind, _, message = request.headers.get("content-type", "").replace(" ", "").partition(";")
         if kind.lower() != _PROTOBUF or message not in ("", f"proto={_MESSAGE}"):
             raise RequestError(415, f"only remote write 1.0 is accepted: {_PROTOBUF};proto={_MESSAGE}")
         if request.headers.get("content-encoding", "").lower() != "snappy":
             raise RequestError(415, "only Content-Encoding: snappy is accepted")
-        request.headers = {**request.headers, "content-encoding": "identity"}  # it is unpacked here, as a whole
+        request.headers = {**request.headers, "content-encoding": "identity"}  # _unpacked decompresses it as a whole
 
     def _batches(self, request: Request, body: bytes) -> Iterable[EventBatch]:
-        from ..protocols.remote_write import RemoteWriteError, Samples  # protobuf is an extra
+        from ...wire.remote_write import SnappyError  # cramjam and protobuf are extras
+        from ..protocols.remote_write import RemoteWriteError, Samples
 
         samples = Samples(Reckoning(partial(self._limits.hold, request)))
-        try:
-            with one_at_a_time:
-                batch = samples.read(self._unpacked(request, body))
-        except TooManyEventsError as error:
-            raise RequestError(413, str(error)) from error
-        except RemoteWriteError as error:
-            raise RequestError(400, str(error)) from error
+        with refusing(RemoteWriteError, SnappyError), one_at_a_time:
+            batch = samples.read(self._unpacked(request, body))
         return self._committed(batch, samples.refused, samples.reason)
 
     def _unpacked(self, request: Request, body: bytes) -> bytes:
-        from ...wire.remote_write import SnappyError, unpack, unpacked_size  # cramjam is an extra
+        from ...wire.remote_write import unpack, unpacked_size
 
-        try:
-            size = unpacked_size(body)
-            if size > self._most:
-                raise RequestError(413, f"the body has {size} bytes, unpacked: more than {self._most} (max_body)")
-            self._limits.hold(request, size)
-            return unpack(body)
-        except SnappyError as error:
-            raise RequestError(400, str(error)) from error
+        size = unpacked_size(body)
+        if size > self._most:
+            raise RequestError(413, f"the body has {size} bytes, unpacked: more than {self._most} (max_body)")
+        self._limits.hold(request, size)
+        return unpack(body)
 
     def _committed(self, batch: EventBatch, refused: int, reason: str) -> Iterator[EventBatch]:
-        """Yield the batch; once it is committed, refuse the rest.
+        """Yield the accepted samples; once they are committed, raise an error for the refused ones.
 
-        :raises RequestError: a part was refused.
+        :raises RequestError: some were refused.
         """
         yield batch
         if not refused:

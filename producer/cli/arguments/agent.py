@@ -77,7 +77,7 @@ def _add_running(action: argparse.ArgumentParser) -> None:
 def _add_file(parser: argparse.ArgumentParser, default: object) -> None:
     """Add the options of the configuration.
 
-    :param default: ``SUPPRESS`` for an action, whose parser would reset the options that stand before the action.
+    :param default: ``SUPPRESS`` for an action, so that its parser keeps options given before the action.
     """
     off = False if default is None else default
     parser.add_argument("--config", metavar="FILE", default=default, help="the configuration, in TOML")

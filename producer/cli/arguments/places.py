@@ -59,7 +59,9 @@ def check(parser: argparse.ArgumentParser) -> None:
 
 def doctor(parser: argparse.ArgumentParser) -> None:
     """Add the arguments of ``producer doctor``."""
-    parser.add_argument("--write-only", action="store_true", help="the key need not list and read: leave these out")
+    parser.add_argument(
+        "--write-only", action="store_true", help="skip listing and reading, for a key that may only write"
+    )
     parser.add_argument("--no-write", action="store_true", help="write no log")
     parser.add_argument(
         "--timeout", type=positive_seconds, default=10.0, metavar="SECONDS", help="of each step; default: %(default)s"

@@ -16,8 +16,8 @@ def add_arguments(parser: argparse.ArgumentParser) -> None:
         "--format",
         choices=("lines", "json", "csv"),
         default="lines",
-        help="lines: each line is the field `content`; json: one object a line, also as search, tail and pull print"
-        " them, with their time, topic, source and tags; csv: the first line names the fields",
+        help="lines: each line is the field `content`; json: an object per line; the output of search, tail and pull"
+        " keeps its time, topic, source and tags; csv: the first line names the fields",
     )
     parser.add_argument("--topic", default="", metavar="TEXT", help="topic of all logs, in place of their own")
     parser.add_argument(

@@ -1,4 +1,4 @@
-"""Backing: the place where the records of a pipeline are kept until they are completed, as the pipeline sees it."""
+"""Backing: the pipeline's interface to the storage of records that are not completed."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ class NumberJournal(Protocol):
     """A journal of the numbers of idempotent streams, so that they outlive the process."""
 
     def write(self, batch: ProducerBatch, sequence: SequenceId) -> None:
-        """Write the number under which ``batch`` is about to be sent, as safely as its records are kept.
+        """Write the sequence number of a batch before it is sent, as durably as its records are stored.
 
         Called on an IO thread; may block on the disk.
 
@@ -40,15 +40,15 @@ class NumberJournal(Protocol):
 
 
 class Backing:
-    """Notified of the end of each batch, once, before its futures, on the thread that completed it. It must not block.
+    """Receiver of each batch's outcome, on the thread that completed the batch, before its futures. It must not block.
 
-    It is not notified of batches that are abandoned at the close. This base class is for records that exist only in
+    It is not notified of batches that the close abandons. This base class is for records that exist only in
     memory: failed records are dropped, and the batches behind them in an ordered stream fail, too.
 
-    :ivar keeps: True if it keeps the records of batches that are neither delivered nor failed. Batches are then retried
-        without an end, unless the options say otherwise, and wait for faults that an operator can fix. Every stream has
-        one batch in flight. Batches behind a failure of an ordered stream are parked until the stream is resumed, and
-        abandoned batches are retained. Otherwise both fail.
+    :ivar keeps: True if it stores the records of batches that are neither delivered nor failed. These are then retried
+        without a limit, unless the options set one, also after errors that an operator can fix. Every stream has one
+        batch in flight. Batches behind a failure of an ordered stream are parked until the stream is resumed, and
+        abandoned batches are retained. If False, both fail.
     :ivar abandonment: the code and message of abandoned records.
     :ivar journal: None if the numbers of idempotent streams do not outlive the process.
     :ivar without_threads: the consequence for records if no threads can be started; for the log.
@@ -71,6 +71,4 @@ class Backing:
         refund.pay()
 
     def parked(self, batch: ProducerBatch) -> None:
-        """Park a batch that waits behind a failure, or whose fate is unknown; its futures fail, since its stream is
-        stopped.
-        """
+        """Park a batch of a stopped stream: one behind a failure, or with an unknown outcome. Its futures fail."""

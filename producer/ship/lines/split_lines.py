@@ -142,12 +142,6 @@ class _UpTo(io.BufferedIOBase):
         self._left -= len(data)
         return data
 
-    def read(self, size: int | None = -1, /) -> bytes:
-        return self.read1(-1 if size is None else size)
-
-    def readable(self) -> bool:
-        return True
-
 
 def _decompressed_blocks(
     file: io.BufferedIOBase, split: Split, most: int, log_start: StartPattern | None

@@ -9,12 +9,12 @@ from __future__ import annotations
 import ipaddress
 import re
 from collections.abc import Mapping
-from importlib.util import find_spec
 from urllib.parse import SplitResult, unquote, urlsplit
 from urllib.request import getproxies, proxy_bypass
 
 from ...model.config import HttpConfig
 from ...model.errors import ConfigError
+from ...text.extras import is_installed
 
 _PORTS = {"http": 80, "https": 443}
 _SCHEMES = tuple(_PORTS)
@@ -73,7 +73,7 @@ def check_proxy(option: str, url: str, schemes: tuple[str, ...] = _SCHEMES) -> N
         raise ConfigError(option, f"{_RULE} (in a password, write / ? # and @ as %2F %3F %23 and %40)", "***")
     if url.startswith("http") and not _is_encodable(url):
         raise ConfigError(option, "must have a user and a password of latin-1, as they are sent to proxies", "***")
-    if url.startswith("socks") and find_spec("socks") is None:
+    if url.startswith("socks") and not is_installed("socks"):
         raise ConfigError(option, f"{_RULE}; one of {urlsplit(url).scheme} needs the package PySocks", "***")
 
 

@@ -26,7 +26,7 @@ from .project_at import ProjectAt
 
 _T = TypeVar("_T")
 
-#: Refusals that count as an outage of another project: its key or logstore is wrong, and records need not fail for it.
+#: Refusals that count as an outage if another project refuses: the records go to the next endpoint instead.
 _UNUSABLE = UnauthorizedError, MisconfiguredError, CredentialsError
 _PROBE_SECONDS = 5.0  # the limit of a probe
 
@@ -59,8 +59,8 @@ class Failover:
     def attempt(self, work: Callable[[ProjectAt, float, str], _T]) -> _T:
         """Make one attempt at the endpoint in use, and return its result.
 
-        :param work: the attempt. Its arguments are the project there, a limit on the endpoint's silence in seconds, and
-            why it is not the first endpoint.
+        :param work: the attempt. It gets the project at the endpoint, a limit on the endpoint's silence in seconds,
+            and the reason for not using the first endpoint.
         :raises AttemptError: it failed.
         """
         choice = self.choice
@@ -79,7 +79,7 @@ class Failover:
             elsewhere = choice.failed(index, error, began, self._clock.monotonic())
             if not unusable and not (elsewhere and isinstance(error, UnreachableError)):
                 raise
-            # Neither permanent nor "unreachable", which would pause the destination: another endpoint may follow.
+            # Retry at another endpoint: no permanent error, and none that pauses the destination.
             raise NetworkError(error.code, error.message, http_status=error.http_status) from error
         choice.answered(index)
         return result

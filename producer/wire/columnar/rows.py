@@ -1,8 +1,8 @@
 """Encodes rows whose values are texts, natively or purely (:mod:`producer.runtime.compiled` selects one).
 
 The pure implementation looks up the prefix of each text in tables, and Arrow's ``take`` copies all parts of all rows.
-The native one (``_columns.pyx``) reads Arrow's buffers. It writes the records row by row when their piece is known, so
-each byte is copied once.
+The native one (``_columns.pyx``) reads Arrow's buffers. It first measures the records, and writes those of a piece into
+the memory of the piece, so each byte is copied once.
 """
 
 from __future__ import annotations
@@ -71,7 +71,7 @@ class JoinedRows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MeasuredRows:
-    """Records whose sizes are known, and that are written piece by piece.
+    """Records that were measured, and are written when a piece is requested.
 
     :ivar columns: the columns of the records.
     :ivar order: the row of each record, int64; None if they are in order.

@@ -7,8 +7,8 @@ from producer.agent.flow.refused import MOST_REASON, Refused
 from producer.testing import ManualClock
 
 
-def test_reasons_and_copies_are_bounded_and_the_last_ones_are_kept() -> None:
-    """The last 20 reasons have their numbers, older ones one together; the last 5 events are kept."""
+def test_the_last_reasons_and_events_are_kept() -> None:
+    """Each of the last 20 reasons has a count, all older ones share one; copies of the last 5 events are kept."""
     refused, clock = Refused(), ManualClock()
     for number in range(30):
         refused.add(EventBatch.of_lines(b"a\nb\n"), f"reason {number}", clock)

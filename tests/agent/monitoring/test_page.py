@@ -112,7 +112,7 @@ def test_the_page_is_well_formed_and_escapes_each_name(watched: Monitored) -> No
     assert len(re.findall("<script", text)) == 1
 
 
-def test_the_topology_is_the_way_of_the_events(watched: Monitored) -> None:
+def test_the_topology_shows_the_path_of_events(watched: Monitored) -> None:
     """Each channel has its sources with interceptors, its sinks, members of groups, and those whose dead letters it
     gets.
     """
@@ -153,8 +153,8 @@ def test_refused_events_have_their_reasons_and_a_sample_without_secrets(watched:
     assert [each["body"] for each in sink["refused"]["sample"]] == ["two", "token=*** <b>"]
 
 
-def test_events_are_not_shown_where_taps_are_not(watched: Monitored) -> None:
-    """Without ``tap = true``, or beyond loopback, reasons are shown, and no events; the page says why."""
+def test_the_page_shows_no_event_where_taps_are_refused(watched: Monitored) -> None:
+    """Without ``tap = true``, or not on loopback, the page shows the reasons but no events, and says why."""
     watched.hub.refusing = True
     watched.hub.lines.put(b"an event\n")
     eventually(lambda: watched.agent.counters["sinks.k1"].get("EventRefusedCount") == 1)
@@ -173,7 +173,7 @@ def test_events_are_not_shown_where_taps_are_not(watched: Monitored) -> None:
         everywhere.close()
 
 
-def test_no_secret_is_shown(watched: Monitored, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_page_shows_no_secret(watched: Monitored, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither errors, reasons, samples nor the log show values of secret options, of the environment, in URLs, or
     passwords and tokens; those of the former configuration neither.
     """

@@ -13,8 +13,8 @@ def test_values_of_the_configuration_and_users_in_urls_are_hidden() -> None:
     assert redacted("x s3cr3t https://me:pw@host/", {"s3cr3t": "${env:K}"}) == "x ${env:K} https://***@host/"
 
 
-def test_a_secret_that_is_cut_at_the_end_of_a_copy_is_not_shown() -> None:
-    """The begin of a secret at the end of a copy is not shown, though hidden secrets before it made the text short."""
+def test_the_beginning_of_a_cut_secret_is_not_shown() -> None:
+    """A secret that is cut at the end of a copy is not shown, although hidden secrets before it shortened the text."""
     long, cut = "L" * 6000, "a-secret-of-many-words"
     body = f"{long} {long} {cut}"[: MOST_BODY - 5].encode()
     body += cut[: MOST_BODY - len(body)].encode()

@@ -108,8 +108,8 @@ def test_events_are_shown_on_loopback_only(watched: Watched) -> None:
 @pytest.mark.parametrize(
     ("query", "told"),
     [
-        ("name=r2", "there is no source or sink 'r2'; there are r1, k1, sources.r1, sinks.k1"),
-        ("", "there is no source or sink ''"),
+        ("name=r2", "name must be that of a source or a sink: r1, k1, sources.r1, sinks.k1, got 'r2'"),
+        ("", "sinks.k1, got ''"),
         ("name=r1&rate=0", "rate must be from 1 to 100 events a second, got '0'"),
         ("name=r1&rate=1e9", "rate must be from 1 to 100 events a second, got '1e9'"),
     ],

@@ -10,7 +10,7 @@ from opentelemetry.proto.collector.metrics.v1.metrics_service_pb2 import ExportM
 from opentelemetry.proto.collector.trace.v1.trace_service_pb2 import ExportTraceServiceRequest
 from opentelemetry.proto.metrics.v1.metrics_pb2 import Metric
 
-from producer.agent.protocols.otlp import NoLogsError, batches_of_json, batches_of_protobuf
+from producer.agent.protocols.otlp import OtlpError, batches_of_json, batches_of_protobuf
 from producer.agent.protocols.reckoning import Reckoning
 
 _NANOSECONDS = 1_700_000_000_123_456_789
@@ -139,5 +139,5 @@ def test_a_span_with_unknown_values_and_without_times_keeps_its_other_fields() -
 )
 def test_an_invalid_span_in_json_refuses_the_request(body: bytes) -> None:
     """An invalid span in JSON refuses the whole request."""
-    with pytest.raises(NoLogsError):
+    with pytest.raises(OtlpError):
         list(batches_of_json(body, Reckoning(lambda _size: None), "traces"))

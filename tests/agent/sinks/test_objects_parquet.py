@@ -120,8 +120,8 @@ def test_a_retry_after_a_crash_writes_the_same_rows_under_the_same_name(
     assert written(tmp_path) == [rows]
 
 
-def test_declared_types_hold_and_what_does_not_fit_is_in_the_rest_and_counted(tmp_path: Path) -> None:
-    """Values of declared columns are converted; what does not fit is JSON in _rest, with its name, and counted."""
+def test_values_are_converted_to_declared_types_or_go_to_the_rest(tmp_path: Path) -> None:
+    """Values of declared columns are converted; one that does not fit is in _rest by name, and counted."""
     schema = {
         "status": "int64",
         "paid": "bool",
@@ -143,8 +143,8 @@ def test_declared_types_hold_and_what_does_not_fit_is_in_the_rest_and_counted(tm
     assert made._counters.get("ValueUnfitCount") == 7
 
 
-def test_without_widen_types_stay_as_they_were_first_written(tmp_path: Path) -> None:
-    """With widen = false the types of columns never change: values of another type go to _rest."""
+def test_without_widen_the_types_of_columns_never_change(tmp_path: Path) -> None:
+    """With widen = false, values of another type go to _rest."""
     made = parquet_sink(tmp_path, widen=False)
     made.write([of_json(1, {"n": 1, "s": "a"})])
     made.write([of_json(2, {"n": 2.5, "s": 7, "new": True}, {"n": 3})])
@@ -154,8 +154,8 @@ def test_without_widen_types_stay_as_they_were_first_written(tmp_path: Path) -> 
     ]
 
 
-def test_more_names_than_max_columns_go_to_the_rest(tmp_path: Path) -> None:
-    """Fields and headers beyond max_columns are in _rest; declared columns do not depend on it."""
+def test_names_beyond_max_columns_go_to_the_rest(tmp_path: Path) -> None:
+    """Fields and headers beyond max_columns are in _rest; declared columns always exist."""
     made = parquet_sink(tmp_path, max_columns=3, schema={"B": "int64"})
     made.write([of_json(1, {"a": 1, "c": 2, "b": 3}, host="h", timestamp=str(TIME))])
     (row,) = written(tmp_path)[0]
@@ -176,8 +176,8 @@ def test_names_are_safe_and_differ_in_more_than_case(tmp_path: Path) -> None:
     assert third == {"http_status": 7, "_": 10, "_rest": '{"http.status":8,"_REST":9}'}
 
 
-def test_bodies_that_are_no_json_objects_are_text_and_counted(tmp_path: Path) -> None:
-    """Bodies that are not JSON objects, or hold numbers beyond all types, are in the column body as they came."""
+def test_bodies_that_are_not_json_objects_are_kept_as_text_and_counted(tmp_path: Path) -> None:
+    """Bodies that are not JSON objects, or hold numbers beyond all types, are unchanged in the column body."""
     bodies = [b"[1]", b"{", b'{"n":1e999}', b'{"n":NaN}', b"{" + b'"a":{' * 100_000]
     made = parquet_sink(tmp_path)
     made.write([EventBatch.of_bodies(bodies).numbered(1, "origin"), of_json(2, {}, {"body": 5})])

@@ -76,8 +76,8 @@ def served(shared: Served) -> Served:
     return shared
 
 
-def test_a_sample_becomes_an_event_in_the_form_of_a_metric_store(served: Served) -> None:
-    """A sample becomes an event in the form of a metric store; stale markers and NaN become NaN."""
+def test_a_sample_becomes_an_event_in_the_format_of_a_metric_store(served: Served) -> None:
+    """A sample becomes an event in the format of a metric store; markers of stale series become NaN."""
     odd = series((1, STALE), (2, math.nan), (3, math.inf), (4, 1e-7), __name__="odd")
     answer = post(served.address, packed(UP, odd))
     assert (answer.status_code, answer.content) == (204, b"")
@@ -100,8 +100,8 @@ def test_metrics_of_opentelemetry_arrive(served: Served) -> None:
     assert (headers["__name__"], headers["__labels__"], body) == ("orders", "shop#$#a", b"3")
 
 
-def test_series_that_a_metric_store_cannot_have_are_refused_and_the_others_are_stored(served: Served) -> None:
-    """Series that a metric store cannot have are refused with 400, which is not repeated; the others are stored."""
+def test_series_that_a_metric_store_cannot_store_are_refused_and_the_others_are_stored(served: Served) -> None:
+    """Series that a metric store cannot store get 400, which senders do not retry; the others are stored."""
     bad = [
         {**series((1, 1.0), __name__="native"), "histograms": [b""]},
         series((1, 1.0), job="nameless"),
@@ -121,7 +121,7 @@ def test_series_that_a_metric_store_cannot_have_are_refused_and_the_others_are_s
     [
         (packed(), "/api/v1/write", {}, 204, ""),
         (packed(), "/api/v1/write", {"Content-Type": "application/x-protobuf;proto=prometheus.WriteRequest"}, 204, ""),
-        (packed(UP), "/other", {}, 404, "only /api/v1/write is served"),
+        (packed(UP), "/other", {}, 404, "events are accepted only at /api/v1/write"),
         (
             packed(UP),
             "/api/v1/write",
@@ -138,10 +138,10 @@ def test_series_that_a_metric_store_cannot_have_are_refused_and_the_others_are_s
         (packed(series(*[(1, 1.0)] * 2000, __name__="x" * 20_000)), "/api/v1/write", {}, 413, "max_memory"),
     ],
 )
-def test_other_requests_are_refused_in_words(
+def test_other_requests_are_refused_with_the_reason(
     served: Served, body: bytes, path: str, headers: dict[str, str], status: int, words: str
 ) -> None:
-    """Other versions, invalid bodies and bombs are refused in words; a request of metadata alone is accepted."""
+    """Other versions, invalid bodies and bombs are refused with the reason; metadata alone is accepted."""
     answer = post(served.address, body, path, **headers)
     assert (answer.status_code, served.outlet.batches) == (status, [])
     assert words in answer.text

@@ -1,4 +1,4 @@
-"""s3: notifications and listings, each object once, of every form and through every failure."""
+"""s3: by notifications and listings, each object is read once, whatever its format, also after failures."""
 
 from __future__ import annotations
 
@@ -224,9 +224,9 @@ def test_a_message_stays_invisible_while_its_objects_are_not_safe(cloud: Cloud, 
     assert next(made.tasks(())) is not None
     for _ in range(4):
         clock.advance(30)
-        made.keep()
+        made.maintain()
     assert extended == [100, 100]
-    made.end()
+    made.release()
     assert (extended[-1], cloud.waiting(address)) == (0, (1, 0))
 
 
@@ -251,7 +251,7 @@ def test_a_stop_in_the_middle_gives_the_message_back(cloud: Cloud, bucket: str, 
 # -- a bucket
 
 
-def test_a_bucket_is_listed_again_and_again(cloud: Cloud, bucket: str, tmp_path: Path) -> None:
+def test_a_bucket_is_polled_and_each_object_read_once(cloud: Cloud, bucket: str, tmp_path: Path) -> None:
     """Objects of a prefix are read in the order of their keys, later and replaced ones too, and none twice, also after
     a restart; the names of deleted and replaced ones are forgotten.
     """
@@ -271,7 +271,7 @@ def test_a_bucket_is_listed_again_and_again(cloud: Cloud, bucket: str, tmp_path:
         assert reading.lines(1) == [b"last"]
 
 
-def test_the_marker_moves_behind_the_last_keys(cloud: Cloud, bucket: str, tmp_path: Path) -> None:
+def test_a_listing_begins_before_the_last_look_back_keys(cloud: Cloud, bucket: str, tmp_path: Path) -> None:
     """A listing begins before the last ``look_back`` keys: a new key before them is not seen, one among them is; also
     after a restart, and without the names of objects before the marker.
     """
@@ -290,8 +290,8 @@ def test_the_marker_moves_behind_the_last_keys(cloud: Cloud, bucket: str, tmp_pa
     assert marker["after"] >= "k6"
 
 
-def test_the_marker_is_noted_before_names_are_forgotten(cloud: Cloud, bucket: str, tmp_path: Path) -> None:
-    """A crash between the note of the marker and the end of the names' removal repeats no object."""
+def test_a_crash_while_the_marker_moves_repeats_no_object(cloud: Cloud, bucket: str, tmp_path: Path) -> None:
+    """The marker is stored before names are forgotten, so a crash between the two repeats no object."""
     for number in range(6):
         cloud.put(bucket, f"k{number}", b"%d\n" % number)
     with Reading(tmp_path, cloud, bucket=bucket, look_back=2, disk=True) as reading:
@@ -307,10 +307,8 @@ def test_the_marker_is_noted_before_names_are_forgotten(cloud: Cloud, bucket: st
         assert reading.lines(1) == [b"9"]
 
 
-def test_an_object_that_is_replaced_between_its_listing_and_its_reading(
-    cloud: Cloud, bucket: str, tmp_path: Path
-) -> None:
-    """The content that is there when an object is read is read once, also if another one was listed."""
+def test_an_object_that_is_replaced_after_its_listing_is_read_once(cloud: Cloud, bucket: str, tmp_path: Path) -> None:
+    """An object's current content is read once, also if the listing had an older one."""
     cloud.put(bucket, "a", b"old\n")
     with ExitStack() as ends:
         reading = Reading(tmp_path, cloud, bucket=bucket, disk=True)
@@ -332,7 +330,7 @@ def test_an_object_that_is_replaced_between_its_listing_and_its_reading(
 
 
 def test_the_first_start_begins_after_a_key(cloud: Cloud, bucket: str, tmp_path: Path) -> None:
-    """``start_after`` leaves out the objects up to a key; a marker of another bucket does not count."""
+    """``start_after`` skips the objects up to a key; a marker of another bucket is ignored."""
     for key in ("a", "b", "c"):
         cloud.put(bucket, key, f"{key}\n".encode())
     state = tmp_path / "state/t"
@@ -440,7 +438,7 @@ def test_a_broken_connection_continues_at_its_byte(cloud: Cloud, bucket: str, tm
 
 
 @pytest.mark.parametrize("change", ["replaced", "deleted"])
-def test_an_object_that_changes_while_it_is_read(
+def test_an_object_that_changes_while_it_is_read_is_counted_and_read_anew(
     cloud: Cloud, bucket: str, tmp_path: Path, proxy: Proxy, change: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     """An object that is replaced or deleted while it is read is logged and counted; what replaced it is read, and so
@@ -471,10 +469,10 @@ def test_an_object_that_changes_while_it_is_read(
     assert any(f"s3://{bucket}/a: " in each for each in caplog.messages)
 
 
-def test_a_large_object_is_not_requested_again_from_its_begin(
+def test_an_object_that_was_read_in_part_is_requested_from_its_position(
     cloud: Cloud, bucket: str, tmp_path: Path, proxy: Proxy
 ) -> None:
-    """A plain object that was read in part is requested from its position by the next start."""
+    """The next start requests only the bytes of an uncompressed object that were not read."""
     lines = numbered(0, 100_000)
     cloud.put(bucket, "a", joined(lines))
     options = {"bucket": bucket, "endpoint_url": proxy.url, "max_line_bytes": 65536}
@@ -526,7 +524,7 @@ def test_lines_do_not_depend_on_pieces_and_positions(encoding: str, start: str |
         assert ends(cut, [cut, WHOLE]) == [(cut, data[cut:])]
 
 
-def test_forms_of_lines(cloud: Cloud, bucket: str, tmp_path: Path) -> None:
+def test_objects_are_split_into_events_as_files_are(cloud: Cloud, bucket: str, tmp_path: Path) -> None:
     """Multi-line events, delimiters, encodings and long lines are as for files; a byte order mark is in no event."""
     cloud.put(bucket, "a", b"2026 one\n at x\n2026 two\n at y")
     with Reading(tmp_path / "1", cloud, bucket=bucket, multiline_start=r"\d{4}") as reading:
@@ -556,8 +554,10 @@ def test_forms_of_lines(cloud: Cloud, bucket: str, tmp_path: Path) -> None:
         ({"bucket": "b-1", "profile": "absent"}, "AWS's configuration: The config profile .absent. could not be found"),
     ],
 )
-def test_what_is_missing_is_said_soon(cloud: Cloud, tmp_path: Path, options: dict[str, str], words: str) -> None:
-    """A missing bucket or queue, an absent server and a wrong profile end the run soon, with words; no secret."""
+def test_a_missing_bucket_queue_server_or_profile_ends_the_run_soon(
+    cloud: Cloud, tmp_path: Path, options: dict[str, str], words: str
+) -> None:
+    """A missing bucket, queue, server or profile ends the run soon with the reason, without secrets."""
     given = {name: text.format(url=cloud.url) for name, text in options.items()}
     reading = Reading(tmp_path, cloud, **given)
     with pytest.raises(S3Error, match=words) as caught:
@@ -591,8 +591,8 @@ def test_check_connect_asks_the_bucket_or_the_queue_and_takes_no_message(
     assert int(cloud.sqs.get_queue_attributes(**attributes)["Attributes"]["ApproximateNumberOfMessages"]) >= 1
 
 
-def test_a_key_without_permission_is_told_what_it_needs(cloud: Cloud, bucket: str, tmp_path: Path) -> None:
-    """A key without permissions ends the run with the name of the permission; with a wrong one, the keys to check."""
+def test_an_error_names_the_permission_that_a_key_lacks(cloud: Cloud, bucket: str, tmp_path: Path) -> None:
+    """A key without a permission ends the run with its name; a wrong key with the options to check."""
     for code, words in (("AccessDenied", "permission s3:GetObject"), ("SignatureDoesNotMatch", "secret_access_key")):
         with pytest.raises(DeniedError, match=words), translated("s3://b/k", "s3:GetObject"):
             raise ClientError({"Error": {"Code": code, "Message": "no"}}, "GetObject")

@@ -602,8 +602,8 @@ def test_nothing_is_kept_of_files_that_are_done(spool: Spool) -> None:
     [
         ({}, "spool_directory: is missing"),
         ({"spool_directory": "/x", "include_pattern": "("}, "include_pattern: must be a regular expression"),
-        ({"spool_directory": "/x", "encoding": "idna"}, "encoding: must be an encoding that Python supports"),
-        ({"spool_directory": "/x", "encoding": "x-no"}, "encoding: must be an encoding that Python supports"),
+        ({"spool_directory": "/x", "encoding": "idna"}, "encoding: must be a text encoding that Python supports"),
+        ({"spool_directory": "/x", "encoding": "x-no"}, "encoding: must be a text encoding that Python supports"),
         ({"spool_directory": "/x", "consume_order": "best"}, "must be one of oldest, youngest, random"),
         ({"spool_directory": "/x", "deserializer": "AVRO"}, "must be one of LINE, BLOB"),
         ({"spool_directory": "/x", "deserializer": "BLOB", "delimiter": ";"}, "delimiter: cannot be used with"),

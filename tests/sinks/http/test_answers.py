@@ -52,7 +52,7 @@ ODD = {
 
 # http.client accepts these, but would wrongly wait for the end of the connection, or use one of two lengths.
 REFUSED = {
-    "a length that is none": b"HTTP/1.1 200 OK\r\nContent-Length: many\r\n\r\nab",
+    "an invalid length": b"HTTP/1.1 200 OK\r\nContent-Length: many\r\n\r\nab",
     "a negative length": b"HTTP/1.1 200 OK\r\nContent-Length: -1\r\n\r\nab",
     "repeated": b"HTTP/1.1 200 OK\r\nContent-Length: 1\r\nContent-Length: 2\r\nx-log-requestid: a\r\n\r\nab",
     "no chunk": b"HTTP/1.1 200 OK\r\nTransfer-Encoding: chunked\r\n\r\nmany\r\n",

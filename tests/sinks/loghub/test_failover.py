@@ -10,6 +10,7 @@ import os
 import re
 import signal
 import socket
+import subprocess
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -52,6 +53,19 @@ def stored(server: LogHubServer, logstore: str, project: str = "p") -> Counter[s
     return Counter(dict(log.contents)["n"] for log in server.logs(project, logstore))
 
 
+def send_and_signal(
+    producer: Producer, server: LogHubServer, logstore: str, process: subprocess.Popen[str], number: signal.Signals
+) -> None:
+    """Send 400 logs on an idempotent stream, and signal the process in the midst, once logs are stored."""
+    stream = producer.stream("p", logstore, idempotent=True)
+    for n in range(400):
+        stream.send({"n": str(n)})
+        if n == 200:
+            eventually(lambda: stored(server, logstore))
+            os.kill(process.pid, number)
+    producer.flush(60)
+
+
 def localhost(server: LogHubServer) -> str:
     return f"http://localhost:{server.port}"
 
@@ -76,13 +90,7 @@ def test_an_endpoint_whose_process_is_killed_or_frozen_loses_and_repeats_nothing
         kept = FileChannel(tmp_path / "channel") if channel else None
         producer = Producer(project_of(server, first, server.endpoint), config=CONFIG, channel=kept)
         with producer:
-            stream = producer.stream("p", logstore, idempotent=True)
-            for n in range(400):
-                stream.send({"n": str(n)})
-                if n == 200:
-                    eventually(lambda: stored(server, logstore))
-                    os.kill(process.pid, with_signal)
-            producer.flush(60)
+            send_and_signal(producer, server, logstore, process, with_signal)
             (found,) = producer.stats().endpoints
             assert (found.endpoint, found.left, found.changes) == (server.endpoint, (first,), 1)
             assert found.reason.startswith(f"left {first} (")
@@ -124,13 +132,7 @@ def test_another_region_takes_over_with_its_own_project_and_key(
         config = dataclasses.replace(CONFIG, sign_version="v4", region="here")
         kept = ends.enter_context(contextlib.closing(FileChannel(tmp_path / "channel"))) if channel else None
         with Producer(project_of(server, first, second), config=config, channel=kept) as producer:
-            stream = producer.stream("p", logstore, idempotent=True)
-            for n in range(400):
-                stream.send({"n": str(n)})
-                if n == 200:
-                    eventually(lambda: stored(server, logstore))
-                    os.kill(process.pid, with_signal)
-            producer.flush(60)
+            send_and_signal(producer, server, logstore, process, with_signal)
             name = f"q at {there.endpoint}"
             (found,) = producer.stats().endpoints
             assert (found.project, found.endpoint, found.endpoints, found.left) == ("p", name, (first, name), (first,))

@@ -1,13 +1,13 @@
-"""The columns of a table: one Parquet file after another, with columns that are added and widened.
+"""Columns of a table of Parquet files; a later file may add and widen columns.
 
-A name in Parquet has letters, digits and underscores, since the usual readers refuse or quote others. Names that differ
-only in case, or only in other characters, are one column with the first spelling: Spark and DuckDB ignore the case.
+A column's name has only letters, digits and underscores, since many readers refuse or quote others. Names that differ
+only in case, or only in other characters, share the column of the first one: Spark and DuckDB ignore the case.
 
-* ``body`` is the body as text; with JSON, only of bodies that are not objects.
+* ``body`` is the body as text. With ``body = "json"`` it is empty for JSON objects, whose fields are columns.
 * A header is text, except the header with the time.
-* A field of a JSON body has the type of its values, or the declared one.
-* ``headers`` is a map of the headers without a column, if ``columns`` names some.
-* ``_rest`` is JSON text of the values that fit no column.
+* A field of a JSON body has the declared type, or else that of its values.
+* ``headers`` is a map of the headers without a column, if the option ``columns`` is set.
+* ``_rest`` is a JSON object of the values that fit no column.
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ class ColumnRules:
     :ivar declared: types of columns by name.
     :ivar headers: headers that become columns; empty for all.
     :ivar time_header: the header that becomes a time.
-    :ivar most: number of columns up to which fields and headers add columns.
+    :ivar most: number of columns at which fields and headers add no more.
     :ivar widens: True to widen a column for values of another type.
     """
 
@@ -66,9 +66,9 @@ class ColumnRules:
 
 
 class Columns:
-    """The columns of one table; they grow with the values seen.
+    """The columns of one table, which values extend.
 
-    :param known: types of the columns of the former file.
+    :param known: types of the columns of the previous file.
     :ivar kinds: types by name, in the order of the file.
     """
 
@@ -86,7 +86,7 @@ class Columns:
         return len(self._names)
 
     def of(self, name: str) -> str | None:
-        """Return the column of a header or a field; None if it is taken, or there are too many columns."""
+        """Return the column of a header or a field; None if the name is reserved, or there are too many columns."""
         column = safe_name(name)
         folded = column.lower()
         if folded == REST or self._fixed.get(folded) == "map":
@@ -98,7 +98,7 @@ class Columns:
         return self._names[folded]
 
     def see(self, column: str, kind: str) -> str:
-        """Return the type of a column once it has values of this type."""
+        """Add values of a type to a column; return the column's type, which may be wider."""
         former = self.kinds.get(column, kind)
         kind = self._fixed.get(column.lower()) or (widened(former, kind) if self._widens else former)
         self.kinds[column] = kind

@@ -1,4 +1,4 @@
-"""Types of Parquet columns: the values that fit each type, and the type that fits the values seen.
+"""Types of Parquet columns, found in values, and conversion of values to them.
 
 A type widens from ``int64`` to ``double``, and from any other to ``string``. A value that fits its column keeps its
 meaning: ``"12"`` fits ``int64``, ``2**60 + 1`` does not fit ``double``. Times have microseconds; a number is
@@ -24,7 +24,7 @@ from ....wire.times import moment_of, placed_in
 KINDS = ("bool", "int64", "double", "string", "timestamp", "date")
 #: Types found in values.
 INFERRED = KINDS[:4]
-#: Raised for a value that does not fit.
+#: Exceptions for a value that does not fit its column.
 UNFIT = (ValueError, TypeError, LookupError, ArithmeticError, RecursionError)
 
 _INTEGER = re.compile(r"[+-]?\d{1,19}", re.ASCII)
@@ -40,9 +40,9 @@ def is_kind(name: str) -> bool:
 
 
 def fields_of(text: str) -> dict[str, Any] | None:
-    """Return the fields of a JSON object but for null; None for any other text.
+    """Return the fields of a JSON object that are not null; None for any other text.
 
-    Numbers that Python cannot represent are none of JSON here, so that the text is kept.
+    A number that Python cannot represent makes the text invalid, so that it is kept as it is.
     """
     if not text.lstrip().startswith("{"):
         return None
@@ -54,9 +54,9 @@ def fields_of(text: str) -> dict[str, Any] | None:
 
 
 def kind_of(values: Iterable[Any], types: AbstractSet[type]) -> str:
-    """Return the type of a column with these values.
+    """Return the narrowest type of a column for some values.
 
-    :param types: the values' types in Python, without that of None.
+    :param types: the values' Python types, without that of None.
     """
     if types == {bool}:
         return "bool"
@@ -67,7 +67,7 @@ def kind_of(values: Iterable[Any], types: AbstractSet[type]) -> str:
 
 
 def widened(kind: str, other: str) -> str:
-    """Return the narrowest type for the values of two."""
+    """Return the narrowest type for the values of two types."""
     if kind == other:
         return kind
     return "double" if {kind, other} == {"int64", "double"} else "string"
@@ -87,7 +87,7 @@ def arrow_type(kind: str) -> Any:
 
 
 def fitted(kind: str, value: Any) -> Any:
-    """Return a value as its column has it; None stays None.
+    """Convert a value to a type; None stays None.
 
     :raises Exception: one of :data:`UNFIT`: the value does not fit.
     """

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import importlib.util
 from collections.abc import Mapping
 from dataclasses import dataclass
 
 from ....model.errors import ConfigError
-from ....model.options import option
-from ....text.extras import how_to_install
+from ....model.options import check_unset, option
+from ....text.extras import how_to_install, is_installed
 from ....wire.times import zone_of
 from ...config.flume_keys import serializer_of
 from ..places import Places, Rounding
@@ -39,9 +38,8 @@ _PLAIN_FILES = ("datastream", "compressedstream")
 #: Maximum bytes of an object if ``roll_size`` is 0.
 _MOST_BYTES = 256 << 20
 _MOST_EVENTS = 10_000_000
-_MOST_COLUMNS = 1000
-#: Options that only Parquet has, with their defaults.
-_OF_PARQUET = {"body": "text", "schema": {}, "max_columns": _MOST_COLUMNS, "widen": True}
+#: Options that only Parquet has.
+_OF_PARQUET = ("body", "schema", "max_columns", "widen")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -71,15 +69,15 @@ class ObjectsOptions:
         " types of their values, which may differ between agents, and headers are text",
     )
     max_columns: int = option(
-        _MOST_COLUMNS,
+        1000,
         least=0,
         most=10_000,
-        doc="Parquet: columns up to which headers and fields add columns; _rest has the others as JSON text",
+        doc="Parquet: number of columns at which headers and fields add no more; _rest has the others as JSON text",
     )
     widen: bool = option(
         True,
-        doc="Parquet: for values of another type, the next file's column is double or string; false: they go to _rest,"
-        " which Spark and Hive need to read all files together",
+        doc="Parquet: values of another type make the column double or string in the next file; false: they go to"
+        " _rest, so that Spark and Hive can read all files together",
     )
     roll_size: int = option(
         32 << 20,
@@ -119,16 +117,15 @@ class ObjectsOptions:
         if self.file_type is not None and self.file_type.lower() not in _PLAIN_FILES:
             rule = "must be DataStream or CompressedStream: sequence files, Flume's default, are not supported"
             raise ConfigError("file_type", rule, self.file_type)
-        if self.format == "parquet" and importlib.util.find_spec("pyarrow") is None:
+        if self.format == "parquet" and not is_installed("pyarrow"):
             raise ConfigError("format", f"parquet needs pyarrow: {how_to_install('arrow')}", self.format)
         if self.compression == "snappy" and self.format != "parquet":
             raise ConfigError("compression", "snappy is only for parquet", self.compression)
         self._check_columns()
 
     def _check_columns(self) -> None:
-        for name, default in _OF_PARQUET.items():
-            if self.format != "parquet" and getattr(self, name) != default:
-                raise ConfigError(name, "is only for parquet", getattr(self, name))
+        if self.format != "parquet":
+            check_unset(self, _OF_PARQUET, "is only for parquet")
         for name, kind in self.schema.items():
             if not is_kind(kind):
                 raise ConfigError("schema", f"must have types of {', '.join(KINDS)}, or list<...> of one", kind)

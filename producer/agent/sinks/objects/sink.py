@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from math import inf
 
 from ....runtime.clock import Clock
-from ....text.printable import without_userinfo
+from ....text.printable import masked, without_userinfo
 from ...events.batch import EventBatch
 from ...events.interfaces import Context, Patience, Refusal, RefusedError, SinkError
 from ...flow.isolation import is_of_event
@@ -123,7 +123,4 @@ class ObjectsSink:
         """Return an error in one line, without the store's secrets."""
         named = str(error) if isinstance(error, PathRefusedError) else f"{type(error).__name__}: {error}"
         line = without_userinfo(" ".join(named.split()))
-        for secret in self._options.storage.values():
-            if len(secret) >= _SECRET_LENGTH:
-                line = line.replace(secret, "…")
-        return line[:_MOST_SHOWN]
+        return masked(line, self._options.storage.values(), _SECRET_LENGTH)[:_MOST_SHOWN]

@@ -1,11 +1,11 @@
 """Encoding of events as a Parquet file.
 
-Events become rows of Python values in chunks of limited bytes, cells and rows, then Arrow columns, and at a few
-megabytes a row group. If the columns grow in the course, the file is encoded once more, with the columns of all rows:
-usually only the first file of a table is.
+Events are collected in chunks of limited size, each of which becomes an Arrow table. Tables of a few megabytes become
+a row group. If an event adds or widens a column, the file is encoded again with the final columns. Usually that happens
+only to the first file of a table.
 
-``_rest`` of a row is a JSON object of the values that fit no column, under their own names. A header that a field of
-the body hides is ``%{name}``. A body that is not UTF-8 is ``body_base64``, and readable in ``body``.
+``_rest`` of a row is a JSON object of the values that fit no column, by name. A header with the name of a body's field
+is in ``%{name}``. A body that is not UTF-8 is in ``body_base64``, and with replaced characters in ``body``.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from ...events.batch import EventBatch
 from .columns import BODY, HEADERS, REST, ColumnRules, Columns
 from .kinds import UNFIT, arrow_type, fields_of, fitted, kind_of
 
-#: Limits of a chunk: bytes of text, events, and places in its columns.
+#: Limits of a chunk: bytes of text, events, and cells.
 _CHUNK_BYTES, _CHUNK_EVENTS, _CHUNK_CELLS = 1 << 20, 4096, 1 << 20
 #: Bytes in memory at which a row group is written.
 _GROUP_BYTES = 16 << 20
@@ -36,9 +36,9 @@ _NATIVE: Mapping[str, set[type]] = {"bool": {bool}, "int64": {int}, "double": {f
 def parquet_file(
     batches: Sequence[EventBatch], columns: Columns, rules: ColumnRules, compression: str
 ) -> tuple[bytes, Counter[str]]:
-    """Encode events as a Parquet file; return also what to count.
+    """Encode events as a Parquet file; return it with counters to add.
 
-    :param columns: the columns of the table; they grow.
+    :param columns: the columns of the table, which are extended.
     """
     from pyarrow import parquet
 
@@ -65,7 +65,7 @@ def _schema(columns: Columns) -> Any:
 
 
 def _groups(chunks: Iterable[_Chunk], columns: Columns, counts: Counter[str]) -> Iterator[Any]:
-    """Yield row groups as long as the columns do not grow; count up to the end."""
+    """Yield row groups until a column is added or widened; collect the counters of all chunks."""
     import pyarrow
 
     before, held = dict(columns.kinds), list[Any]()
@@ -97,7 +97,7 @@ def _chunks(batches: Iterable[EventBatch], columns: Columns, rules: ColumnRules)
 class _Chunk:
     """Some rows of a table.
 
-    :param columns: the columns of the table; they grow.
+    :param columns: the columns of the table, which are extended.
     :ivar count: the number of rows.
     :ivar counts: numbers of values in ``_rest`` and of bodies that are not JSON objects.
     """
@@ -122,7 +122,7 @@ class _Chunk:
             if name not in row:
                 row[name] = value
             elif str(row[name]) != value:
-                self._leave(self.count, f"%{{{name}}}", value)
+                self._add_rest(self.count, f"%{{{name}}}", value)
         for name, value in row.items():
             self._set(name, value)
         self.count += 1
@@ -143,12 +143,12 @@ class _Chunk:
         return pyarrow.table({**arrays, **missing}, schema)
 
     def _fields(self, body: bytes) -> dict[str, Any]:
-        """Return the fields of a body; the body itself if it has none."""
+        """Return the fields of a JSON body; else the body as text in one field."""
         try:
             text = body.decode()
         except UnicodeDecodeError:
             text = body.decode(errors="replace")
-            self._leave(self.count, "body_base64", b64encode(body).decode())
+            self._add_rest(self.count, "body_base64", b64encode(body).decode())
         if not self._is_json:
             return {BODY: text}
         fields = fields_of(text)
@@ -158,21 +158,21 @@ class _Chunk:
         return fields
 
     def _set(self, name: str, value: Any) -> None:
-        """Set a value of the next row; it is left to ``_rest`` if there is no column, or that has a value."""
+        """Set a value of the next row; add it to ``_rest`` if the column does not exist, or already has a value."""
         if name not in self._column_of:
             self._column_of[name] = self._columns.of(name)
         if (column := self._column_of[name]) is None:
-            self._leave(self.count, name, value)
+            self._add_rest(self.count, name, value)
             return
         _, cells = self._cells.setdefault(column, (name, []))
         if len(cells) > self.count:
-            self._leave(self.count, name, value)
+            self._add_rest(self.count, name, value)
         else:
             cells += [None] * (self.count - len(cells))
             cells.append(value)
 
     def _array(self, column: str, name: str, cells: list[Any]) -> Any:
-        """Return a column with the values that fit; the others are left to ``_rest``."""
+        """Return a column with the values that fit; add the others to ``_rest``."""
         import pyarrow
 
         cells += [None] * (self.count - len(cells))
@@ -182,18 +182,18 @@ class _Chunk:
             try:
                 return pyarrow.array(cells, arrow_type(kind))
             except (UnicodeError, OverflowError):
-                pass  # single values do not fit
+                pass  # some value does not fit
         return pyarrow.array([self._fitted(n, name, kind, value) for n, value in enumerate(cells)], arrow_type(kind))
 
     def _fitted(self, number: int, name: str, kind: str, value: Any) -> Any:
         try:
             return fitted(kind, value)
         except UNFIT:
-            self._leave(number, name, value)
+            self._add_rest(number, name, value)
             return None
 
-    def _leave(self, number: int, name: str, value: Any) -> None:
-        """Leave a value to the column ``_rest`` of a row."""
+    def _add_rest(self, number: int, name: str, value: Any) -> None:
+        """Add a value to the column ``_rest`` of a row."""
         self._rest.setdefault(number, {})[name] = value
         self.counts["ValueUnfitCount"] += 1
 

@@ -4,26 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Protocol
 
-from ....wire.encodings import MARK, Converted, is_utf8, to_utf8
+from ....wire.encodings import MARK, Converted, in_order, is_utf8, to_utf8
 from ....wire.log_start import SEEN_BYTES, Logs
 from ...events.batch import EventBatch, Position
 from .containers import ContainerLines
-from .delimiters import batch_of_lines
+from .cutting import Block
 
 BYTE_OFFSET_HEADER = "byteoffset"
-
-
-class _Block(Protocol):
-    @property
-    def data(self) -> bytes: ...
-    @property
-    def start(self) -> int: ...
-    @property
-    def hole(self) -> int: ...
-    @property
-    def end(self) -> int: ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,11 +25,11 @@ class BatchMaker:
     """
 
     logs: Logs | None
-    byte_offset: bool
+    byte_offset: bool = False
     containers: ContainerLines | None = None
     delimiter: str = "\n"
 
-    def batch(self, block: _Block, data: bytes, headers: Mapping[str, str], name: str, place: str = "") -> EventBatch:
+    def batch(self, block: Block, data: bytes, headers: Mapping[str, str], name: str, place: str = "") -> EventBatch:
         """Return the events of a block.
 
         :param data: the lines in UTF-8 (:func:`text_of`).
@@ -63,8 +51,22 @@ class BatchMaker:
             batch = batch.with_column(BYTE_OFFSET_HEADER, [str(first + start) for start in starts])
         return batch
 
+    def sample(self, data: bytes, encoding: str) -> EventBatch:
+        """Return the events of a file's content, without headers that its path decides."""
+        block = Block(data, 0)
+        return self.batch(block, text_of(block, in_order(encoding, data)).data, {}, "sample")
 
-def text_of(block: _Block, encoding: str) -> Converted:
+
+def batch_of_lines(data: bytes, delimiter: str, headers: Mapping[str, str], position: Position) -> EventBatch:
+    """Return the events of whole lines in UTF-8; the last line may lack its end."""
+    if delimiter == "\n":
+        return EventBatch.of_lines(data, headers, position)
+    end = delimiter.encode()
+    bodies = data.removesuffix(end).split(end) if data else []
+    return EventBatch.of_bodies(bodies, headers, position=position)
+
+
+def text_of(block: Block, encoding: str) -> Converted:
     """Return the lines of a block in UTF-8, without the file's byte order mark.
 
     :param encoding: the file's encoding, with its byte order.

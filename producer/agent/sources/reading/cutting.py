@@ -19,7 +19,7 @@ class Block(NamedTuple):
     """Whole lines of a file.
 
     :ivar data: the lines.
-    :ivar start: the byte in the file where the lines begin, or the hole before them.
+    :ivar start: the offset in the file of the lines, or of the hole before them.
     :ivar hole: number of skipped NUL bytes before the lines.
     """
 
@@ -34,17 +34,17 @@ class Block(NamedTuple):
 
     @property
     def raw(self) -> bytes:
-        """The bytes as the file has them; a large hole is shortened."""
+        """The bytes of the file; a large hole is shortened."""
         return b"\0" * min(self.hole, HEAD_BYTES) + self.data if self.hole else self.data
 
 
 class Rules(NamedTuple):
-    """Rules by which the end of a file is complete.
+    """Rules that split a file into events, and decide when its last event is complete.
 
     :ivar logs: the rule by which multi-line events begin; None if each line is an event.
-    :ivar max_line: most bytes of an event; a longer one is split.
-    :ivar settle: seconds without a write that complete a last line.
-    :ivar log_settle: seconds without a write that complete a multi-line event.
+    :ivar max_line: maximum bytes of an event; a longer one is split.
+    :ivar settle: seconds without a write after which a last line is complete.
+    :ivar log_settle: seconds without a write after which a multi-line event is complete.
     :ivar containers: the rules of container logs, where several lines may be one event; None for other files.
     :ivar encoding: the files' encoding.
     :ivar delimiter: the ASCII character that ends a line.
@@ -75,8 +75,8 @@ class Cutter:
     def cut(self, data: bytes, known: int, rested: tuple[bool, bool], *, first: bool) -> int:
         """Return the end of the complete lines or events; ``known`` if there are none.
 
-        :param known: the first byte that was not put.
-        :param rested: True if the last line, and the last multi-line event, is old enough to be complete.
+        :param known: the offset in ``data`` of the first byte that was not put.
+        :param rested: True if the last line, and True if the last multi-line event, counts as complete.
         :param first: True if the data begins the file, and may have a byte order mark.
         """
         logs, containers = self._rules.logs, self._rules.containers
@@ -94,7 +94,7 @@ class Cutter:
         return whole_characters(data, known, self._encoding)
 
     def forced_cut(self, data: bytes, known: int) -> int:
-        """Return an end within an event that is too long; the other one of a container's streams may be complete."""
+        """Return where to split an event that is too long, or the end of the other stream's events of a container."""
         cut, containers = self._last_end(data, known), self._rules.containers
         if cut and containers is not None:
             return known + (containers.whole_end(data[known:cut], 0.0) or cut - known)

@@ -1,4 +1,4 @@
-"""Cut the plain bytes of an object into blocks of lines."""
+"""Decompress an object, and cut its bytes into blocks of lines."""
 
 from __future__ import annotations
 
@@ -12,16 +12,15 @@ from ..reading.cutting import BLOCK_BYTES, Block, Cutter, Rules
 from .clients import UnreadableError
 from .objects import ObjectBytes
 
-#: First bytes that tell a compression.
+#: Number of first bytes that show the compression.
 _HEAD = 16
 
 
 class PlainBytes:
-    """Reader of an object's plain bytes, from a position on.
+    """Reader of an object's decompressed bytes. Each method raises :class:`UnreadableError` if they are damaged.
 
-    :param start: the first byte to read, of the plain bytes.
-    :ivar head: the first bytes of the object.
-    :raises UnreadableError: the object is damaged; by each method.
+    :param start: the offset of the first byte to read.
+    :ivar head: the first bytes, which may have a byte order mark.
     """
 
     def __init__(self, stream: ObjectBytes, start: int) -> None:
@@ -56,19 +55,18 @@ class PlainBytes:
 def blocks_of(
     read: Callable[[int], bytes], head: bytes, rules: Rules, start: int, stops: Sequence[int]
 ) -> Iterator[Block]:
-    """Yield the blocks of lines, or of events, to the end.
+    """Yield blocks of whole lines or events.
 
-    :param read: returns up to so many of the next bytes; nothing at the end.
-    :param head: the first bytes of all.
-    :param start: the position of the first of them.
-    :param stops: positions of other channels, where a block has to end, sorted.
+    :param read: returns up to the given number of bytes; nothing at the end.
+    :param head: the first bytes of the object.
+    :param start: the offset of the first byte that ``read`` returns.
+    :param stops: the other channels' offsets, where a block must end, sorted.
     """
-    cutter, data, ended, stops = Cutter(rules, in_order(rules.encoding, head)), b"", False, [*stops]
+    cutter, data, ended = Cutter(rules, in_order(rules.encoding, head)), b"", False
     while True:
-        while stops and stops[0] <= start:
-            del stops[0]
-        stop = stops[0] - start if stops else None
-        cut, want = 0, min(BLOCK_BYTES, rules.max_line, stop or BLOCK_BYTES)
+        stop = next((each - start for each in stops if each > start), None)
+        most = min(rules.max_line, stop or rules.max_line)
+        cut, want = 0, min(BLOCK_BYTES, most)
         while cut == 0:
             while len(data) < want and not ended:
                 more = read(want - len(data))
@@ -77,11 +75,9 @@ def blocks_of(
                 return
             part, first = data[:want], start == 0
             cut = len(part) if ended and part == data else cutter.cut(part, 0, (False, False), first=first)
-            if cut == 0 and want == stop:
-                cut = len(part)
-            elif cut == 0 and want == rules.max_line:
-                cut = cutter.forced_cut(part, 0)
-            cut = cutter.few_lines(part, 0, cut, first=first)
-            want = min(2 * want, rules.max_line, stop or rules.max_line)
+            if cut == 0 and want == most:
+                cut = want if most == stop else cutter.forced_cut(part, 0)
+            want = min(2 * want, most)
+        cut = cutter.few_lines(data, 0, cut, first=start == 0)
         yield Block(data[:cut], start)
         data, start = data[cut:], start + cut

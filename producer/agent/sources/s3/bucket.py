@@ -1,4 +1,4 @@
-"""Bucket: tasks from the listings of a bucket, behind a marker."""
+"""Bucket: tasks from listings of a bucket that begin at a marker."""
 
 from __future__ import annotations
 
@@ -28,10 +28,10 @@ _ROUND = 1.0
 
 @dataclass(slots=True)
 class _Listed:
-    """An object of the present listing.
+    """An object of the current listing.
 
-    :ivar names: the names of the positions that must be safe before the marker passes it.
-    :ivar done: True once nothing is left to read.
+    :ivar names: names of the positions that must be safe before the marker moves past the object.
+    :ivar done: True once the object needs no more reading.
     """
 
     key: str
@@ -40,24 +40,24 @@ class _Listed:
 
 
 class Bucket:
-    """Tasks of the objects of one bucket, listed in the order of their keys.
+    """Feed of the objects of one bucket, in the order of their keys.
 
-    The marker is a key. It moves past an object that is safe in the channels once ``look_back`` later ones are listed.
-    Its file is written before the names of objects before it are forgotten, so a crash repeats none.
+    The marker is a key. It moves past an object that is safe in the channels, once ``look_back`` later ones are listed.
+    It is stored before the names of earlier objects are forgotten, so a crash repeats no object.
 
     :param client: the client of S3.
-    :ivar _window: the listed objects behind the marker.
-    :ivar _seen: the names of the present listing, and of what was read in its place.
+    :ivar _window: the listed objects after the marker.
+    :ivar _seen: names in the current listing, also of objects that were replaced meanwhile.
     :ivar _denied: the last refusal of an object, which ends the run once the other objects are read; the marker does
         not pass that object.
     """
 
     def __init__(self, client: Any, options: S3Options, context: Context, outlet: Outlet) -> None:
         self._client, self._options, self._context, self._outlet = client, options, context, outlet
-        self._wanted, self._ignored = options.patterns()
+        self._keys = options.keys()
         self._file = context.state / "marker.json"
         self._of = {"bucket": options.bucket, "prefix": options.prefix}
-        self._marker = self._noted() or options.start_after or ""
+        self._marker = self._stored() or options.start_after or ""
         self._window: deque[_Listed] = deque()
         self._tasks: dict[str, _Listed] = {}
         self._seen: set[str] = set()
@@ -97,7 +97,7 @@ class Bucket:
                     yield None
 
     def _listed(self) -> Iterator[tuple[_Listed, ObjectRef]]:
-        """Yield all objects behind the marker, page by page."""
+        """Yield all objects after the marker, page by page."""
         bucket = str(self._options.bucket)
         with translated(f"s3://{bucket}", "s3:ListBucket"):
             pages = self._client.get_paginator("list_objects_v2").paginate(
@@ -107,37 +107,34 @@ class Bucket:
                 for each in page.get("Contents", ()):
                     key, size = str(each["Key"]), int(each["Size"])
                     name = name_of(bucket, key, each["ETag"], each["LastModified"])
-                    done = not size or not self._is_wanted(key)
+                    done = not size or not self._keys.accepts(key)
                     known = () if done else (name,)
                     done = done or self._outlet.ends(name)[0] >= WHOLE
                     yield _Listed(key, known, done), ObjectRef(bucket, key)
 
-    def _is_wanted(self, key: str) -> bool:
-        return bool(self._wanted.search(key) and not self._ignored.search(key, at_limit=True))
-
     def done(self, task: Task, outcome: Outcome) -> None:
         listed = self._tasks.pop(task.key)
-        self._seen.update(outcome.names)  # replaced after it was listed, it has another name
+        self._seen.update(outcome.names)  # an object that was replaced after the listing has another name
         if isinstance(outcome.failure, DeniedError):
             self._denied = outcome.failure
             return
-        if outcome.failure is not None:  # it could not be read another time either
+        if outcome.failure is not None:  # a later attempt would fail, too
             for name in {*listed.names, *outcome.names}:
                 self._outlet.pass_over(Position(name, WHOLE))
         if outcome.failure is not None or outcome.whole:
             listed.names, listed.done = outcome.names, True
 
-    def keep(self) -> None:
+    def maintain(self) -> None:
         now = self._context.clock.monotonic()
         if now >= self._next_round:
             self._next_round = now + _ROUND
             self._move_marker()
 
-    def end(self) -> None:
+    def release(self) -> None:
         self._move_marker()
 
     def _move_marker(self) -> None:
-        """Move the marker past objects that are safe, and forget their names."""
+        """Move the marker past safe objects, and forget their names."""
         passed: list[_Listed] = []
         while len(self._window) > self._options.look_back and self._is_safe(self._window[0]):
             passed.append(self._window.popleft())
@@ -159,11 +156,11 @@ class Bucket:
             if self._outlet.is_safe(name):
                 self._outlet.forget(name)
 
-    def _noted(self) -> str | None:
-        """Return the noted marker; None if there is none of this bucket and prefix."""
+    def _stored(self) -> str | None:
+        """Return the stored marker; None if there is none for this bucket and prefix."""
         with suppress(FileNotFoundError, ValueError):
             content = json.loads(self._file.read_bytes())
             if isinstance(content, dict) and content.items() >= self._of.items():
                 return str(content["after"])
-            _log.warning("source %s: the marker of another bucket or prefix is dropped", self._context.name)
+            _log.warning("source %s: ignored the marker of another bucket or prefix", self._context.name)
         return None

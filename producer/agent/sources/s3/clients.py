@@ -1,4 +1,4 @@
-"""Clients of S3 and SQS, and the errors that they raise, in words that say what to do."""
+"""Clients of S3 and SQS, and their errors with advice."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any
 from ....model.errors import ProducerError
 from .options import S3Options
 
-#: Seconds to connect, and without a byte; and attempts of a request.
+#: Seconds to connect, and to wait for a byte; number of attempts of a request.
 _CONNECT, _SILENCE, _ATTEMPTS = 5, 30, 3
 #: The region of requests to a compatible store, if none is given.
 _REGION = "us-east-1"
@@ -20,7 +20,7 @@ class S3Error(ProducerError):
 
 
 class DeniedError(S3Error):
-    """Raised when S3 refuses a request: the key has no permission, or there is no bucket."""
+    """Raised when S3 refuses a request: the key lacks a permission, or the bucket does not exist."""
 
 
 class GoneError(S3Error):
@@ -28,14 +28,14 @@ class GoneError(S3Error):
 
 
 class UnreadableError(S3Error):
-    """Raised for an object that cannot be read, however often: damaged, archived, or with a name that no key has."""
+    """Raised for an object that no retry can read: damaged, archived, or with an impossible name."""
 
 
 _KEYS = "check access_key_id and secret_access_key, or the profile"
 _PERMISSION = "give the key the permission {permission}"
-#: Statuses of refusals, and those among them that ask for another attempt.
+#: Statuses of refusals, and those that a later attempt may not get.
 _REFUSED, _LATER = range(400, 500), (408, 429)
-#: The error and the advice for each code of an answer; the status stands for an answer without a body.
+#: The error and the advice by error code; an answer without a body has its status as code.
 _CODES: Mapping[str, tuple[type[S3Error], str]] = {
     **dict.fromkeys(("NoSuchKey", "NoSuchVersion", "404"), (GoneError, "")),
     **dict.fromkeys(("PreconditionFailed", "412"), (GoneError, "it was replaced")),
@@ -53,22 +53,12 @@ _CODES: Mapping[str, tuple[type[S3Error], str]] = {
 
 
 def clients_of(options: S3Options) -> tuple[Any, Any]:
-    """Return the client of S3, and that of SQS; None without a queue.
+    """Return the clients of S3 and of SQS; None for the second one without a queue.
 
     :raises S3Error: the profile is missing.
     """
     import boto3
-    from botocore.config import Config
 
-    config = Config(
-        connect_timeout=_CONNECT,
-        read_timeout=_SILENCE,
-        retries={"total_max_attempts": _ATTEMPTS, "mode": "standard"},
-        max_pool_connections=options.workers + 1,
-        s3={"addressing_style": "path" if options.path_style else "auto"},
-        response_checksum_validation="when_required",  # compatible stores have none
-        request_checksum_calculation="when_required",
-    )
     with translated("AWS's configuration"):
         session = boto3.session.Session(
             aws_access_key_id=options.access_key_id,
@@ -78,11 +68,25 @@ def clients_of(options: S3Options) -> tuple[Any, Any]:
             profile_name=options.profile,
         )
         region = options.region or options.queues_region or session.region_name or _REGION
-        given = {"region_name": region, "config": config}
+        given = {"region_name": region, "config": _config(options)}
         s3 = session.client("s3", endpoint_url=options.endpoint_url, **given)
         if options.queue_url is None:
             return s3, None
         return s3, session.client("sqs", endpoint_url=options.queues_endpoint, **given)
+
+
+def _config(options: S3Options) -> Any:
+    from botocore.config import Config
+
+    return Config(
+        connect_timeout=_CONNECT,
+        read_timeout=_SILENCE,
+        retries={"total_max_attempts": _ATTEMPTS, "mode": "standard"},
+        max_pool_connections=options.workers + 1,
+        s3={"addressing_style": "path" if options.path_style else "auto"},
+        response_checksum_validation="when_required",  # compatible stores send no checksums
+        request_checksum_calculation="when_required",
+    )
 
 
 def ask(options: S3Options) -> str:
@@ -103,8 +107,8 @@ def ask(options: S3Options) -> str:
         return f"{options.queue_url} answers; whether it has messages was not checked"
 
 
-def broken() -> tuple[type[Exception], ...]:
-    """Return the errors of a connection that broke while a body was read."""
+def connection_errors() -> tuple[type[Exception], ...]:
+    """Return the errors of a connection that breaks while a body is read."""
     from botocore.exceptions import BotoCoreError
     from urllib3.exceptions import HTTPError
 
@@ -113,10 +117,10 @@ def broken() -> tuple[type[Exception], ...]:
 
 @contextmanager
 def translated(what: str, permission: str = "") -> Iterator[None]:
-    """Translate the errors of boto3, and of reading its answers.
+    """Raise errors of boto3, and of reading its answers, as :class:`S3Error` with advice.
 
-    :param what: the object, bucket or queue, for the message.
-    :param permission: the permission that the request needs, for advice.
+    :param what: the object, bucket or queue.
+    :param permission: the permission that the request needs.
     :raises S3Error: the block raised an error of boto3.
     """
     from botocore.exceptions import BotoCoreError, ClientError, NoCredentialsError, ParamValidationError
@@ -125,7 +129,7 @@ def translated(what: str, permission: str = "") -> Iterator[None]:
     try:
         yield
     except ClientError as error:
-        raise _of_answer(error.response, what, permission) from error
+        raise _error_of(error.response, what, permission) from error
     except NoCredentialsError as error:
         advice = "set access_key_id and secret_access_key, a profile, or AWS's variables"
         raise DeniedError(f"{what}: there are no credentials; {advice}") from error
@@ -138,7 +142,7 @@ def translated(what: str, permission: str = "") -> Iterator[None]:
         raise S3Error(f"{what}: {words}: {type(error).__name__}: {error}") from error
 
 
-def _of_answer(response: Mapping[str, Any], what: str, permission: str) -> S3Error:
+def _error_of(response: Mapping[str, Any], what: str, permission: str) -> S3Error:
     answer, status = response.get("Error", {}), response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
     code = str(answer.get("Code", ""))
     kind, advice = _CODES.get(code, (S3Error if status in _LATER or status not in _REFUSED else DeniedError, ""))

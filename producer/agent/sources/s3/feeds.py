@@ -1,4 +1,4 @@
-"""Feed: where the objects to read come from."""
+"""Feed: the interface of sources of objects to read."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import NamedTuple, Protocol
 from .notifications import ObjectRef
 from .reader import Outcome
 
-#: Maximum number of objects, or messages, that were read and are not safe yet; at this limit reading pauses.
+#: Maximum number of objects, or of messages, that are read but not safe in the channels; then reading pauses.
 MOST_UNSAFE = 1000
 
 
@@ -23,22 +23,19 @@ class Task(NamedTuple):
 
 
 class Feed(Protocol):
-    """Source of tasks; all methods are called on one thread.
-
-    :raises S3Error: by each method, if S3 or SQS refuses a request.
-    """
+    """Source of tasks. All methods are called on one thread, and raise :class:`S3Error` if a request is refused."""
 
     def tasks(self, running: Collection[object]) -> Iterator[Task | None]:
-        """Yield tasks without an end; None if there is none at this moment.
+        """Yield tasks endlessly; None if no task is available now.
 
-        :param running: the tasks that are running, fewer than workers when the next task is asked for.
+        :param running: the running tasks; at least one worker is idle when the next task is requested.
         """
 
     def done(self, task: Task, outcome: Outcome) -> None:
-        """Take the outcome of a task."""
+        """Record the outcome of a task."""
 
-    def keep(self) -> None:
-        """Do what is due: acknowledge what is safe, keep what is not."""
+    def maintain(self) -> None:
+        """Acknowledge the objects that are safe, and extend the claims on the others, if it is due."""
 
-    def end(self) -> None:
-        """Release what was not read, once no task is running."""
+    def release(self) -> None:
+        """Acknowledge the objects that are safe, and release the others; called when no task is running."""

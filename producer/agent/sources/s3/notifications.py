@@ -5,8 +5,7 @@ r"""Parse a bucket's notifications, also in the envelopes of SNS and EventBridge
     {"detail-type": "Object Created", "detail": {"bucket": {"name": "b"}, "object": {"key": "a b.log"}}}
     {"Service": "Amazon S3", "Event": "s3:TestEvent"}
 
-Keys of notifications are encoded as in a form of HTML; those of EventBridge are plain. An ``eventName`` may begin with
-``s3:``, as MinIO writes it.
+Keys are encoded as in an HTML form, but not those of EventBridge. MinIO writes ``s3:`` before ``eventName``.
 """
 
 from __future__ import annotations
@@ -27,7 +26,7 @@ class NotificationError(ValueError):
 class ObjectRef(NamedTuple):
     """An object to read.
 
-    :ivar version: the version; None for the newest one.
+    :ivar version: the version; None for the current one.
     """
 
     bucket: str
@@ -36,7 +35,7 @@ class ObjectRef(NamedTuple):
 
 
 def objects_of(body: str) -> list[ObjectRef]:
-    """Return the objects that a message says were created; none for a test or another event.
+    """Return the created objects that a message names; none for a test message or another event.
 
     :raises NotificationError: the message is not a notification.
     """

@@ -11,16 +11,16 @@ from typing import Any
 from ....runtime.backoff import Backoff
 from ....runtime.clock import Stop
 from ....text.printable import shown
-from .clients import S3Error, UnreadableError, broken, translated
+from .clients import S3Error, UnreadableError, connection_errors, translated
 from .notifications import ObjectRef
 
-#: The position of an object that was read completely.
+#: The offset of an object that was read completely.
 WHOLE = 1 << 62
-#: Bytes of a piece that is read at once.
+#: Bytes per read.
 _PIECE = 1 << 16
-#: Connections that break one after the other without a byte; and the pauses after them, seconds.
+#: Maximum number of broken connections in a row without a byte; seconds of the pauses after them.
 _MOST_BROKEN, _FIRST_PAUSE, _LONGEST_PAUSE = 5, 0.1, 2.0
-#: Compressions of HTTP that the first bytes do not tell.
+#: HTTP's compressions without a signature in the first bytes.
 _UNTOLD = ("br", "deflate", "compress", "x-compress")
 
 
@@ -34,28 +34,29 @@ def place_of(bucket: str, key: str) -> str:
 
 
 def name_of(bucket: str, key: str, etag: str, modified: datetime) -> str:
-    """Return the name of an object's position; names are in the order of the objects' times."""
+    """Return the name of an object's position. Names sort by the objects' times."""
     seconds = int(modified.timestamp())
     known = json.dumps([bucket, key, etag.strip('"'), seconds]).encode()
     return f"{seconds:012x}-{hashlib.sha256(known).hexdigest()[:32]}"
 
 
 class ObjectBytes(io.BufferedIOBase):
-    """Reader of an object; a broken connection is continued at its byte, if the object is still the same.
+    """Reader of an object. After a broken connection it resumes at the next byte, if the object is unchanged.
+
+    Each method raises :class:`S3Error` if the object cannot be read, and :class:`StoppedError` if ``stop`` is set while
+    the connection is broken.
 
     :param client: the client of S3.
     :param stop: ends the pauses after broken connections.
-    :raises S3Error: the object cannot be read; by each method.
-    :raises StoppedError: ``stop`` was set while the connection was broken.
     :ivar size: bytes of the object.
-    :ivar position: the next byte.
+    :ivar position: the offset of the next byte.
     """
 
     def __init__(self, client: Any, ref: ObjectRef, stop: Stop) -> None:
         self._client, self.ref, self._stop = client, ref, stop
         self.place = place_of(ref.bucket, ref.key)
         self._given = {"Bucket": ref.bucket, "Key": ref.key} | ({"VersionId": ref.version} if ref.version else {})
-        self._broken = broken()
+        self._connection_errors = connection_errors()
         self._body: Any = None
         self._ahead, self.position = b"", 0
         answer = self._get()
@@ -73,13 +74,13 @@ class ObjectBytes(io.BufferedIOBase):
         return name_of(self.ref.bucket, self.ref.key, self.etag, self.modified)
 
     def peek(self, size: int = 0, /) -> bytes:
-        """Return the first ``size`` of the next bytes, fewer only at the end, without moving."""
+        """Return the next ``size`` bytes without moving; fewer only at the end."""
         while len(self._ahead) < size and (more := self._piece(self.position + len(self._ahead))):
             self._ahead += more
         return self._ahead[:size]
 
     def skip_to(self, position: int) -> None:
-        """Continue at another byte; the next read requests it."""
+        """Move to another byte; the next read requests it."""
         if position != self.position:
             self._drop()
             self._ahead, self.position = b"", position
@@ -91,20 +92,12 @@ class ObjectBytes(io.BufferedIOBase):
         self.position += len(data)
         return data
 
-    def read(self, size: int | None = -1, /) -> bytes:
-        parts: list[bytes] = []
-        left = -1 if size is None else size
-        while left and (part := self.read1(left)):
-            parts.append(part)
-            left = max(left - len(part), 0) if left > 0 else left
-        return b"".join(parts)
-
     def close(self) -> None:
         self._drop()
         super().close()
 
     def _piece(self, position: int) -> bytes:
-        """Return the bytes at a position, at least one; nothing at the end."""
+        """Return bytes from an offset on, at least one; nothing at the end."""
         backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
         for attempt in range(1, _MOST_BROKEN + 1):
             if position >= self.size:
@@ -117,8 +110,8 @@ class ObjectBytes(io.BufferedIOBase):
                 data: bytes = self._body.read(_PIECE)
                 if data:
                     return data
-                error: Exception = EOFError(f"it ended at byte {position} of {self.size}")
-            except self._broken as failure:
+                error: Exception = EOFError(f"the body ended at byte {position} of {self.size}")
+            except self._connection_errors as failure:
                 error = failure
             self._drop()
             if attempt < _MOST_BROKEN and self._stop.wait(backoff.next_pause()):

@@ -9,26 +9,25 @@ from typing import ClassVar
 from urllib.parse import urlsplit
 
 from ....model.errors import ConfigError
-from ....model.options import option
+from ....model.options import check_unset, option
 from ....wire.decompressing import WINDOW_BYTES
-from ....wire.patterns import Pattern
 from ..reading.cutting import BLOCK_BYTES, Rules
 from ..reading.line_options import LineOptions
+from ..reading.name_filter import NameFilter
 
 #: The headers that an event may have.
 HEADERS = ("bucket", "key", "etag", "size", "last_modified")
 #: Bytes of boto3's descriptions of the services.
 _CLIENT_BYTES = 48 << 20
-#: A block of lines exists as bytes, as text, and in a batch.
+#: Copies of a block in memory: compressed, plain, as text, in a batch.
 _COPIES = 4
-_OF_BUCKET = {"look_back": 1000, "start_after": None, "poll_delay": 60.0}
-_OF_QUEUE = {"visibility_timeout": 300, "wait": 5}
+_OF_BUCKET, _OF_QUEUE = ("look_back", "start_after", "poll_delay"), ("visibility_timeout", "wait")
 _OF_SQS = re.compile(r"sqs\.([a-z0-9-]+)\.amazonaws\.")
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
 class S3Options(LineOptions):
-    """The queue or the bucket, the account, and the form of the objects."""
+    """Queue or bucket, credentials, and format of the objects."""
 
     #: Hints for names of other agents.
     foreign: ClassVar[Mapping[str, str]] = {
@@ -49,31 +48,29 @@ class S3Options(LineOptions):
 
     queue_url: str | None = option(None, doc="SQS queue with the bucket's notifications, also by SNS or EventBridge")
     bucket: str | None = option(None, doc="bucket that is listed, instead of a queue; one agent for each bucket")
-    prefix: str = option("", doc="beginning of the keys to read")
+    prefix: str = option("", doc="prefix of the keys to read")
     include_pattern: str = option("", doc="regular expression that is searched for in keys to read; empty for all")
     ignore_pattern: str = option("^$", doc="regular expression that is searched for in keys not to read")
     workers: int = option(4, least=1, most=100, doc="number of objects that are read at once")
     visibility_timeout: int = option(
-        _OF_QUEUE["visibility_timeout"],
+        300,
         least=10,
         most=43_200,
-        doc="queue: seconds after which a message that failed, or of an agent that died, appears again",
+        doc="queue: seconds after which a message appears again if it failed, or if its agent died",
     )
-    wait: int = option(_OF_QUEUE["wait"], least=1, most=20, doc="queue: seconds of a long poll; a stop takes as long")
-    poll_delay: float = option(_OF_BUCKET["poll_delay"], least=0.01, doc="bucket: seconds between two listings")
+    wait: int = option(5, least=1, most=20, doc="queue: seconds of a long poll; a stop takes as long")
+    poll_delay: float = option(60.0, least=0.01, doc="bucket: seconds between two listings")
     look_back: int = option(
-        _OF_BUCKET["look_back"],
+        1000,
         least=1,
         most=100_000,
-        doc="bucket: number of last keys that each listing returns to; a new key that sorts before them is not seen",
+        doc="bucket: number of last keys that each listing repeats; a new key that sorts before them is not seen",
     )
-    start_after: str | None = option(
-        _OF_BUCKET["start_after"], doc="bucket: key after which the very first start begins"
-    )
+    start_after: str | None = option(None, doc="bucket: key after which the first start begins")
     headers: tuple[str, ...] = option(HEADERS, doc=f"headers of each event: {', '.join(HEADERS)}")
     region: str | None = option(None, doc="region; empty for that of the queue's address, the profile, or AWS_REGION")
     endpoint_url: str | None = option(None, doc="address of a compatible store, such as https://minio:9000")
-    path_style: bool = option(False, doc="put the bucket into the path of requests, not into the host's name")
+    path_style: bool = option(False, doc="put the bucket into the path of requests, not into the host name")
     access_key_id: str | None = option(None, doc="key's ID; empty for AWS's own variables, files and roles")
     secret_access_key: str | None = option(None, secret=True, doc="secret of the key")
     session_token: str | None = option(None, secret=True, doc="token of a temporary key")
@@ -82,10 +79,10 @@ class S3Options(LineOptions):
     def __post_init__(self) -> None:
         if (self.queue_url is None) == (self.bucket is None):
             raise ConfigError("bucket", "or queue_url must be given, and not both", self.bucket)
-        for name in _OF_BUCKET if self.queue_url else _OF_QUEUE:
-            if getattr(self, name) != (_OF_BUCKET | _OF_QUEUE)[name]:
-                given, wanted = ("queue_url", "bucket") if self.queue_url else ("bucket", "queue_url")
-                raise ConfigError(name, f"is used only with {wanted}, not with {given}", getattr(self, name))
+        if self.queue_url:
+            check_unset(self, _OF_BUCKET, "is used only with bucket")
+        else:
+            check_unset(self, _OF_QUEUE, "is used only with queue_url")
         for name in ("queue_url", "endpoint_url"):
             _check_url(name, getattr(self, name))
         if (self.access_key_id is None) != (self.secret_access_key is None):
@@ -93,11 +90,11 @@ class S3Options(LineOptions):
         for header in self.headers:
             if header not in HEADERS:
                 raise ConfigError("headers", f"must be of {', '.join(HEADERS)}", header)
-        self.patterns()
+        self.keys()
         self.check_lines()
 
     def holds(self) -> int:
-        """Return the maximum bytes held: of each worker the window of a compressed object, and blocks of lines."""
+        """Return the maximum bytes held: for each worker a window of decompression, and copies of a block."""
         return _CLIENT_BYTES + self.workers * (WINDOW_BYTES + _COPIES * max(BLOCK_BYTES, self.max_line_bytes))
 
     def rules(self) -> Rules:
@@ -105,23 +102,16 @@ class S3Options(LineOptions):
         logs, most = self.logs(), self.max_line_bytes
         return Rules(logs, most, 0.0, 0.0, encoding=self.encoding, delimiter=self.delimiter, final=True)
 
-    def patterns(self) -> tuple[Pattern[str], Pattern[str]]:
-        """Return the patterns of keys to read, and of those to ignore.
+    def keys(self) -> NameFilter:
+        """Return the filter of objects' keys.
 
-        :raises ConfigError: one is not a regular expression.
+        :raises ConfigError: a pattern is not a regular expression.
         """
-        return self._pattern("include_pattern"), self._pattern("ignore_pattern")
-
-    def _pattern(self, name: str) -> Pattern[str]:
-        text = getattr(self, name)
-        try:
-            return Pattern(text, re.DOTALL, option=name, outcome="the object is not read")
-        except ValueError as error:
-            raise ConfigError(name, f"must be a regular expression: {error.__cause__}", text) from error
+        return NameFilter(self.include_pattern, self.ignore_pattern, "the object is not read")
 
     @property
     def queues_endpoint(self) -> str | None:
-        """The address of SQS, which is the beginning of the queue's."""
+        """The address of SQS, without the queue."""
         parts = urlsplit(self.queue_url or "")
         return f"{parts.scheme}://{parts.netloc}" if parts.netloc else None
 
@@ -133,7 +123,7 @@ class S3Options(LineOptions):
 
 
 def _check_url(name: str, text: str | None) -> None:
-    """:raises ConfigError: the text is not an address, or has a user, whose password messages would show."""
+    """:raises ConfigError: the text is not a URL, or has a user, whose password messages would show."""
     if text is None:
         return
     parts = urlsplit(text)

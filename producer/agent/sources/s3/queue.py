@@ -1,4 +1,4 @@
-"""Queue: tasks from the notifications in a queue of SQS."""
+"""Queue: tasks from the notifications in an SQS queue."""
 
 from __future__ import annotations
 
@@ -14,9 +14,9 @@ from .objects import WHOLE
 from .options import S3Options
 from .reader import ObjectReader, Outcome
 
-#: The most messages of a request to SQS.
+#: Maximum number of messages in a request to SQS.
 _BATCH = 10
-#: Seconds between two rounds of deletions, and of a poll while there is other work.
+#: Seconds between two rounds of deletions, and of a long poll while messages are held.
 _ROUND = 1
 #: Maximum number of names of objects that are remembered.
 _MOST_KNOWN = 10_000
@@ -24,11 +24,11 @@ _MOST_KNOWN = 10_000
 
 @dataclass(slots=True)
 class _Held:
-    """A message that was received and is not deleted.
+    """A message that was received and is not yet deleted.
 
-    :ivar handle: the receipt for requests about it.
-    :ivar extend_at: the time of the next extension of its visibility timeout, monotonic seconds.
-    :ivar names: the names of its objects once all are read; None before.
+    :ivar handle: the receipt handle.
+    :ivar extend_at: when to extend the visibility timeout, monotonic seconds.
+    :ivar names: names of its objects once all are read; None before.
     """
 
     handle: str
@@ -37,17 +37,17 @@ class _Held:
 
 
 class Queue:
-    """Tasks of the messages of one queue.
+    """Feed of the objects that the messages of one queue name.
 
     :param client: the client of SQS.
-    :ivar _held: messages by the ID of the task.
+    :ivar _held: messages by task.
     :ivar _known: names of objects that were read, the oldest first.
     """
 
     def __init__(self, client: Any, options: S3Options, context: Context, outlet: Outlet, reader: ObjectReader) -> None:
         self._client, self._options, self._outlet, self._reader = client, options, outlet, reader
         self._clock = context.clock
-        self._wanted, self._ignored = options.patterns()
+        self._keys = options.keys()
         self._held: dict[str, _Held] = {}
         self._known: dict[str, None] = dict.fromkeys(sorted(outlet.names()))
         self._next_round = self._clock.monotonic()
@@ -69,9 +69,9 @@ class Queue:
         if outcome.whole:
             self._held[task.key].names = outcome.names
         elif outcome.failure is not None:
-            del self._held[task.key]  # it appears again after its visibility timeout
+            del self._held[task.key]  # the message appears again after its visibility timeout
 
-    def keep(self) -> None:
+    def maintain(self) -> None:
         now = self._clock.monotonic()
         if now >= self._next_round:
             self._next_round = now + _ROUND
@@ -79,7 +79,7 @@ class Queue:
             due = [key for key, held in self._held.items() if now >= held.extend_at]
             self._extend(due, self._options.visibility_timeout)
 
-    def end(self) -> None:
+    def release(self) -> None:
         self._delete([key for key, held in self._held.items() if self._is_safe(held)])
         self._extend([key for key, held in self._held.items() if held.names is None], 0)
 
@@ -95,11 +95,13 @@ class Queue:
             return [(each["Body"], each["ReceiptHandle"]) for each in answer.get("Messages", ())]
 
     def _task(self, body: str, handle: str) -> Task | None:
-        """Return the task of a message; None if there is nothing to read."""
+        """Return the task of a message; None if it names no object to read."""
         try:
             refs = tuple(ref for ref in objects_of(body) if self._is_wanted(ref.key))
         except NotificationError as error:
-            self._reader.report(S3Error(f"{self._options.queue_url}: a message is {error}; left to the queue"))
+            self._reader.report(
+                S3Error(f"{self._options.queue_url}: left a message to the queue's redrive policy: {error}")
+            )
             return None
         self._number += 1
         key = str(self._number)
@@ -108,8 +110,7 @@ class Queue:
         return Task(key, refs) if refs else None
 
     def _is_wanted(self, key: str) -> bool:
-        named = key.startswith(self._options.prefix) and self._wanted.search(key)
-        return bool(named and not self._ignored.search(key, at_limit=True))
+        return key.startswith(self._options.prefix) and self._keys.accepts(key)
 
     def _is_safe(self, held: _Held) -> bool:
         return held.names is not None and all(self._outlet.safe_end(name) >= WHOLE for name in held.names)
@@ -143,7 +144,9 @@ class Queue:
     def _report_failed(self, answer: Mapping[str, Any], what: str) -> None:
         for each in answer.get("Failed", ()):
             why = f"{each.get('Code')}: {each.get('Message', '')}"
-            self._reader.report(S3Error(f"{self._options.queue_url}: a message is not {what}, and comes again: {why}"))
+            self._reader.report(
+                S3Error(f"{self._options.queue_url}: a message was not {what}, and appears again: {why}")
+            )
 
 
 def _tens(keys: Sequence[str]) -> Iterator[Sequence[str]]:

@@ -1,4 +1,4 @@
-"""ObjectReader: puts the lines of objects, from the first byte that some channel lacks."""
+"""ObjectReader: puts the lines of objects into the channels, from the first byte that a channel lacks."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from ....runtime.rate_limited_log import RateLimitedLog
 from ....wire.encodings import in_order
 from ...events.batch import Position
 from ...events.interfaces import Context, Outlet
-from ..reading.batches import BatchMaker, text_of
+from ..reading.batches import text_of
 from ..reading.notices import Notices
 from .blocks import PlainBytes, blocks_of
 from .clients import DeniedError, GoneError, S3Error, UnreadableError
@@ -31,11 +31,11 @@ class BusyError(S3Error):
 
 @dataclass(frozen=True, slots=True)
 class Outcome:
-    """The result of reading the objects of one task.
+    """Outcome of one task.
 
-    :ivar names: the names of the positions of its objects, as far as they are known.
-    :ivar whole: True if all were read to their end, or are gone.
-    :ivar failure: the error of the last object that could not be read; None for none.
+    :ivar names: names of the positions of the objects that were opened.
+    :ivar whole: True if each object was read to its end, or no longer exists.
+    :ivar failure: the error of the last object that could not be read; None if all could be read.
     """
 
     names: tuple[str, ...]
@@ -44,7 +44,7 @@ class Outcome:
 
 
 class ObjectReader:
-    """Reader of objects; used by several threads.
+    """Reader of objects; thread-safe.
 
     :param client: the client of S3.
     :param stop: ends the reading.
@@ -53,14 +53,14 @@ class ObjectReader:
     def __init__(self, client: Any, options: S3Options, context: Context, outlet: Outlet, stop: Stop) -> None:
         self._client, self._options, self._context, self._outlet, self._stop = client, options, context, outlet, stop
         self._rules = options.rules()
-        self._maker = BatchMaker(self._rules.logs, byte_offset=False, delimiter=options.delimiter)
+        self._maker = options.batch_maker()
         self._notices = Notices(_log, context.counters, options.encoding, "encoding")
         self._repeated = RateLimitedLog(context.clock)
-        self._lock = Lock()  # guards the names below
-        self._in_hand: set[str] = set()
+        self._lock = Lock()  # guards _claims
+        self._claims: set[str] = set()
 
     def read_all(self, refs: tuple[ObjectRef, ...]) -> Outcome:
-        """Put the lines of some objects, one after the other; an object that cannot be read does not stop the others.
+        """Put the lines of objects, one object after another. An unreadable object does not stop the others.
 
         :raises S3Error: S3 cannot be reached.
         """
@@ -137,17 +137,17 @@ class ObjectReader:
 
     @contextmanager
     def _claimed(self, stream: ObjectBytes) -> Iterator[None]:
-        """Read an object on one thread only.
+        """Claim an object for this thread during the block.
 
         :raises BusyError: another worker reads it.
         """
         name = stream.name
         with self._lock:
-            if name in self._in_hand:
-                raise BusyError(f"{stream.place}: it is being read")
-            self._in_hand.add(name)
+            if name in self._claims:
+                raise BusyError(f"{stream.place}: another worker is reading it")
+            self._claims.add(name)
         try:
             yield
         finally:
             with self._lock:
-                self._in_hand.discard(name)
+                self._claims.discard(name)

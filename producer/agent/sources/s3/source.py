@@ -10,8 +10,6 @@ from typing import ClassVar
 from ....runtime.clock import Clock, Stop
 from ...events.batch import EventBatch
 from ...events.interfaces import Context, Outlet
-from ..reading.batches import BatchMaker, text_of
-from ..reading.cutting import Block
 from .bucket import Bucket
 from .clients import S3Error, ask, clients_of
 from .feeds import Feed, Task
@@ -19,12 +17,12 @@ from .options import S3Options
 from .queue import Queue
 from .reader import ObjectReader, Outcome
 
-#: Seconds of a wait for workers.
+#: Seconds between two polls of the feed while no worker finishes.
 _PAUSE = 0.2
 
 
 class S3Source:
-    """Source of the lines of objects in S3."""
+    """Source of the lines of objects in S3 and compatible stores."""
 
     endless = True
 
@@ -37,8 +35,7 @@ class S3Source:
     @staticmethod
     def decode_sample(options: S3Options, data: bytes, _clock: Clock) -> EventBatch:
         """Return the events of an object's content, without the headers of the object."""
-        block, maker = Block(data, 0), BatchMaker(options.logs(), byte_offset=False, delimiter=options.delimiter)
-        return maker.batch(block, text_of(block, options.encoding).data, {}, "sample")
+        return options.batch_maker().sample(data, options.encoding)
 
     def __init__(self, options: S3Options, context: Context) -> None:
         self._options, self._context = options, context
@@ -55,17 +52,17 @@ class S3Source:
                 else Bucket(s3, options, context, outlet)
             )
             with ThreadPoolExecutor(options.workers, f"producer-agent-{context.name}") as pool:
-                crew = _Crew(pool, options.workers, feed, reader, ended)
+                dispatcher = _Dispatcher(pool, options.workers, feed, reader, ended)
                 try:
-                    crew.live()
+                    dispatcher.run()
                 finally:
                     ended.set()
-                    crew.end()
+                    dispatcher.finish()
 
 
 @contextmanager
 def _inner(stop: Stop, clock: Clock) -> Iterator[Stop]:
-    """Yield a stop signal that is set with another one, and may be set without it."""
+    """Yield a stop signal that ``stop`` sets, too."""
     inner = Stop(clock)
     with stop.waking(inner.set):
         if stop.is_set():
@@ -73,39 +70,39 @@ def _inner(stop: Stop, clock: Clock) -> Iterator[Stop]:
         yield inner
 
 
-class _Crew:
-    """The workers, each with a task."""
+class _Dispatcher:
+    """Dispatcher of the feed's tasks to the workers."""
 
     def __init__(self, pool: ThreadPoolExecutor, workers: int, feed: Feed, reader: ObjectReader, stop: Stop) -> None:
         self._pool, self._workers, self._feed, self._reader, self._stop = pool, workers, feed, reader, stop
         self._running: dict[Future[Outcome], Task] = {}
 
-    def live(self) -> None:
-        """Run the feed's tasks until the stop."""
+    def run(self) -> None:
+        """Dispatch tasks until ``stop`` is set."""
         for task in self._feed.tasks(self._running):
             if task is not None:
                 self._running[self._pool.submit(self._reader.read_all, task.refs)] = task
-            self._settle(_PAUSE if task is None else 0)
+            self._collect(_PAUSE if task is None else 0)
             while len(self._running) >= self._workers and not self._stop.is_set():
-                self._settle(_PAUSE)
+                self._collect(_PAUSE)
             if self._stop.is_set():
                 return
 
-    def end(self) -> None:
-        """Wait for the workers, and release what they did not read; :meth:`live` has raised the first error."""
+    def finish(self) -> None:
+        """Wait for the workers, and release unread objects. Errors are ignored: :meth:`run` has raised the first."""
         wait(self._running)
         with suppress(S3Error):
             for future, task in self._running.items():
                 if future.exception() is None:
                     self._feed.done(task, future.result())
-            self._feed.end()
+            self._feed.release()
 
-    def _settle(self, timeout: float) -> None:
-        """Take the outcomes of finished tasks; wait for one of them, or for the stop, as long as there is none."""
+    def _collect(self, timeout: float) -> None:
+        """Report finished tasks to the feed; wait for one, or for the stop, up to the timeout."""
         if self._running:
             wait(self._running, timeout, FIRST_COMPLETED)
         elif timeout:
             self._stop.wait(timeout)
         for future in [each for each in self._running if each.done()]:
             self._feed.done(self._running.pop(future), future.result())
-        self._feed.keep()
+        self._feed.maintain()

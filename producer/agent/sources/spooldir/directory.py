@@ -48,7 +48,7 @@ class SpoolDirectory:
         self._options = options
         self._root = str(options.spool_directory)
         self._links_to = LinkTargets([self._root, *options.allow_links_to])
-        self._include, self._ignore = options.names()
+        self._names = options.names()
         self.unreadable: dict[str, OSError] = {}
         self._marked: dict[str, dict[str, int]] = {}
         self._lock = self._locked()
@@ -139,8 +139,7 @@ class SpoolDirectory:
     def _is_wanted(self, entry: os.DirEntry[str]) -> bool:
         name = entry.name
         done = name.endswith((self._options.file_suffix, FAILED_SUFFIX))
-        ignored = done or not self._include.search(name) or self._ignore.search(name, at_limit=True)
-        return not ignored and entry.is_file()
+        return not done and self._names.accepts(name) and entry.is_file()
 
     def _rename(self, path: str, suffix: str) -> str:
         target = path + suffix

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 
 from ....wire.encodings import MARK, Converted, to_utf8
 from ...events.batch import EventBatch, Position
-from ..reading.delimiters import batch_of_lines
+from ..reading.batches import batch_of_lines
 from .options import SpoolDirectoryOptions
 
 _ERRORS = {"REPLACE": "replace", "IGNORE": "ignore", "FAIL": "strict", "KEEP": "surrogateescape"}

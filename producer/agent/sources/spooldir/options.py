@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import codecs
-import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
 from ....model.errors import ConfigError
 from ....model.options import option
-from ....wire import encodings
-from ....wire.patterns import Pattern
 from ...config.flume_keys import without_needless
-from ..reading.delimiters import check_delimiter, delimiter_option
+from ..reading.line_options import check_text, delimiter_option
+from ..reading.name_filter import NameFilter
 
 _NOT_NEEDED = "accepted from Flume's files, without effect: "
 _DESERIALIZER = "deserializer."
@@ -68,11 +66,7 @@ class SpoolDirectoryOptions:
 
     def __post_init__(self) -> None:
         self.names()
-        try:
-            encodings.is_utf8(self.encoding)
-        except LookupError as error:
-            raise ConfigError("encoding", "must be an encoding that Python supports", self.encoding) from error
-        check_delimiter(self.delimiter)
+        check_text(self.encoding, self.delimiter)
         if self.delimiter != "\n" and self.deserializer == "BLOB":
             raise ConfigError("delimiter", "cannot be used with the deserializer BLOB", self.delimiter)
         if not self.file_suffix:
@@ -80,20 +74,12 @@ class SpoolDirectoryOptions:
         if self.decode_error_policy == "KEEP" and not self.is_utf8:
             object.__setattr__(self, "decode_error_policy", "REPLACE")  # only UTF-8 bytes can be kept
 
-    def names(self) -> tuple[Pattern[str], Pattern[str]]:
-        """Return the patterns of file names to read, and of those to ignore.
+    def names(self) -> NameFilter:
+        """Return the filter of file names.
 
-        :raises ConfigError: one is not a regular expression.
+        :raises ConfigError: a pattern is not a regular expression.
         """
-        return self._pattern("include_pattern"), self._pattern("ignore_pattern")
-
-    def _pattern(self, name: str) -> Pattern[str]:
-        text = getattr(self, name)
-        try:
-            # DOTALL: a file name may contain line ends.
-            return Pattern(text, re.DOTALL, option=name, outcome="the file is not read")
-        except ValueError as error:
-            raise ConfigError(name, f"must be a regular expression: {error.__cause__}", text) from error
+        return NameFilter(self.include_pattern, self.ignore_pattern, "the file is not read")
 
     @property
     def is_utf8(self) -> bool:

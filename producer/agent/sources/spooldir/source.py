@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from ....runtime.clock import Clock, Stop
 from ....runtime.file_identity import Key
 from ....runtime.loggers import get_logger
+from ....wire.encodings import in_order
 from ...events.batch import EventBatch, Position
 from ...events.interfaces import Context, Lag, Outlet
 from ..reading.cutting import Block, Rules
@@ -49,7 +50,8 @@ class SpoolDirectorySource:
         maker, position = EventMaker(options), Position("sample", len(data))
         if options.deserializer == "BLOB":
             return maker.blob(data, {}, position)
-        return maker.batch(data, {}, position)
+        lines = maker.lines(data, in_order(options.encoding, data), first=True)
+        return maker.batch(lines.data, {}, position)
 
     def __init__(self, options: SpoolDirectoryOptions, context: Context) -> None:
         self._options, self._context = options, context

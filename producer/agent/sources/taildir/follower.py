@@ -10,7 +10,7 @@ from ....runtime.link_targets import LinkTargets
 from ....runtime.loggers import get_logger
 from ...events.interfaces import Context, Lag, Outlet
 from ...recoveries import recoveries
-from ..reading.batches import BatchMaker, text_of
+from ..reading.batches import text_of
 from ..reading.notices import Notices
 from ..reading.reader import ContentChangedError, FileReader
 from .file_registry import KnownFiles
@@ -38,7 +38,7 @@ class Follower:
     def __init__(self, options: TaildirOptions, context: Context, outlet: Outlet, stop: Stop) -> None:
         self._options, self._outlet, self._stop, self._clock = options, outlet, stop, context.clock
         self._counters = context.counters
-        self._maker = BatchMaker(options.logs(), options.byte_offset_header, options.containers(), options.delimiter)
+        self._maker = options.batch_maker()
         groups = options.groups()
         links_to = LinkTargets([*(group.named_directory for group in groups), *options.allow_links_to])
         self._known = KnownFiles(outlet, context.state, context.name, context.clock)

@@ -11,6 +11,7 @@ from typing import Any, ClassVar
 from ....model.errors import ConfigError
 from ....model.options import option
 from ....wire.encodings import is_utf8
+from ..reading.batches import BatchMaker
 from ..reading.containers import FORMATS, ContainerLines
 from ..reading.line_options import LineOptions
 from .groups import Group, file_group, glob_group
@@ -128,6 +129,9 @@ class TaildirOptions(LineOptions):
             )
             for group in found
         ]
+
+    def batch_maker(self) -> BatchMaker:
+        return BatchMaker(self.logs(), self.byte_offset_header, self.containers(), self.delimiter)
 
     def containers(self) -> ContainerLines | None:
         """Return the rules of container logs; None for other files."""

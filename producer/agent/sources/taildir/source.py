@@ -10,8 +10,6 @@ from ....runtime.backoff import Backoff
 from ....runtime.clock import Clock, Stop
 from ...events.batch import EventBatch
 from ...events.interfaces import Context, Lag, Outlet
-from ..reading.batches import BatchMaker
-from ..reading.cutting import Block
 from .follower import Follower
 from .options import TaildirOptions
 
@@ -34,8 +32,7 @@ class TaildirSource:
     @staticmethod
     def decode_sample(options: TaildirOptions, data: bytes, _clock: Clock) -> EventBatch:
         """Return the events of a file's content, without headers that its path decides."""
-        maker = BatchMaker(options.logs(), options.byte_offset_header, options.containers())
-        return maker.batch(Block(data, 0), data, {}, "sample")
+        return options.batch_maker().sample(data, options.encoding)
 
     Options = TaildirOptions
 

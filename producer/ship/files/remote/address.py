@@ -7,6 +7,8 @@ import os
 import re
 from urllib.parse import urlsplit
 
+from ....text.printable import masked
+
 #: The schemes of web servers.
 WEB = ("http", "https")
 #: The package that fsspec needs for each scheme, and the packages to install; empty if an extra contains them.
@@ -79,6 +81,4 @@ def without_secrets(text: str, address: str) -> str:
     line = " ".join(text.split()).replace(address, shown(address))
     if has_secret(address):
         secrets += [parts.query, parts.netloc.rpartition("@")[0]]
-    for secret in filter(None, secrets):
-        line = line.replace(secret, "…")
-    return line[:_MOST_CHARACTERS]
+    return masked(line, secrets, least=1)[:_MOST_CHARACTERS]

@@ -78,15 +78,6 @@ class RemoteFile(io.BufferedIOBase):
         self._position += len(data)
         return data
 
-    def read(self, size: int | None = -1, /) -> bytes:
-        """Return ``size`` bytes, fewer only at the end."""
-        parts: list[bytes] = []
-        left = -1 if size is None else size
-        while left and (part := self.read1(left)):
-            parts.append(part)
-            left = max(left - len(part), 0) if left > 0 else left
-        return b"".join(parts)
-
     def close(self) -> None:
         """Close the connection or file of the server."""
         if not self.closed:

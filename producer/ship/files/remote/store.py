@@ -6,7 +6,6 @@ configuration of fsspec (``FSSPEC_S3_ENDPOINT_URL``, ``~/.config/fsspec``).
 
 from __future__ import annotations
 
-import importlib.util
 import os
 import re
 from collections.abc import Iterator
@@ -15,7 +14,7 @@ from contextlib import contextmanager
 from http import HTTPStatus
 from typing import Any
 
-from ....text.extras import how_to_install
+from ....text.extras import how_to_install, is_installed
 from ....text.plural import counted
 from ...errors import InputError
 from . import azure
@@ -199,7 +198,7 @@ def _whole(data: bytes, address: str, position: int, size: int) -> bytes:
 
 def _file_system(scheme: str, host: str) -> Any:
     package, install = STORES[scheme]
-    missing = next((name for name in ("fsspec", package) if importlib.util.find_spec(name) is None), None)
+    missing = next((name for name in ("fsspec", package) if not is_installed(name)), None)
     if missing is not None:
         how = f"pip install {install}" if install else how_to_install("s3")
         raise InputError(f"{scheme}:// needs the package {missing}, which is not installed: {how}")

@@ -22,7 +22,7 @@ from ..sinks.http.server_time import clock_offset
 from ..sinks.http.transport import Target, Transport
 from ..text.addresses import is_address
 
-#: The largest difference of clocks that is no fault, seconds.
+#: Maximum tolerated difference of the clocks, seconds.
 _MOST_SKEW = 10.0
 
 
@@ -34,8 +34,8 @@ class NotNeededError(Exception):
     """Raised by a step that does not apply, with the reason."""
 
 
-class Way:
-    """The way to an endpoint. Each step returns its finding or raises, and keeps what later ones need.
+class Route:
+    """The network route to an endpoint. Each step returns its finding or raises, and keeps what later ones need.
 
     :param timeout: the limit of a step, seconds.
     :param secrets: the secrets to mask; those of a proxy are added.
@@ -86,8 +86,8 @@ class Way:
                 return socket.create_connection((address, port), self._timeout / len(self._addresses))
             except OSError as refused:
                 error = refused
-        whom = "the proxy" if self._proxy else "the endpoint"
-        advice = f"check host and port of {whom}, and any firewall"
+        peer = "the proxy" if self._proxy else "the endpoint"
+        advice = f"check host and port of {peer}, and any firewall"
         raise StepError(f"{', '.join(self._addresses)} port {port}: {error}: {advice}") from error
 
     def handshake(self) -> str:
@@ -104,8 +104,8 @@ class Way:
                 certificate: Any = secured.getpeercert()
                 version = secured.version()
         except OSError as error:  # errors of ssl, too
-            told = error_of_exception(error, Sent.NOTHING).message
-            raise StepError(f"{told}; trusted are the authorities of {trusted}") from error
+            message = error_of_exception(error, Sent.NOTHING).message
+            raise StepError(f"{message}; trusted are the authorities of {trusted}") from error
         issuer = ", ".join(value for part in certificate["issuer"] for name, value in part if "Name" in name)
         until = datetime.fromtimestamp(ssl.cert_time_to_seconds(certificate["notAfter"]), UTC)
         return f"{version}; a certificate of {issuer}, until {until:%Y-%m-%d}; trusted are the authorities of {trusted}"
