@@ -247,3 +247,25 @@ class Stop:
     def wait(self, seconds: float | None = None) -> bool:
         """Sleep for ``seconds``, or until the end is requested. Return True if it was."""
         return self._room.wait_until(self.is_set, Deadline.after(self._clock, seconds))
+
+
+class InnerStop(Stop):
+    """Stop that ``outer`` sets, too.
+
+    :param outer: the stop of the enclosing operation, which stays as it is if this one is set.
+    """
+
+    def __init__(self, outer: Stop) -> None:
+        super().__init__(outer._clock)
+        self._outer = outer
+
+    @contextmanager
+    def waking(self, wake: Callable[[], object]) -> Iterator[None]:
+        with super().waking(wake), self._outer.waking(wake):
+            yield
+
+    def is_set(self) -> bool:
+        return self._set or self._outer.is_set()
+
+    def wait(self, seconds: float | None = None) -> bool:
+        return self._room.wait_until(self.is_set, Deadline.after(self._clock, seconds, self._outer)) or self.is_set()

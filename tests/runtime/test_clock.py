@@ -9,7 +9,7 @@ from types import FrameType
 
 import pytest
 
-from producer.runtime.clock import NO_DEADLINE, Deadline, Signal, Stop, SystemClock, WaitingRoom
+from producer.runtime.clock import NO_DEADLINE, Deadline, InnerStop, Signal, Stop, SystemClock, WaitingRoom
 from producer.testing import ManualClock
 from tests.support.waiting import PATIENCE, Call, eventually
 
@@ -197,6 +197,21 @@ def test_a_stop_ends_the_waits_of_all_its_deadlines_at_once() -> None:
     assert [call.result() for call in calls] == [False] * 3
     assert [(deadline.remaining(clock), deadline.expired(clock)) for deadline in deadlines] == [(0.0, True)] * 3
     assert not room.wait_until(lambda: False, deadlines[0])
+
+
+def test_an_inner_stop_is_set_with_the_outer_one_and_also_alone() -> None:
+    """The outer stop also sets the inner one, and ends its waits; the inner one alone leaves the outer one."""
+    outer, woken = Stop(), list[bool]()
+    inner = InnerStop(outer)
+    with inner.waking(lambda: woken.append(True)):
+        waiting = Call(lambda: inner.wait(60))
+        outer.set()
+        assert waiting.result()
+    assert (woken, inner.is_set()) == ([True], True)
+    alone = InnerStop(Stop())
+    alone.set()
+    assert alone.wait(0)
+    assert not alone._outer.is_set()
 
 
 def test_a_signal_handler_that_raises_loses_no_wake_up() -> None:

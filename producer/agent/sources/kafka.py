@@ -14,15 +14,15 @@ The file is long because messages, rebalances and offsets share the state of eac
 from __future__ import annotations
 
 from bisect import bisect_left
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from contextlib import closing, contextmanager, suppress
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import closing, suppress
 from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any, ClassVar
 
 from ...model.errors import ConfigError
 from ...model.options import option
-from ...runtime.clock import Stop
+from ...runtime.clock import InnerStop, Stop
 from ...runtime.loggers import get_logger
 from ...runtime.rate_limited_log import RateLimitedLog
 from ..config.flume_keys import renamed
@@ -367,20 +367,12 @@ class _Reading:
         return False
 
 
-class _Member(Stop):
+class _Member(InnerStop):
     """Stop signal whose wait also polls the client, so that it remains a member while a channel is full."""
 
     def __init__(self, consumer: Any, stop: Stop) -> None:
-        super().__init__()
-        self._consumer, self._outer = consumer, stop
-
-    def is_set(self) -> bool:
-        return self._outer.is_set()
-
-    @contextmanager
-    def waking(self, wake: Callable[[], object]) -> Iterator[None]:
-        with self._outer.waking(wake):
-            yield
+        super().__init__(stop)
+        self._consumer = consumer
 
     def wait(self, seconds: float | None = None) -> bool:
         assigned = self._consumer.assignment()
@@ -389,7 +381,7 @@ class _Member(Stop):
             message = self._consumer.poll(0)
             if message is not None and message.error() is None:  # of a partition assigned during the poll
                 self._consumer.seek(_partition((message.topic(), message.partition()), message.offset()))
-            return self._outer.wait(seconds)
+            return super().wait(seconds)
         finally:
             still = self._consumer.assignment()
             self._consumer.resume(still)

@@ -12,15 +12,15 @@ from __future__ import annotations
 
 import threading
 import uuid
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager, suppress
+from collections.abc import Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from types import TracebackType
 from typing import Self
 
 from ...reading.consumer_group import ConsumerGroup
 from ...reading.errors import LogHubReadError
-from ...runtime.clock import Clock, Stop
+from ...runtime.clock import Clock, InnerStop, Stop
 from ...runtime.locks import Lock
 from ...runtime.loggers import get_logger
 from ...runtime.whole_file import write_whole
@@ -143,27 +143,18 @@ class Membership:
             self._given, self._heard = given, begun
 
 
-class UntilRelease(Stop):
+class UntilRelease(InnerStop):
     """Stop signal that is also set when shards have to be released.
 
     :param outer: the source's stop signal.
     """
 
     def __init__(self, outer: Stop, membership: Membership) -> None:
-        super().__init__()
-        self._outer, self._membership = outer, membership
+        super().__init__(outer)
+        self._membership = membership
 
     def is_set(self) -> bool:
-        return self._outer.is_set() or self._membership.must_release()
-
-    @contextmanager
-    def waking(self, wake: Callable[[], object]) -> Iterator[None]:
-        with self._outer.waking(wake):
-            yield
-
-    def wait(self, seconds: float | None = None) -> bool:
-        self._outer.wait(seconds)
-        return self.is_set()
+        return super().is_set() or self._membership.must_release()
 
 
 def consumer_name(state: Path, prefix: str) -> str:

@@ -3,7 +3,6 @@
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,8 +16,6 @@ from producer.agent.flow.outlet import SourceOutlet
 from producer.agent.selectors.load_balancing import LoadBalancingSelector
 from producer.agent.selectors.multiplexing import MultiplexingSelector
 from producer.agent.selectors.replicating import ReplicatingSelector
-from producer.agent.sources.kafka import _Member
-from producer.agent.sources.loghub_group import UntilRelease
 from producer.model.errors import ChannelFullError
 from producer.runtime.clock import Stop, SystemClock
 from producer.testing import ManualClock
@@ -104,16 +101,6 @@ def test_a_stop_is_seen_at_once_while_a_channel_is_full(tmp_path: Path, limits: 
         stop.set()
         assert waiting.result() is False
         assert len(taken(channel)) == 3
-
-
-@pytest.mark.parametrize("kind", [_Member, UntilRelease])
-def test_stops_of_groups_kafka_and_loghub_also_end_when_the_agent_stops(kind: type[Stop]) -> None:
-    """Stops of groups, Kafka and LogHub also end when the agent stops."""
-    outer, woken = Stop(), list[bool]()
-    given: Any = (None, outer) if kind is _Member else (outer, SimpleNamespace(must_release=lambda: False))
-    with kind(*given).waking(lambda: woken.append(True)):
-        outer.set()
-    assert woken
 
 
 @pytest.mark.parametrize("limits", [{"capacity": 2}, {"byte_capacity": 1000, "byte_capacity_buffer_percentage": 0}])

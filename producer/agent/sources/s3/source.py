@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
-from contextlib import closing, contextmanager, nullcontext, suppress
+from contextlib import closing, nullcontext, suppress
 from typing import ClassVar
 
-from ....runtime.clock import Clock, Stop
+from ....runtime.clock import Clock, InnerStop, Stop
 from ...events.batch import EventBatch
 from ...events.interfaces import Context, Outlet
 from .bucket import Bucket
@@ -44,7 +43,8 @@ class S3Source:
         """:raises S3Error: the bucket or the queue cannot be read."""
         options, context = self._options, self._context
         s3, sqs = clients_of(options)
-        with closing(s3), closing(sqs) if sqs else nullcontext(), _inner(stop, context.clock) as ended:
+        ended = InnerStop(stop)
+        with closing(s3), closing(sqs) if sqs else nullcontext():
             reader = ObjectReader(s3, options, context, outlet, ended)
             feed: Feed = (
                 Queue(sqs, options, context, outlet, reader)
@@ -58,16 +58,6 @@ class S3Source:
                 finally:
                     ended.set()
                     dispatcher.finish()
-
-
-@contextmanager
-def _inner(stop: Stop, clock: Clock) -> Iterator[Stop]:
-    """Yield a stop signal that ``stop`` sets, too."""
-    inner = Stop(clock)
-    with stop.waking(inner.set):
-        if stop.is_set():
-            inner.set()
-        yield inner
 
 
 class _Dispatcher:
