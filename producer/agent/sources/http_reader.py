@@ -63,12 +63,10 @@ class RequestReader:
                 self._http.send(h11.InformationalResponse(status_code=100, headers=[], reason="Continue"))
             )
         pieces = self._pieces()
-        found = bytearray()  # not a list: a peer may send one byte at a time
-        for piece in pieces if packing == "identity" else self._unpacked(packing, pieces):
-            self._limits.check(len(found) + len(piece))
-            self._limits.hold(request, len(piece), came=True)
-            found += piece
-        return bytes(found)
+        if packing == "identity":
+            return self._limits.collected(request, pieces)
+        with refusing(UnpackingError, prefix="the body cannot be unpacked: "):
+            return self._limits.collected(request, unpacked(packing, pieces))
 
     def release(self, request: Request) -> None:
         """Release the bytes of a request."""
@@ -103,10 +101,6 @@ class RequestReader:
             size += len(event.data)
             self._limits.check(size)
             yield event.data
-
-    def _unpacked(self, kind: str, pieces: Iterator[bytes]) -> Iterator[bytes]:
-        with refusing(UnpackingError, prefix="the body cannot be unpacked: "):
-            yield from unpacked(kind, pieces)
 
     def _event(self) -> Any:
         """Return the next part of the request.

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from urllib.parse import parse_qsl, urlsplit
 
@@ -65,17 +65,29 @@ class Limits:
         if size > self.body:
             raise RequestError(413, f"the body has more than {self.body} bytes (max_body)")
 
-    def hold(self, request: Request, size: int, *, came: bool = False) -> None:
+    def collected(self, request: Request, pieces: Iterable[bytes]) -> bytes:
+        """Return the pieces of a body as one, and reserve its bytes.
+
+        :raises RequestError: the body is too large, or no memory is free.
+        """
+        found = bytearray()  # not a list: a peer may send one byte at a time
+        for piece in pieces:
+            self.check(len(found) + len(piece))
+            self.hold(request, len(piece), received=True)
+            found += piece
+        return bytes(found)
+
+    def hold(self, request: Request, size: int, *, received: bool = False) -> None:
         """Reserve bytes for a request, until it is released.
 
-        :param came: True for bytes that arrived; False for objects made of them.
+        :param received: True for bytes that arrived; False for objects made of them.
         :raises RequestError: no memory is free, or the request exceeds the budget.
         """
         if request.held.size + size > self.budget.size:
             raise RequestError(
                 413, f"the request takes more than {self.budget.size} bytes of memory (max_memory): send a smaller one"
             )
-        if not request.held.take(size, within_share=came):
+        if not request.held.take(size, within_share=received):
             raise RequestError(503, "no memory is free for the request: send it again")
 
 

@@ -135,15 +135,11 @@ class OtlpGrpc:
 
     def _unpacked(self, request: Request, message: bytes) -> bytes:
         """Decompress a message if it is compressed; OTLP messages begin with other bytes."""
-        kind, found = packing_of(message), bytearray()
+        kind = packing_of(message)
         if kind is None:
             return message
         with refusing(UnpackingError, prefix="the message cannot be unpacked: "):
-            for piece in unpacked(kind, [message]):
-                self._limits.check(len(found) + len(piece))
-                self._limits.hold(request, len(piece), came=True)
-                found += piece
-        return bytes(found)
+            return self._limits.collected(request, unpacked(kind, [message]))
 
     def _refuse(self, call: grpc.ServicerContext, error: RequestError) -> None:
         code, text = _CODES[error.status], str(error)[:_MOST_SHOWN]
