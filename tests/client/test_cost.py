@@ -45,8 +45,9 @@ def test_a_log_into_an_open_batch_runs_no_python(shape: str, open_records_twin: 
             stream.send(logs[0])
         finally:
             sys.setprofile(None)
-    sending = ["send"] if TWIN == "pure" else []
-    assert calls == sending + (["add", "moment_of", "encode_log", "_join"] if open_records_twin is OpenRecords else [])
+    sending, memory = (["send"], ["take"]) if TWIN == "pure" else ([], [])  # the stream's and the budget's twin
+    records = ["add", "moment_of", "encode_log", "_join"] if open_records_twin is OpenRecords else []
+    assert calls == sending + records + memory
 
 
 @pytest.mark.usefixtures("without_coverage")
