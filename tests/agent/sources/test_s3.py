@@ -375,11 +375,11 @@ def test_compressed_objects_are_read_and_continued_inside(cloud: Cloud, bucket: 
 def test_what_cannot_be_decompressed_does_not_stop_later_objects(
     cloud: Cloud, bucket: str, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Of a damaged object the lines before the damage are read; it is counted, logged, and passed over, as is one of
+    """Of a damaged object all bytes before the damage are read; it is counted, logged, and passed over, as is one of
     an unsupported Content-Encoding, and later objects are read; with a queue their messages stay.
     """
-    data = gzip.compress(joined(numbered(0, 100_000)))
-    cloud.put(bucket, "a", data[: len(data) // 2])
+    data = gzip.compress(joined(numbered(0, 100_000)))[:-4]
+    cloud.put(bucket, "a", data)
     cloud.put(bucket, "b", b"brotli", ContentEncoding="br")
     cloud.put(bucket, "c", b"last\n")
     with Reading(tmp_path / "listed", cloud, bucket=bucket, workers=1) as reading, caplog.at_level(logging.ERROR):
@@ -390,8 +390,7 @@ def test_what_cannot_be_decompressed_does_not_stop_later_objects(
             return found[-1:] == [b"last"]
 
         eventually(ended)
-        assert 1000 < len(found) < 100_000
-        assert found[:-2] == numbered(0, len(found) - 2)
+        assert found == [*numbered(0, 100_000), b"last"]
         assert reading.counters.get("EventReadFail") == 2
         assert len([each for each in caplog.messages if f"s3://{bucket}/a: damaged or incomplete gzip" in each]) == 1
         assert any("Content-Encoding br is not supported" in each for each in caplog.messages)

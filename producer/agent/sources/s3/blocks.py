@@ -55,13 +55,15 @@ class PlainBytes:
 def blocks_of(
     read: Callable[[int], bytes], head: bytes, rules: Rules, start: int, stops: Sequence[int]
 ) -> Iterator[Block]:
-    """Yield blocks of whole lines or events.
+    """Yield blocks of whole lines or events, to the end or to the damage.
 
     :param read: returns up to the given number of bytes; nothing at the end.
     :param head: the first bytes of the object.
     :param start: the offset of the first byte that ``read`` returns.
     :param stops: the other channels' offsets, where a block must end, sorted.
+    :raises UnreadableError: ``read`` has raised it; all bytes before are yielded first.
     """
+    damage: UnreadableError | None = None
     cutter, data, ended = Cutter(rules, in_order(rules.encoding, head)), b"", False
     while True:
         stop = next((each - start for each in stops if each > start), None)
@@ -69,8 +71,14 @@ def blocks_of(
         cut, want = 0, min(BLOCK_BYTES, most)
         while cut == 0:
             while len(data) < want and not ended:
-                more = read(want - len(data))
+                more = b""
+                try:
+                    more = read(want - len(data))
+                except UnreadableError as error:
+                    damage = error
                 data, ended = data + more, not more
+            if not data and damage is not None:
+                raise damage
             if not data:
                 return
             part, first = data[:want], start == 0
