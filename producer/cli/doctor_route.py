@@ -35,10 +35,10 @@ class NotNeededError(Exception):
 
 
 class Route:
-    """The network route to an endpoint. Each step returns its finding or raises, and keeps what later ones need.
+    """The network route to an endpoint. Each step returns its finding or raises; later steps use its results.
 
     :param timeout: the limit of a step, seconds.
-    :param secrets: the secrets to mask; those of a proxy are added.
+    :param secrets: the list of secrets to mask; the steps add those of a proxy.
     """
 
     def __init__(self, target: Target, http: HttpConfig, timeout: float, secrets: list[str | None]) -> None:

@@ -50,7 +50,7 @@ class RequestSink:
     #: Maximum bytes of an answer to read.
     most_answer = MOST_OF_AN_ANSWER
     #: False if the transport compresses bodies.
-    packs = True
+    compresses = True
     #: True if the server recognizes an event that is sent again.
     numbered = False
 
@@ -151,7 +151,7 @@ class RequestSink:
         """
         if self._ends:
             raise SinkError(f"the sink was stopped before all events were sent to {self._url}")
-        if self._request_options.compress and self.packs:
+        if self._request_options.compress and self.compresses:
             body = gzip.compress(body, 1)
         try:
             answer, headers = self._transport.request(

@@ -64,7 +64,7 @@ class OtlpSink(RequestSink):
         is_grpc = options.transport == "grpc"
         headers = {} if is_grpc else {"Content-Type": _KIND, "Accept": _KIND}
         url = with_path(options.endpoint, OF_LOGS if is_grpc else _PATH)
-        self.packs = not is_grpc
+        self.compresses = not is_grpc
         super().__init__(options, context, _Form(options.resource), url, headers)
 
     def _connections(self, options: Any, config: HttpConfig, context: Context) -> tuple[Any, Any]:

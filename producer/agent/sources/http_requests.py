@@ -12,7 +12,7 @@ from ..protocols.fields import unique_names
 from ..protocols.reckoning import TooManyEventsError
 from .budget import Budget, Holding
 
-#: Held while a large message is parsed, without I/O: for that time it is many times as large.
+#: Lock for parsing: a parsed message takes many times its bytes, so only one is parsed at a time. No I/O under it.
 one_at_a_time = Lock()
 
 

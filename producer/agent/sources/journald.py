@@ -1,15 +1,15 @@
 """systemd's journal, read by ``journalctl``, which runs as long as the source.
 
-A journal's cursor is a text, but a position must be a number. So each batch has a number, and the source notes the
-cursor of its end before the batch is put. The channel's commit stores the number. After a crash the source continues
-after the last batch that its channels have: no entry is lost, and a file channel stores none twice.
+A journal's cursor is text, but a position must be a number. So the source numbers its batches, and stores the cursor of
+each batch's last entry before it puts the batch. The channel's commit stores the number. After a crash the source
+resumes after the last batch in its channels: no entry is lost, and a file channel stores none twice.
 
 The body of an event is ``MESSAGE``, and ``timestamp`` is its time in milliseconds. The option ``fields`` selects the
 other fields that become headers.
 
 ``journalctl --follow`` alone reads only the running boot: the last entries before a crash would be lost. With
-``--merge`` it reads all boots, and all machines in the directory. It is started at the cursor, not after it: it would
-also skip one entry if that of the cursor is no longer there.
+``--merge`` it reads all boots, and all machines in the directory. It is started at the last cursor, and the source
+skips that entry: with ``--after-cursor`` it would skip the next entry if that one was deleted.
 """
 
 from __future__ import annotations
@@ -36,18 +36,18 @@ from .commands import GATHER, LOOK, SMALL, Command, ExecError, Lines
 _log = get_logger("loghub.agent.source.journald")
 
 _NAME, _NOTE = "journal", "cursors"
-#: The directories of journals that are kept, and of those in memory, below the root.
+#: The directories of persistent and of volatile journals, below the root.
 _PLACES = ("var/log/journal", "run/log/journal")
 _FIELDS = ("PRIORITY", "SYSLOG_IDENTIFIER", "_SYSTEMD_UNIT", "_PID", "_HOSTNAME")
-#: Bytes of an entry as JSON. A field that is not text takes four for each byte, each of which becomes an object.
+#: Maximum bytes of an entry in JSON. A binary field is a list of numbers there, four bytes for each of its own.
 _MOST_LINE = 4 << 20
-#: Maximum bytes that are held until the entry at the end of another channel's batch comes; after them, the journal has
-#: most likely dropped that entry.
+#: Maximum bytes to hold while the source looks for the entry at which another channel's batch ends. If they have no
+#: such entry, the journal has most likely deleted it.
 _MOST_HELD = 32 << 20
 _PATIENCE = 30.0
 #: Maximum characters of a message of ``journalctl`` in an error.
 _MOST_SHOWN = 500
-#: Number of batch ends that are noted, roughly.
+#: Approximate number of batch ends to store.
 _MOST_NOTED = 200
 
 
@@ -122,9 +122,9 @@ class JournaldSource:
 class _Reading:
     """One run of the source.
 
-    :ivar _cursors: the end of each batch that a channel may need again, and of the last one.
-    :ivar _known: ends of batches that only some channels have.
-    :ivar _passed: the entry that was read last, which comes again first; None after it.
+    :ivar _cursors: the last entry of each batch that a channel may need again, and of the last batch.
+    :ivar _known: numbers of batches that only some channels have, by their last entries.
+    :ivar _passed: the cursor that reading began at; its entry is skipped. None after that entry.
     """
 
     def __init__(
@@ -180,7 +180,7 @@ class _Reading:
         return found
 
     def _log_unreadable(self) -> None:
-        """Log if there is no journal yet, or some that ``journalctl`` would pass over in silence."""
+        """Log if there is no journal yet, or if ``journalctl`` would silently skip some."""
         places = self._options.places
         files = [file for place in places for depth in ("*", "*/*") for file in place.glob(f"{depth}.journal")]
         names, unreadable = " or ".join(map(str, places)), [str(file) for file in files if not os.access(file, os.R_OK)]
@@ -194,7 +194,7 @@ class _Reading:
             )
 
     def _begin(self) -> str | None:
-        """Return the cursor of the last entry that was read; None for the journal's begin."""
+        """Return the cursor of the last entry that was read; None for the beginning of the journal."""
         ends = self._outlet.ends(_NAME)
         self._last, at = ends[-1], self._begun_at(ends)
         if at is not None:
@@ -214,17 +214,17 @@ class _Reading:
             self._note(newest)
             self._outlet.pass_over(Position(_NAME, self._last))
         elif not self._last:
-            self._note("")  # 0 means the journal's begin
+            self._note("")  # 0 means the beginning of the journal
         return newest
 
     def _begun_at(self, ends: Sequence[int]) -> int | None:
         """Return the batch number to continue after; None if no note is usable.
 
-        The lowest noted number may be higher than a channel's. Then the batches below it are safe, and only a channel
-        in memory has not recorded that.
+        The lowest stored number may be higher than a channel's. Then the batches below it were safe, which a channel in
+        memory does not record.
         """
         known, noted = [end for end in ends if end], sorted(self._cursors)
-        first = known[0] if len(known) == 1 else ends[0]  # 0 in known: one channel is new, and the others agree
+        first = known[0] if len(known) == 1 else ends[0]  # one of ends may be 0: a new channel beside others that agree
         if not noted or noted[-1] < first:
             return None
         return max((number for number in noted if number <= first), default=noted[0])

@@ -1,4 +1,4 @@
-"""ProjectAt: a project at one endpoint; signs requests, and learns from refusals.
+"""ProjectAt: signs the requests to one endpoint of a project, and adapts to refusals.
 
 Source: LogHub protocol, Signatures, Error codes.
 """
