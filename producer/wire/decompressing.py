@@ -93,23 +93,6 @@ class _Pieces:
         return self._file.read1(size)
 
 
-class _Parts:
-    """A reader that cuts parts of any size to the requested size."""
-
-    def __init__(self, parts: Callable[[], bytes | None]) -> None:
-        self._parts = parts
-        self._rest = memoryview(b"")
-
-    def read1(self, size: int, /) -> bytes:
-        while not self._rest:
-            part = self._parts()
-            if part is None:
-                return b""
-            self._rest = memoryview(part)
-        data, self._rest = bytes(self._rest[:size]), self._rest[size:]
-        return data
-
-
 class _Members:
     """The members of a gzip file, or the streams of an xz file, without the zeros that may pad them.
 
@@ -199,9 +182,17 @@ class _Snappy:
             raise missing(error, "snappy") from error
         self._file = file
         self._decompress, self._invalid = snappy.decompress, DecompressionError
+        self._rest = b""
 
-    def part(self) -> bytes | None:
-        """Return the next bytes; None at the end."""
+    def read1(self, size: int, /) -> bytes:
+        """Return up to ``size`` bytes; nothing at the end."""
+        while not self._rest and (part := self._part()) is not None:
+            self._rest = part
+        data, self._rest = self._rest[:size], self._rest[size:]
+        return data
+
+    def _part(self) -> bytes | None:
+        """Return the bytes of the next chunk; None at the end."""
         header = self._exactly(_HEADER_BYTES, start=True)
         if not header:
             return None
@@ -230,5 +221,5 @@ _READERS: dict[str, Callable[[io.BufferedIOBase], _Reads]] = {
     "xz": lambda file: _Members(file, _xz_stream),
     "zstd": lambda file: zstd.ZstdFile(cast("Any", _Pieces(file))),
     "lz4": lambda file: _Lz4(_Pieces(file)),
-    "snappy": lambda file: _Parts(_Snappy(file).part),
+    "snappy": _Snappy,
 }

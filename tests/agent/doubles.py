@@ -6,12 +6,15 @@ from pathlib import Path
 from typing import Any
 
 from producer.agent.events.batch import EventBatch
+from producer.agent.events.counters import Counters
 from producer.agent.events.interfaces import Context
 from producer.agent.flow.channel import BatchChannel
 from producer.agent.flow.channels import FileChannelBuilder, MemoryChannelBuilder, SpillableChannelBuilder
+from producer.agent.flow.outlet import SourceOutlet
 from producer.agent.ledger.lanes import rules_of
 from producer.agent.ledger.ledger import Ledger
 from producer.agent.ledger.ledgers import Ledgers
+from producer.agent.selectors.replicating import ReplicatingSelector
 from producer.runtime.clock import Clock, SystemClock
 
 
@@ -139,9 +142,23 @@ def opened(channel: BatchChannel) -> Iterator[BatchChannel]:
         channel.close()
 
 
-def taken(channel: BatchChannel) -> list[bytes]:
-    bodies: list[bytes] = []
+def taken_batches(channel: BatchChannel) -> list[EventBatch]:
+    """Take the batches that the channel got since the last call, as delivered."""
+    batches: list[EventBatch] = []
     while (taking := channel.take(1_000_000, 1 << 30, 0)) is not None:
-        bodies += [body for batch in taking.batches for body in batch.bodies()]
+        batches += taking.batches
         taking.commit()
-    return bodies
+    return batches
+
+
+def taken(channel: BatchChannel) -> list[bytes]:
+    return [body for batch in taken_batches(channel) for body in batch.bodies()]
+
+
+def outlet_to(
+    source: str, state: Path, channels: Mapping[str, BatchChannel], clock: Clock | None = None
+) -> SourceOutlet:
+    """Return the outlet of a source that puts each batch into all channels."""
+    selector = ReplicatingSelector(ReplicatingSelector.Options(), Context("a", "s", state), channels)
+    ledger = ledger_of(source, channels, selector)
+    return SourceOutlet(source, [], selector, channels, ledger, Counters(), clock or SystemClock())

@@ -20,14 +20,12 @@ from producer.agent.events.batch import EventBatch
 from producer.agent.events.counters import Counters
 from producer.agent.events.interfaces import Context, Outlet
 from producer.agent.flow.channel import BatchChannel
-from producer.agent.flow.outlet import SourceOutlet
-from producer.agent.selectors.replicating import ReplicatingSelector
 from producer.agent.sources.s3 import S3Source
-from producer.runtime.clock import Stop, SystemClock
+from producer.runtime.clock import Stop
 from tests.support.remote_servers import ACCESS_KEY, SECRET_KEY, s3_server
 from tests.support.waiting import Call, eventually
 
-from ..doubles import file_channel, ledger_of, memory_channel
+from ..doubles import file_channel, memory_channel, outlet_to, taken_batches
 
 _KEYS = {"region_name": "us-east-1", "aws_access_key_id": ACCESS_KEY, "aws_secret_access_key": SECRET_KEY}
 
@@ -101,12 +99,7 @@ class Reading:
         self.run: Call | None = None
 
     def _outlet(self) -> Outlet:
-        if self._given is not None:
-            return self._given
-        channels = {"c": self.channel}
-        selector = ReplicatingSelector(ReplicatingSelector.Options(), Context("a", "s", self._state), channels)
-        ledger = ledger_of("t", channels, selector)
-        return SourceOutlet("t", [], selector, channels, ledger, Counters(), SystemClock())
+        return self._given or outlet_to("t", self._state, {"c": self.channel})
 
     def start(self) -> Reading:
         self.stop = Stop()
@@ -137,11 +130,7 @@ class Reading:
     def batches(self) -> list[EventBatch]:
         """Take the batches that the channel got since the last call, as delivered."""
         assert self.run is None or not self.run.done or self.run.result() is None
-        found: list[EventBatch] = []
-        while (taking := self.channel.take(10**6, 1 << 30, 0)) is not None:
-            found += taking.batches
-            taking.commit()
-        return found
+        return taken_batches(self.channel)
 
     def lines(self, count: int) -> list[bytes]:
         """Take so many bodies; fail if there are more or fewer."""

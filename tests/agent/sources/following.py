@@ -10,13 +10,12 @@ from producer.agent.events.counters import Counters
 from producer.agent.events.interfaces import Context
 from producer.agent.flow.channel import BatchChannel
 from producer.agent.flow.outlet import SourceOutlet
-from producer.agent.selectors.replicating import ReplicatingSelector
 from producer.agent.sources.taildir import TaildirSource
 from producer.agent.sources.taildir.follower import Follower
 from producer.runtime.clock import Stop
 from producer.testing import ManualClock
 
-from ..doubles import ledger_of, memory_channel
+from ..doubles import memory_channel, outlet_to, taken_batches
 
 
 class Tail:
@@ -44,10 +43,7 @@ class Tail:
         return memory_channel(self._state, name, self.clock)
 
     def _outlet(self) -> SourceOutlet:
-        selector = ReplicatingSelector(ReplicatingSelector.Options(), Context("a", "s", self._state), self.channels)
-        return SourceOutlet(
-            "t", [], selector, self.channels, ledger_of("t", self.channels, selector), Counters(), self.clock
-        )
+        return outlet_to("t", self._state, self.channels, self.clock)
 
     @property
     def follower(self) -> Follower:
@@ -64,11 +60,7 @@ class Tail:
 
     def batches(self, channel: str = "c0") -> list[EventBatch]:
         """Take the batches that a channel got since the last call, as delivered."""
-        found: list[EventBatch] = []
-        while (taking := self.channels[channel].take(10**6, 1 << 30, 0)) is not None:
-            found += taking.batches
-            taking.commit()
-        return found
+        return taken_batches(self.channels[channel])
 
     def lines(self, channel: str = "c0") -> list[bytes]:
         """Take the bodies that a channel got since the last call, as delivered."""

@@ -5,22 +5,17 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from producer.agent.events.counters import Counters
-from producer.agent.events.interfaces import Context
 from producer.agent.flow.channel import BatchChannel
-from producer.agent.flow.outlet import SourceOutlet
-from producer.agent.selectors.replicating import ReplicatingSelector
-from producer.runtime.clock import Stop, SystemClock
+from producer.runtime.clock import Stop
 from tests.agent.components import made
-from tests.agent.doubles import ledger_of
+from tests.agent.doubles import outlet_to
 from tests.support.waiting import Call
 
 
 @contextmanager
 def reading(name: str, state: Path, channels: Mapping[str, BatchChannel], **options: Any) -> Iterator[Call]:
     """Run a source of a type until the end of the block; an error of the source is raised there."""
-    selector = ReplicatingSelector(ReplicatingSelector.Options(), Context("a", "s", state), channels)
-    outlet = SourceOutlet("s", [], selector, channels, ledger_of("s", channels, selector), Counters(), SystemClock())
+    outlet = outlet_to("s", state, channels)
     stop, source = Stop(), made("sources", name, state / "source", **options)
     call = Call(lambda: source.run(outlet, stop))
     try:
