@@ -29,7 +29,7 @@ from producer.agent.events.interfaces import Context, Source
 from producer.agent.sources.reading.cutting import Rules
 from producer.agent.sources.s3 import S3Source, queue, source
 from producer.agent.sources.s3.blocks import blocks_of
-from producer.agent.sources.s3.clients import DeniedError, S3Error, UnreadableError, clients_of, translated
+from producer.agent.sources.s3.clients import DeniedError, FailedError, S3Error, UnreadableError, clients_of, translated
 from producer.agent.sources.s3.notifications import NotificationError, ObjectRef, objects_of
 from producer.agent.sources.s3.objects import WHOLE
 from producer.agent.sources.s3.queue import Queue
@@ -607,6 +607,14 @@ def test_an_error_names_the_permission_that_a_key_lacks(cloud: Cloud, bucket: st
 _REFUSALS = {
     "credentials": (CredentialRetrievalError(provider="iam-role", error_msg="timeout"), S3Error, "iam-role"),
     "denied": (ClientError({"Error": {"Code": "AccessDenied"}}, "GetObject"), DeniedError, "s3:GetObject"),
+    "failed": (
+        ClientError(
+            {"Error": {"Code": "InternalError"}, "ResponseMetadata": {"HTTPStatusCode": 500}},
+            "GetObject",
+        ),
+        FailedError,
+        "InternalError",
+    ),
     "answer": (ResponseParserError("invalid XML"), S3Error, "not that of S3"),
 }
 
@@ -615,8 +623,9 @@ _REFUSALS = {
 def test_an_object_that_is_refused_for_a_time_is_not_passed_over(
     cloud: Cloud, bucket: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str
 ) -> None:
-    """While credentials cannot be renewed, an object is denied, or an answer is not that of S3, the run ends with an
-    error in words, but no object is passed over: the next run reads it. A denied object holds up no other one.
+    """While credentials cannot be renewed, an object is denied or fails, or an answer is not that of S3, the run
+    ends with an error in words, but no object is passed over: the next run reads it. An object that is denied, or
+    fails, holds up no other one.
     """
     refusal, error, words = _REFUSALS[kind]
     refused = {f"/{bucket}/b"}
@@ -640,7 +649,7 @@ def test_an_object_that_is_refused_for_a_time_is_not_passed_over(
         with pytest.raises(error, match=words):
             run.result()
         first = [body for batch in reading.batches() for body in batch.bodies()]
-        assert first == ([b"a", b"c"] if kind == "denied" else [b"a"])
+        assert first == ([b"a", b"c"] if kind in ("denied", "failed") else [b"a"])
         refused.clear()
         reading.restart()
         assert sorted([*first, *reading.lines(3 - len(first))]) == [b"a", b"b", b"c"]

@@ -13,7 +13,7 @@ from ....runtime.loggers import get_logger
 from ....runtime.whole_file import write_whole
 from ...events.batch import Position
 from ...events.interfaces import Context, Outlet
-from .clients import DeniedError, translated
+from .clients import DeniedError, FailedError, S3Error, translated
 from .feeds import MOST_UNSAFE, Task
 from .notifications import ObjectRef
 from .objects import WHOLE, name_of
@@ -48,7 +48,7 @@ class Bucket:
     :param client: the client of S3.
     :ivar _window: the listed objects after the marker.
     :ivar _seen: names in the current listing, also of objects that were replaced meanwhile.
-    :ivar _denied: the last refusal of an object, which ends the run once the other objects are read; the marker does
+    :ivar _refusal: the last refusal of an object, which ends the run once the other objects are read; the marker does
         not pass that object.
     """
 
@@ -61,7 +61,7 @@ class Bucket:
         self._window: deque[_Listed] = deque()
         self._tasks: dict[str, _Listed] = {}
         self._seen: set[str] = set()
-        self._denied: DeniedError | None = None
+        self._refusal: S3Error | None = None
         self._next_round = context.clock.monotonic()
 
     def tasks(self, running: Collection[object]) -> Iterator[Task | None]:
@@ -70,8 +70,8 @@ class Bucket:
             yield from self._listing()
             while self._tasks:
                 yield None
-            if self._denied is not None:
-                raise self._denied
+            if self._refusal is not None:
+                raise self._refusal
             self._forget_absent()
             until = clock.monotonic() + self._options.poll_delay
             yield None
@@ -92,8 +92,8 @@ class Bucket:
             while len(self._window) >= self._options.look_back + MOST_UNSAFE:
                 self._move_marker()
                 if len(self._window) >= self._options.look_back + MOST_UNSAFE:
-                    if self._denied is not None and not self._tasks:
-                        raise self._denied
+                    if self._refusal is not None and not self._tasks:
+                        raise self._refusal
                     yield None
 
     def _listed(self) -> Iterator[tuple[_Listed, ObjectRef]]:
@@ -115,8 +115,8 @@ class Bucket:
     def done(self, task: Task, outcome: Outcome) -> None:
         listed = self._tasks.pop(task.key)
         self._seen.update(outcome.names)  # an object that was replaced after the listing has another name
-        if isinstance(outcome.failure, DeniedError):
-            self._denied = outcome.failure
+        if isinstance(outcome.failure, DeniedError | FailedError):
+            self._refusal = outcome.failure
             return
         if outcome.failure is not None:  # a later attempt would fail, too
             for name in {*listed.names, *outcome.names}:

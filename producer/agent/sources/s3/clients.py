@@ -23,6 +23,10 @@ class DeniedError(S3Error):
     """Raised when S3 refuses a request: the key lacks a permission, or the bucket does not exist."""
 
 
+class FailedError(S3Error):
+    """Raised when S3 or SQS answers that it failed, or is busy, after all attempts."""
+
+
 class GoneError(S3Error):
     """Raised when an object was deleted or changed."""
 
@@ -145,6 +149,6 @@ def translated(what: str, permission: str = "") -> Iterator[None]:
 def _error_of(response: Mapping[str, Any], what: str, permission: str) -> S3Error:
     answer, status = response.get("Error", {}), response.get("ResponseMetadata", {}).get("HTTPStatusCode", 0)
     code = str(answer.get("Code", ""))
-    kind, advice = _CODES.get(code, (S3Error if status in _LATER or status not in _REFUSED else DeniedError, ""))
+    kind, advice = _CODES.get(code, (FailedError if status in _LATER or status not in _REFUSED else DeniedError, ""))
     advice = advice.format(permission=permission)
     return kind(f"{what}: {code}: {answer.get('Message', '')}{advice and f'; {advice}'}")

@@ -17,7 +17,7 @@ from ...events.interfaces import Context, Outlet
 from ..reading.batches import text_of
 from ..reading.notices import Notices
 from .blocks import PlainBytes, blocks_of
-from .clients import DeniedError, GoneError, S3Error, UnreadableError
+from .clients import DeniedError, FailedError, GoneError, S3Error, UnreadableError
 from .notifications import ObjectRef
 from .objects import WHOLE, ObjectBytes, StoppedError
 from .options import S3Options
@@ -77,7 +77,7 @@ class ObjectReader:
                 self._context.counters.add(ObjectGoneCount=1)
             except BusyError as error:
                 failure = error
-            except (UnreadableError, DeniedError) as error:
+            except (UnreadableError, DeniedError, FailedError) as error:
                 self.report(error)
                 failure = error
         return Outcome(tuple(names), failure is None, failure)
