@@ -37,7 +37,10 @@ class LineOptions:
     encoding: str = option("utf-8", doc="encoding of the files; others are converted to UTF-8")
     delimiter: str = delimiter_option()
     max_line_bytes: int = option(
-        4 << 20, least=1024, unit="bytes", doc="maximum size of an event in bytes; a longer one is split"
+        4 << 20,
+        least=1024,
+        unit="bytes",
+        doc="maximum size of an event in bytes; a longer one is split, one below 1 MiB not always",
     )
 
     def check_lines(self) -> None:

@@ -51,7 +51,9 @@ class SpoolDirectoryOptions:
     max_blob_length: int = option(
         32 << 20, least=1, unit="bytes", doc="maximum size of a BLOB event in bytes; larger files are split"
     )
-    max_line_bytes: int = option(4 << 20, least=1024, unit="bytes", doc="bytes of a line; longer ones are split")
+    max_line_bytes: int = option(
+        4 << 20, least=1024, unit="bytes", doc="bytes of a line; longer ones are split, those below 1 MiB not always"
+    )
     file_header: bool = option(False, doc="add a header with the file's path")
     file_header_key: str = option("file", doc="name of the header for the path")
     basename_header: bool = option(False, doc="add a header with the file's name")
