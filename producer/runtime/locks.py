@@ -20,7 +20,7 @@ class _RLock(_BuiltInRLock):  # type: ignore[misc]  # a base in CPython
 
     def __new__(cls) -> Any:
         """Create a lock; that of gevent or eventlet where they have patched ``threading``."""
-        lock: object = threading.RLock()  # noqa: TID251
+        lock: object = threading.RLock()  # noqa: TID251  # not to hold it
         return super().__new__(cls) if type(lock) is _BuiltInRLock else lock
 
     def __enter__(self: Any) -> bool:  # type: ignore[override]  # as with calls it
@@ -36,4 +36,11 @@ class _RLock(_BuiltInRLock):  # type: ignore[misc]  # a base in CPython
 if sys.version_info >= (3, 14):
     RLock = Lock = _RLock
 else:
-    Lock, RLock = threading.Lock, threading.RLock  # noqa: TID251
+
+    def Lock() -> Any:  # noqa: N802  # called as the class is
+        """Create a lock; that of gevent or eventlet where they have patched ``threading``, perhaps after the import."""
+        return threading.Lock()  # noqa: TID251  # has no gap here
+
+    def RLock() -> Any:  # noqa: N802  # called as the class is
+        """Create a re-entrant lock, as :func:`Lock`."""
+        return threading.RLock()  # noqa: TID251  # has no gap here

@@ -34,8 +34,8 @@ __all__ = ["cluster"]
 _COUNT, _PART, _ROOM = 120, 10, 30
 #: The timeout of every wait, seconds.
 _PATIENCE = 120.0
-#: Types without input here, or that lose events while a channel is full, as datagrams do.
-_BESIDE = {"sequence", "stress", "syslog_udp", "netcatudp"}
+#: Types without input here, that lose events while a channel is full, as datagrams do, or that need a server of theirs.
+_BESIDE = {"sequence", "stress", "syslog_udp", "netcatudp", "s3"}
 
 Deliver = Callable[[Path, Any, list[bytes], threading.Event], None]
 

@@ -36,7 +36,7 @@ class PureBytes:
         :raises ProducerError: a finalizer or a signal handler interrupted this thread while it changed the count.
         """
         lock = self._own_lock
-        if lock._is_owned():  # type: ignore[attr-defined]  # an OwnedLock costs more, for each log
+        if lock._is_owned():  # an OwnedLock costs more, for each log
             raise reentered()
         with lock:
             used = self.used + amount

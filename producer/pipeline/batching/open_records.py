@@ -134,7 +134,7 @@ class OpenRecords:
         record = encode_log(log, now, nanos, self._fallback)
         length = len(record)
         charge = length + RECORD_OVERHEAD
-        if self._lock._is_owned():  # type: ignore[attr-defined]  # an OwnedLock would cost more, for each log
+        if self._lock._is_owned():  # an OwnedLock would cost more, for each log
             raise reentered()
         with self._lock:
             size, logs, sends, spent = self._counts
@@ -163,7 +163,7 @@ class OpenRecords:
         :param charge: the memory that it takes, which the caller has taken.
         :returns: the future; None, with nothing done, if the batch is sealed or has no room.
         """
-        if self._lock._is_owned():  # type: ignore[attr-defined]  # as in add
+        if self._lock._is_owned():  # as in add
             raise reentered()
         with self._lock:
             holder = self._holder

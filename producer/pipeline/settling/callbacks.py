@@ -71,7 +71,7 @@ class BatchHandler:
         self._ended = False
         self._queue: queue.SimpleQueue[_Item] = queue.SimpleQueue()
         # Guards nothing: a thread that cannot wait for the gathering releases it.
-        self._hurry = threading.Lock()  # noqa: TID251
+        self._hurry = threading.Lock()  # noqa: TID251  # not taken by ``with``
         self._hurry.acquire()
         self.thread = StageThread(name, self._run)
 

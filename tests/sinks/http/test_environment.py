@@ -141,7 +141,7 @@ def test_a_proxy_for_another_scheme_or_for_exempted_hosts_may_stay_in_the_enviro
 @pytest.mark.parametrize("url", ["http://me:gr%C3%BCn@proxy:1", "http://grün:x@proxy:1", "socks5://me:日@proxy:1"])
 def test_a_proxys_password_that_can_be_sent_is_taken(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
     """Passwords in latin-1 are accepted; a SOCKS proxy takes any."""
-    monkeypatch.setattr("producer.sinks.http.proxies.find_spec", lambda _: True)
+    monkeypatch.setattr("producer.sinks.http.proxies.is_installed", lambda _: True)
     proxies_for(HttpConfig(proxies={"https": url}), "https://far.test")
 
 
@@ -153,7 +153,7 @@ def test_a_proxy_without_a_scheme_means_http(url: str) -> None:
 
 def test_a_socks_proxy_says_which_package_it_needs(monkeypatch: pytest.MonkeyPatch) -> None:
     """A SOCKS proxy without its package is refused before anything is sent."""
-    monkeypatch.setattr("producer.sinks.http.proxies.find_spec", lambda _: None)
+    monkeypatch.setattr("producer.sinks.http.proxies.is_installed", lambda _: False)
     monkeypatch.setenv("ALL_PROXY", "socks5://me:hidden@proxy:1080")
     with pytest.raises(ConfigError, match="socks5 needs the package PySocks") as told:
         producer()
