@@ -210,7 +210,8 @@ def install_signal_handlers(signals: Iterable[int] = STOP_SIGNALS) -> None:
 
     Records in flight get ``drain_timeout_ms``. Meanwhile the program continues, but ``send`` is refused. On the main
     thread ``send`` first waits for the end of the signal's action. Then the former handler is called, or the signal
-    ends the process. A second signal does not wait.
+    ends the process. A second signal does not wait. Python notices a signal late that comes just before the main thread
+    blocks in a call, such as a wait for a lock; another signal wakes it.
 
     Call it on the main thread, before a framework installs its own handlers. In the workers of a
     ``multiprocessing.Pool``, which are ended by SIGTERM: ``Pool(initializer=producer.install_signal_handlers)``. A
