@@ -169,7 +169,8 @@ class TurnLock:
 def locks_that_take_turns() -> Iterator[None]:
     """Make every lock that is created inside the block a :class:`TurnLock`."""
     real = locks.Lock
-    importers = [module for module in [*sys.modules.values()] if vars(module).get("Lock") is real]
+    # Not the module of the locks: what is first imported inside the block would keep its name.
+    importers = [each for each in [*sys.modules.values()] if each is not locks and vars(each).get("Lock") is real]
     assert importers
     _set_lock(importers, TurnLock)
     OwnedLock.__new__ = lambda _class: TurnLock()  # type: ignore[assignment,method-assign,misc]

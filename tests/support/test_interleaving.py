@@ -1,11 +1,11 @@
 """Threads that take turns are repeatable, never race, and never hang."""
 
-import threading
 from collections.abc import Callable
 
 import pytest
 
 from producer.runtime.clock import Deadline, Signal
+from producer.runtime.locks import Lock
 from tests.support.interleaving import NAME, Interleaving, TurnClock, TurnLock, locks_that_take_turns, outcomes, point
 from tests.support.threads import named
 
@@ -43,9 +43,9 @@ def test_another_thread_continues_at_the_named_points_only(switches: tuple[int, 
 def test_a_thread_inside_the_lock_yields_to_one_that_wants_it_both_get_it_one_after_the_other() -> None:
     """A thread inside the lock yields to one that wants it: both get it, one after the other."""
     with locks_that_take_turns():
-        lock = threading.Lock()
+        lock = Lock()
     assert isinstance(lock, TurnLock)
-    assert not isinstance(threading.Lock(), TurnLock)
+    assert not isinstance(Lock(), TurnLock)
     seen = []
 
     def use(name: str) -> None:

@@ -10,19 +10,20 @@ import re
 import signal
 import subprocess
 import sys
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 
 from producer.server import LogHubServer
-from producer.server.faults import delay
+from producer.server.faults import Action, answer
+from producer.server.messages import ApiRequest
 from tests.spark.cluster.cluster import until
 from tests.spark.writing.kit import LOGSTORE, PROJECT, numbers, target
 
 PROGRAM = Path(__file__).with_name("stream_program.py")
 KILLS = 10 if os.environ.get("PRODUCER_SOAK") else 1
 FILES, ROWS = 4 * KILLS, 200
+_BUSY = answer(503, "ServerBusy")
 
 
 def start(server: LogHubServer, folder: Path) -> subprocess.Popen[str]:
@@ -38,14 +39,19 @@ def start(server: LogHubServer, folder: Path) -> subprocess.Popen[str]:
     )
 
 
-def in_the_midst(server: LogHubServer, goal: int) -> Callable[[], bool]:
-    """Return a function that is true when so many rows have arrived, and a micro-batch is half written."""
+class Hold:
+    """Refuses all writes from the middle of a micro-batch on, so that a kill there finds it half written."""
 
-    def reached() -> bool:
-        count = server.count(PROJECT, LOGSTORE)
-        return count >= goal and count % ROWS != 0
+    def __init__(self, server: LogHubServer, goal: int) -> None:
+        self._server, self._goal, self._holds = server, goal, False
 
-    return reached
+    def __call__(self, request: ApiRequest) -> Action | None:
+        count = self._server.count(PROJECT, LOGSTORE)
+        self._holds |= count >= self._goal and 0 < count % ROWS <= ROWS // 2
+        return _BUSY(request) if self._holds else None
+
+    def holds(self) -> bool:
+        return self._holds
 
 
 def kill(query: subprocess.Popen[str]) -> None:
@@ -62,13 +68,14 @@ def test_killed_query_is_completed_and_repeats_nothing(server: LogHubServer, tmp
     for number in range(FILES):
         lines = (json.dumps({"n": row}) + "\n" for row in range(number * ROWS, (number + 1) * ROWS))
         (tmp_path / "in" / f"{number:03d}.json").write_text("".join(lines))
-    slow = server.faults.add(delay(0.02), operation="PutLogs")
     dice = random.Random(KILLS)
     for _ in range(KILLS):
         query = start(server, tmp_path)
-        until(in_the_midst(server, server.count(PROJECT, LOGSTORE) + dice.randint(50, 3 * ROWS)), query)
+        hold = Hold(server, server.count(PROJECT, LOGSTORE) + dice.randint(50, 3 * ROWS))
+        added = server.faults.add(hold, operation="PutLogs")
+        until(hold.holds, query)
         kill(query)
-    server.faults.remove(slow)
+        server.faults.remove(added)
     query = start(server, tmp_path)
     output, _ = query.communicate(timeout=200)
     assert query.returncode == 0, output
