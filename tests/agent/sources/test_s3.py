@@ -11,7 +11,9 @@ import random
 import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
+from datetime import UTC, datetime
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 from urllib.parse import urlsplit
 
@@ -25,14 +27,17 @@ from producer.agent import AgentConfigError
 from producer.agent.config import parse_toml
 from producer.agent.config.extras import extras_of
 from producer.agent.config.options import read_options
-from producer.agent.events.interfaces import Context, Source
+from producer.agent.events.interfaces import Context, Position, Source
 from producer.agent.sources.reading.cutting import Rules
 from producer.agent.sources.s3 import S3Source, queue, source
 from producer.agent.sources.s3.blocks import blocks_of
+from producer.agent.sources.s3.bucket import Bucket
 from producer.agent.sources.s3.clients import DeniedError, FailedError, S3Error, UnreadableError, clients_of, translated
+from producer.agent.sources.s3.feeds import MOST_UNSAFE
 from producer.agent.sources.s3.notifications import NotificationError, ObjectRef, objects_of
 from producer.agent.sources.s3.objects import WHOLE
 from producer.agent.sources.s3.queue import Queue
+from producer.agent.sources.s3.reader import Outcome
 from producer.agent.testing import RecordingOutlet, SourceConformance
 from producer.cli import main
 from producer.testing import ManualClock
@@ -44,6 +49,7 @@ from tests.support.waiting import eventually
 from .cloud import Cloud, Proxy, Reading, cloud_server, record
 
 _MIB = 1 << 20
+_DAY = datetime(2026, 11, 27, tzinfo=UTC)
 
 
 @pytest.fixture(scope="module")
@@ -288,6 +294,23 @@ def test_a_listing_begins_before_the_last_look_back_keys(cloud: Cloud, bucket: s
             assert reading.lines(1) == [b"among"]
     marker = json.loads((tmp_path / "state/t/marker.json").read_bytes())
     assert marker["after"] >= "k6"
+
+
+def test_a_listing_of_very_many_objects_keeps_the_names_of_few(tmp_path: Path) -> None:
+    """While a listing is read, only names of objects behind the marker are kept, however many objects it has."""
+    page = {"Contents": [{"Key": f"k{n:05}", "Size": 1, "ETag": '"e"', "LastModified": _DAY} for n in range(5000)]}
+    client = SimpleNamespace(get_paginator=lambda _: SimpleNamespace(paginate=lambda **_: [page]))
+    options, outlet = read_options(S3Source.Options, {"bucket": "b", "look_back": 10}, "sources.s"), RecordingOutlet()
+    made = Bucket(client, options, Context("a", "t", tmp_path, clock=ManualClock()), outlet)
+    read = most = 0
+    for task in made._listing():
+        assert task is not None
+        names = made._tasks[task.key].names
+        outlet.pass_over(Position(names[0], WHOLE))
+        made.done(task, Outcome(names, whole=True))
+        read, most = read + 1, max(most, len(made._seen))
+    assert read == 5000
+    assert most <= 10 + MOST_UNSAFE
 
 
 def test_a_crash_while_the_marker_moves_repeats_no_object(cloud: Cloud, bucket: str, tmp_path: Path) -> None:

@@ -146,6 +146,7 @@ class Bucket:
         write_whole(self._file, content, self._file.with_name("marker.new"))
         for name in (name for listed in passed for name in listed.names):
             self._outlet.forget(name)
+            self._seen.discard(name)  # a listing may be of millions of objects
 
     def _is_safe(self, listed: _Listed) -> bool:
         return listed.done and all(self._outlet.safe_end(name) >= WHOLE for name in listed.names)
