@@ -3,6 +3,8 @@
 From CPython 3.14 on, a signal handler may run between the return of a built-in ``__enter__`` and the block of
 ``with``. If it raises, as Ctrl-C does, ``__exit__`` is not called, and a :class:`threading.Lock` stays locked. An
 ``__enter__`` in Python has no such gap. Earlier versions have no gap, so they get the built-in locks, which are faster.
+
+From 3.14 on ``Lock`` is re-entrant, since only a lock with an owner can tell. No code may rely on that.
 """
 
 from __future__ import annotations

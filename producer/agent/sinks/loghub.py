@@ -16,6 +16,8 @@ again.
 
 If several sinks take from one channel, the sink counts batches itself, and batches taken again may be stored twice.
 
+The file is long because numbers, lanes and halving decide together which request a row is in.
+
 Specification: LogHub protocol, Idempotent write.
 """
 
