@@ -136,16 +136,23 @@ def drain_open() -> None:
 
 
 def _close_or_abandon(shutdown: Shutdown, name: str, timeout: float) -> bool:
-    """Close one producer; return True if the user interrupted it and its records were abandoned."""
-    try:
-        _close(shutdown, name, timeout)
-    except KeyboardInterrupt:
-        _log.error("%s: interrupted while records were in flight: they are lost", name)
-        _close(shutdown, name, 0.0)
-        return True
-    except Exception:  # noqa: BLE001  # a failure must not keep the others from being drained
-        _log.exception("%s: could not be closed", name)
-    return False
+    """Close one producer; return True if the user interrupted it and its records were abandoned.
+
+    Each further interrupt cuts a wait short, too. None keeps the close from its end.
+    """
+    interrupted = False
+    while not (interrupted and shutdown.ended):
+        try:
+            if interrupted:
+                _log.error("%s: interrupted while records were in flight: they are lost", name)
+            _close(shutdown, name, 0.0 if interrupted else timeout)
+            break
+        except KeyboardInterrupt:
+            interrupted = True
+        except Exception:  # noqa: BLE001  # a failure must not keep the others from being drained
+            _log.exception("%s: could not be closed", name)
+            break
+    return interrupted
 
 
 def _close(shutdown: Shutdown, name: str, timeout: float) -> None:

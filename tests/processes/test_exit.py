@@ -108,11 +108,12 @@ def test_interrupt_as_the_drain_begins_does_not_skip_it(python: str, run: Run, d
     assert ended.number("told") == 300
 
 
+@pytest.mark.parametrize("mode", ["interrupted", "twice"])
 def test_ctrl_c_during_the_exits_drain_ends_it_at_once_and_prints_the_number_of_lost_records(
-    start: Start, stalled_endpoint: str
+    mode: str, start: Start, stalled_endpoint: str
 ) -> None:
-    """Ctrl-C during the exit's drain ends it at once and prints the number of lost records."""
-    child = start("dead.py", 300, "interrupted", endpoint=stalled_endpoint)
+    """Ctrl-C during the exit's drain ends it at once and prints the number of lost records, also if pressed again."""
+    child = start("dead.py", 300, mode, endpoint=stalled_endpoint)
     child.wait_for("exiting")
     # The drain starts a moment later; a user would press again, too.
     until(lambda: child.signal(signal.SIGINT) or child.ended_within(0.5), seconds=10)

@@ -1,7 +1,8 @@
 """Send records to a server that does not answer, and exit within 1 s; callbacks count.
 
 The second argument names the variant: ``plain``; ``six`` for six producers in the same state; ``logging`` for a log
-file of the application; ``interrupted`` for a user who interrupts the wait; ``at once`` for one who does as it begins.
+file of the application; ``interrupted`` for a user who interrupts the wait; ``twice`` for one who interrupts the wait
+for callbacks, too; ``at once`` for one who does as it begins.
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import logging
 import os
 import signal
 import sys
+import threading
 import time
 
 from common import LOGSTORE, PROJECT, new_producer
@@ -24,6 +26,9 @@ def say(result: object) -> None:
     """Count the callback; the last one prints the number."""
     global told  # noqa: PLW0603
     told += 1
+    if mode == "twice":
+        os.kill(os.getpid(), signal.SIGINT)
+        threading.Event().wait()  # the exit is waiting for this callback when the signal takes effect
     if told == count:
         print(f"told={told}", flush=True)
 
@@ -31,12 +36,12 @@ def say(result: object) -> None:
 if mode == "logging":
     logging.basicConfig(filename=os.environ["LOG_FILE"], level=logging.CRITICAL)
 
-timeout = 30_000 if mode == "interrupted" else 1000
+timeout = 30_000 if mode in {"interrupted", "twice"} else 1000
 producers = [new_producer(drain_timeout_ms=timeout) for _ in range(6 if mode == "six" else 1)]
 for producer in producers:
     for number in range(count):
         producer.send(PROJECT, LOGSTORE, {"n": str(number)}, callback=say)
-if mode == "interrupted":
+if mode in {"interrupted", "twice"}:
     # Handlers run last in, first out: this one reports that the drain, registered earlier, is next.
     atexit.register(print, "exiting", flush=True)
 elif mode == "at once":
