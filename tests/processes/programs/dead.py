@@ -1,8 +1,8 @@
 """Send records to a server that does not answer, and exit within 1 s; callbacks count.
 
 The second argument names the variant: ``plain``; ``six`` for six producers in the same state; ``logging`` for a log
-file of the application; ``interrupted`` for a user who interrupts the wait; ``twice`` for one who interrupts the wait
-for callbacks, too; ``at once`` for one who does as it begins.
+file of the application. In ``interrupted`` the user interrupts the wait, in ``twice`` also the wait for callbacks, in
+``at once`` the exit as it begins.
 """
 
 from __future__ import annotations
