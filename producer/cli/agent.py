@@ -33,6 +33,7 @@ from ..agent.run.convert import convert
 from ..agent.run.former_channels import start_warnings
 from ..agent.run.missing_resources import missing
 from ..text.plural import counted
+from ..text.printable import message
 from . import agent_tap, agent_top, agent_trial
 from .agent_program import STORY, Program
 from .arguments.agent import add_arguments
@@ -144,7 +145,7 @@ def _connected(blueprint: Blueprint, *, ask: bool) -> bool:
         if failed:
             tell(f"producer agent: {line}")
         else:
-            say(line)
+            say(*message(line).split("\n"))
     return not any(failed for _, failed in answers)
 
 

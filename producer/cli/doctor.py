@@ -21,7 +21,7 @@ from ..reading.errors import LogHubReadError
 from ..sinks.http.transport import target_of
 from ..text.names import CREATED_BY_A_WRITE
 from ..text.plural import counted
-from ..text.printable import masked
+from ..text.printable import masked, message
 from ..wire.speed import TWIN
 from .doctor_route import NotNeededError, Route, StepError
 from .exit_codes import ExitCode
@@ -65,7 +65,7 @@ def run(args: argparse.Namespace) -> int:
             failed.append(step.name)
         if mark == "FAILED" or blocked:
             unknown.add(step.name)
-        say(examination.masked(f"{mark:<9}{step.name:<13}{words}"), flush=True)
+        say(*message(examination.masked(f"{mark:<9}{step.name:<13}{words}")).split("\n"), flush=True)
     if failed:
         tell(f"producer doctor: {counted(len(failed), 'step', 'steps')} failed: {', '.join(failed)}")
     return ExitCode.FAILED if failed else ExitCode.OK

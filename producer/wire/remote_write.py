@@ -18,7 +18,7 @@ from typing import Any
 from cramjam import DecompressionError, snappy
 
 NAME, LABELS, NANOS, VALUE = "__name__", "__labels__", "__time_nano__", "__value__"
-_SEPARATOR = "#$#"
+_SEPARATOR, _BETWEEN = "#$#", "|"
 _NANOS_PER_MS = 1_000_000
 _MAX_MS = (1 << 32) * 1000 - 1
 _SPECIAL = {"nan": "NaN", "inf": "+Inf", "-inf": "-Inf"}
@@ -55,7 +55,7 @@ def unpack(block: bytes) -> bytes:
 def name_and_labels(series: Any) -> tuple[str, str]:
     """Return the name of a time series, and its labels as one text.
 
-    :raises SeriesError: it has no name, a label twice or with the separator, or native histograms.
+    :raises SeriesError: it has no name, a label twice or with a separator, or native histograms.
     """
     labels = list(_decoded(series))
     pairs = dict(labels)
@@ -64,13 +64,14 @@ def name_and_labels(series: Any) -> tuple[str, str]:
         raise SeriesError(f"a time series has no label {NAME}: {str(pairs)[:200]}")
     if len(labels) > len(pairs) + 1:
         raise SeriesError(f"{name[:200]} has a label twice: {str(labels)[:200]}")
-    if any(_SEPARATOR in text for pair in labels for text in pair):  # a part of it would be read as another label
+    if any(mark in text for pair in pairs.items() for text in pair for mark in (_SEPARATOR, _BETWEEN)):
         raise SeriesError(
-            f"{name[:200]} has {_SEPARATOR} in a label, which separates names and values: {str(labels)[:200]}"
+            f"{name[:200]} has {_BETWEEN} or {_SEPARATOR} in a label, which separate labels in a metric store; replace"
+            f" them by write_relabel_configs: {str(pairs)[:200]}"
         )
     if series.histograms:
         raise SeriesError(f"{name[:200]} has native histograms, which are not stored: disable them")
-    return name, "|".join(f"{key}{_SEPARATOR}{value}" for key, value in sorted(pairs.items()))
+    return name, _BETWEEN.join(f"{key}{_SEPARATOR}{value}" for key, value in sorted(pairs.items()))
 
 
 def _decoded(series: Any) -> Iterator[tuple[str, str]]:

@@ -117,6 +117,9 @@ def test_the_way_to_each_of_several_endpoints_is_examined(
     assert "this machine's clock is " in printed["clock-2"]
     assert printed["key"] == "connection failed"
     assert main(["doctor", "--endpoint", f"http://localhost:{server.port},{server.endpoint}"]) == 0
+    key = re.search(r"^ok +key .*\n(  .*)$", capsys.readouterr().out, re.MULTILINE)
+    assert key is not None, "a line for each endpoint"
+    assert f"at {server.endpoint} (" in key[1]
 
 
 def test_a_wrong_secret_fails_the_key_and_is_not_printed(run: Run) -> None:

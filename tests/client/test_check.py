@@ -241,6 +241,21 @@ def test_a_failing_server_is_server_a_page_of_another_server_is_a_fault_of_the_e
         assert error.problem == "endpoint"
 
 
+def test_the_finding_of_each_endpoint_is_reported(server: LogHubServer) -> None:
+    """Of several endpoints, each dead one is reported with its error and the remedy, and those that answer."""
+    dead = ("http://127.0.0.1:9", "http://no-such-host.invalid")
+    key = {name: value for name, value in server.connection.items() if name != "endpoint"}
+    error = wrong(Producer(ProjectConfig("shop", endpoints=(dead[0], server.endpoint, dead[1]), **key)))
+    first, second, third = str(error).split("\n")
+    assert error.problem == "endpoint"
+    assert first.startswith(f"shop/app-log at {dead[0]}: cannot be reached: check the host name")
+    assert "Connection refused" in first
+    assert f"at {server.endpoint} (" in second
+    assert second.endswith("answers, and accepts the access key")
+    assert third.startswith(f"shop/app-log at {dead[1]}: cannot be reached: check the host name")
+    assert "failed to resolve" in third
+
+
 def test_an_answer_that_never_comes_ends_the_question_in_time() -> None:
     """The timeout holds for a sink that hangs, for example in name resolution."""
     ended = threading.Event()

@@ -8,7 +8,6 @@ Output that no channel had committed is lost if this process dies: a command can
 
 from __future__ import annotations
 
-import codecs
 import shlex
 import shutil
 from collections.abc import Iterator
@@ -23,6 +22,7 @@ from ..events.batch import EventBatch
 from ..events.interfaces import Context, Outlet
 from .commands import GATHER, LOOK, SMALL, Command, ExecError, Lines
 from .intake import Intake
+from .reading.line_options import check_text
 
 _log = get_logger("loghub.agent.exec")
 
@@ -49,11 +49,9 @@ class ExecSource:
         max_line_bytes: int = option(4 << 20, least=1024, unit="bytes", doc="bytes of a line; a longer one is split")
 
         def __post_init__(self) -> None:
+            check_text(self.encoding, "\n")
             try:
-                codecs.lookup(self.encoding)
                 shlex.split(self.shell or self.command)
-            except LookupError as error:
-                raise ConfigError("encoding", "must be an encoding that Python supports", self.encoding) from error
             except ValueError as error:
                 raise ConfigError("command", f"must be quoted as for a shell: {error}", self.command) from error
 

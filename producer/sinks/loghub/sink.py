@@ -10,7 +10,7 @@ from collections.abc import Hashable, Iterable, Sequence
 
 from ...model.config import ProducerConfig, ProjectConfig
 from ...model.credentials import Credentials
-from ...model.errors import AttemptError, InvalidArgumentError, ProjectNotConfiguredError
+from ...model.errors import AttemptError, InvalidArgumentError, ProjectNotConfiguredError, TargetError
 from ...model.interfaces import Delivery, EndpointStats, Payload, Receipt, Record, SequenceId, Sink
 from ...model.records import StreamKey
 from ...runtime.clock import Clock, Deadline
@@ -177,12 +177,22 @@ class LogHubSink(Sink):
         self._ask(known, UnsignedRequest(method="GET", path=list_shards_path(logstore), params={}, headers=headers))
 
     def probe(self, project: str, logstore: str | None, timeout: float) -> str:
-        """Make one request to each endpoint, over a connection of its own; return the findings."""
+        """Make one request to each endpoint, over a connection of its own; return the findings.
+
+        :raises TargetError: the findings of all endpoints, with the problem of the first faulty one.
+        """
         everywhere = self._known(project).everywhere
-        found = []
+        found: list[str] = []
+        faults: list[TargetError] = []
         for known in everywhere:
             failure, user = ask_once(known, logstore, timeout / len(everywhere), self._name)
-            found.append(sentence(failure, known.config, logstore, self._config, user))
+            try:
+                found.append(sentence(failure, known.config, logstore, self._config, user))
+            except TargetError as fault:
+                found.append(str(fault))
+                faults.append(fault)
+        if faults:
+            raise TargetError(faults[0].problem, "\n".join(found)) from faults[0].__cause__
         return "\n".join(found)
 
     def _known(self, name: str) -> Failover:

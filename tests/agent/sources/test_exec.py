@@ -236,7 +236,7 @@ def test_flumes_keys() -> None:
 
 @pytest.mark.parametrize(
     ("values", "said"),
-    [({}, "command: is missing"), ({"command": "a 'b"}, "quoted"), ({"command": "a", "encoding": "x-no"}, "encoding")],
+    [({}, "command: is missing"), ({"command": "a 'b"}, "quoted"), ({"command": "a", "encoding": "idna"}, "encoding")],
 )
 def test_an_invalid_option_is_refused_before_the_start_with_its_name_the_rule_and_the_value(
     values: dict[str, str], said: str

@@ -49,9 +49,9 @@ def stored(server: LogHubServer) -> list[tuple[int, Sequence[tuple[str, str | by
 
 def test_samples_are_kept_as_logs_of_four_fields(server: LogHubServer) -> None:
     """Each sample is stored as a log of its name, sorted labels as one text, nanoseconds, and value."""
-    up = series("up", (1_700_000_000_123, 1.0), (1_700_000_015_000, 0.5), job="api", instance="web|1:80")
+    up = series("up", (1_700_000_000_123, 1.0), (1_700_000_015_000, 0.5), job="api", instance="web 1:80")
     assert write(server, up, series("x", (0, float("nan")))).status_code == 200
-    labels = "instance#$#web|1:80|job#$#api"
+    labels = "instance#$#web 1:80|job#$#api"
     assert stored(server) == [
         (time, [("__name__", name), ("__labels__", text), ("__time_nano__", nano), ("__value__", value)])
         for time, name, text, nano, value in (
@@ -86,6 +86,7 @@ def test_a_request_of_metadata_alone_stores_nothing(server: LogHubServer) -> Non
         (series("", (1000, 1.0), job="api"), 400, "PostBodyInvalid", "no label __name__: {'job': 'api'}"),
         (series("up", (-1, 1.0)), 400, "PostBodyInvalid", "a sample of up is at -1 ms"),
         (series("up", (1 << 60, 1.0)), 400, "PostBodyInvalid", "from 0 to 4294967295999 ms"),
+        (series("up", (1, 1.0), job="a|b"), 400, "PostBodyInvalid", "replace them by write_relabel_configs"),
         ({**series("up", (1, 1.0)), "histograms": [b""]}, 400, "PostBodyInvalid", "native histograms"),
         ({"labels": [{"name": b"\xff", "value": b""}]}, 400, "InvalidEncoding", "is not UTF-8"),
         (series("up", *[(1, 1.0)] * 60, job="x" * 2000), 413, "PostBodyTooLarge", "65536 are allowed"),
