@@ -1,4 +1,4 @@
-"""The tables of options in the documents, made of the declarations that the code checks values by.
+"""The tables of options and metrics in the documents, made of the declarations that the code uses.
 
 ``python docs/generated.py`` writes them into the pages, between the marks ``<!-- options: … -->`` and ``<!-- end of
 options -->``; a test compares. As a hook of MkDocs it takes the marks out, and the roles of docstrings.
@@ -22,6 +22,8 @@ from producer.channels.file.channel import FileChannel
 from producer.channels.file.options import FileChannelOptions
 from producer.channels.limits import Limits
 from producer.channels.memory import MemoryChannel
+from producer.integrations.figures import FIGURES, LATENCY
+from producer.integrations.prometheus import LogHubCollector
 from producer.model.config import HttpConfig, ProducerConfig, default_of, producer_options
 from producer.model.options import Option, options_of
 from producer.spark.options import READ_OPTIONS, TARGET_OPTIONS, WRITE_OPTIONS
@@ -126,6 +128,16 @@ def _listener(name: str, options: Mapping[str, Option]) -> tuple[str, ...]:
     )
 
 
+def metrics_table() -> str:
+    """Return the metrics of a producer, with their names in Prometheus and OpenTelemetry."""
+    dotted = [*((each.name, each.help) for each in FIGURES), LATENCY[::2]]
+    rows = [
+        (f"`{family.name}{'_total' if family.type == 'counter' else ''}`", f"`loghub.producer.{name}`", text)
+        for family, (name, text) in zip(LogHubCollector().describe(), dotted, strict=True)
+    ]
+    return _lines(("in Prometheus", "in OpenTelemetry", "meaning"), rows)
+
+
 def _measured(limit: float) -> str:
     """Return a limit with its unit: fractions are seconds, large whole numbers bytes."""
     if isinstance(limit, float):
@@ -151,6 +163,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "write": lambda: _spark(WRITE_OPTIONS),
     "read": lambda: _spark(READ_OPTIONS),
     "listeners": listeners_table,
+    "metrics": metrics_table,
     "agent": lambda: _table((name, each, _toml(each), each.doc) for name, each in options_of(AgentOptions).items()),
 }
 TABLES |= {
