@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import calendar
 import hashlib
 import hmac
 import json
@@ -37,6 +38,7 @@ class Aliyun(ThreadingHTTPServer):
     :ivar has_tokens: True if version 2 of the metadata service exists.
     :ivar wants_tokens: True if version 1 does not.
     :ivar life: the life of a session, seconds.
+    :ivar clock_offset: seconds that its clock is ahead of this machine's.
     :ivar issued: called with each new session's id, secret and token.
     :ivar instead: gives the answer in place of the true one; None for that.
     :ivar drips: True to send each answer a byte at a time, without end.
@@ -46,6 +48,7 @@ class Aliyun(ThreadingHTTPServer):
     has_tokens = True
     wants_tokens = True
     life = 3600
+    clock_offset = 0.0
     drips = False
 
     def __init__(self) -> None:
@@ -71,6 +74,9 @@ class Aliyun(ThreadingHTTPServer):
 
         self.issued = issued
 
+    def time(self) -> float:
+        return time.time() + self.clock_offset
+
     def session(self) -> dict[str, str]:
         """Issue a session."""
         self.sessions += 1
@@ -80,7 +86,7 @@ class Aliyun(ThreadingHTTPServer):
             "AccessKeyId": f"STS.{number}",
             "AccessKeySecret": f"secret-{number}",
             "SecurityToken": f"token-{number}",
-            "Expiration": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time() + self.life)),
+            "Expiration": time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self.time() + self.life)),
         }
 
 
@@ -103,6 +109,9 @@ class _Handler(BaseHTTPRequestHandler):
 
     do_PUT = do_POST = do_GET
 
+    def date_time_string(self, timestamp: float | None = None) -> str:
+        return super().date_time_string(self.server.time() if timestamp is None else timestamp)
+
     def _answer(self, name: str, params: dict[str, str]) -> Answer:
         server = self.server
         if name == "PUT /latest/api/token":
@@ -117,6 +126,10 @@ class _Handler(BaseHTTPRequestHandler):
         return self._sts(params)
 
     def _sts(self, params: dict[str, str]) -> Answer:
+        server = self.server
+        asked_at = calendar.timegm(time.strptime(params.get("Timestamp", ""), "%Y-%m-%dT%H:%M:%SZ"))
+        if abs(asked_at - server.time()) > 900:
+            return 400, _json({"Code": "InvalidTimeStamp.Expired", "Message": "no", "RequestId": "A-4"})
         if params.get("Action") == "AssumeRole":
             given = params.pop("Signature", "")
             text = "&".join(f"{_encoded(each)}={_encoded(params[each])}" for each in sorted(params))
@@ -126,7 +139,7 @@ class _Handler(BaseHTTPRequestHandler):
                 return 400, _json({"Code": "SignatureDoesNotMatch", "Message": text, "RequestId": "A-1"})
         elif params.get("OIDCToken") != POD_TOKEN:
             return 400, _json({"Code": "AuthenticationFail.OIDCToken.Expired", "Message": "no", "RequestId": "A-2"})
-        return 200, _json({"RequestId": "A-3", "Credentials": self.server.session()})
+        return 200, _json({"RequestId": "A-3", "Credentials": server.session()})
 
     def log_message(self, *_: object) -> None:
         """Print nothing."""

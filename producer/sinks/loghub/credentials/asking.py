@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-import time
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any
 from urllib.parse import urlsplit
@@ -15,7 +15,8 @@ from ....model.credentials import Credentials
 from ....model.errors import ConfigError, CredentialsError, ProducerError
 from ....model.interfaces import CredentialsProvider
 from ....runtime.clock import Deadline, SystemClock
-from ...http.transport import Answer, Transport
+from ...http.server_time import clock_offset
+from ...http.transport import Transport
 
 #: The limit of a provider with all its requests, seconds: less than an attempt to send waits for credentials.
 LIMIT = 9.0
@@ -23,6 +24,20 @@ LIMIT = 9.0
 _CONNECT_MS = 1_000
 
 _clock = SystemClock()
+
+
+@dataclass(frozen=True, slots=True)
+class Reply:
+    """An answer of a service.
+
+    :ivar status: the HTTP status.
+    :ivar body: the first bytes of the body.
+    :ivar clock_offset: seconds that the service's clock is ahead of this machine's; 0 if its date is invalid.
+    """
+
+    status: int
+    body: bytes
+    clock_offset: float
 
 
 def failed(text: str) -> CredentialsError:
@@ -96,7 +111,7 @@ def request(
     headers: Mapping[str, str] | None = None,
     body: bytes = b"",
     direct: bool = False,
-) -> Answer:
+) -> Reply:
     """Send one request, and return the answer, of which at most 64 KiB are read.
 
     :param direct: True to use no proxy and to give up early if the host does not exist.
@@ -110,9 +125,11 @@ def request(
     transport.hurry(end, f"the limit of a credentials provider, {LIMIT:g} s")
     try:
         sent = {"Host": parts.netloc, "User-Agent": config.user_agent, **(headers or {})}
-        return transport.request(method, base, target, params or {}, sent, body, transport.proxies_for(base))[0]
+        proxies = transport.proxies_for(base)
+        answer, received = transport.request(method, base, target, params or {}, sent, body, proxies)
     finally:
         transport.close()
+    return Reply(answer.status, answer.body, clock_offset(received.get("Date"), _clock.time()) or 0.0)
 
 
 def object_of(body: bytes) -> Mapping[str, Any]:
@@ -124,10 +141,11 @@ def object_of(body: bytes) -> Mapping[str, Any]:
     return found if isinstance(found, dict) else {}
 
 
-def session_of(found: object, service: str) -> Credentials:
-    """Return the temporary credentials in an answer.
+def session_of(found: object, service: str, offset: float) -> Credentials:
+    """Return the temporary credentials in an answer; they expire by this machine's clock, also if that is wrong.
 
     :param service: the name of the service, for the message.
+    :param offset: the ``clock_offset`` of the answer.
     :raises CredentialsError: the answer has none, or they have expired.
     """
     if not isinstance(found, dict) or not found.get("SecurityToken"):
@@ -138,13 +156,11 @@ def session_of(found: object, service: str) -> Credentials:
             access_key_id=found.get("AccessKeyId", ""),
             access_key_secret=found.get("AccessKeySecret", ""),
             security_token=found["SecurityToken"],
-            expires_at=expires_at.timestamp(),
+            expires_at=expires_at.timestamp() - offset,
         )
     except (ValueError, OverflowError) as error:  # a part is missing or invalid
         part = error.name if isinstance(error, ConfigError) else "Expiration"
         raise failed(f"{service} answered with invalid credentials: {part}") from None
-    if expires_at.timestamp() <= time.time():
-        raise failed(
-            f"{service} answered with credentials that expired at {found['Expiration']}, by this machine's clock"
-        )
+    if expires_at.timestamp() - offset <= _clock.time():
+        raise failed(f"{service} answered with credentials that expired at {found['Expiration']}")
     return session

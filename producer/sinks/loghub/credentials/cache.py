@@ -1,11 +1,12 @@
 """CredentialsCache: the current credentials of one project, refreshed before they expire and after a refusal.
 
 A provider may block, so it runs on a thread of its own, never in ``send``. While the old credentials are valid, no
-attempt waits for new ones.
+attempt waits for new ones. The monotonic clock measures their life, so a step of this machine's time changes nothing.
 """
 
 from __future__ import annotations
 
+import math
 import threading
 
 from ....model.credentials import Credentials, StaticCredentials
@@ -43,7 +44,7 @@ class CredentialsCache:
         self._room = WaitingRoom(clock)
         self._lock = Lock()  # guards everything below
         self._current: Credentials | None = None
-        self._refresh_at = 0.0
+        self._refresh_at = self._expires_at = 0.0  # monotonic seconds
         self._refused = False
         self._refreshing = False
         self._failure: CredentialsError | None = None
@@ -56,7 +57,7 @@ class CredentialsCache:
         """
         if isinstance(self._provider, StaticCredentials):
             return self._provider.credentials
-        now = self._clock.time()
+        now = self._clock.monotonic()
         with self._lock:
             usable = self._usable(now)
             start = not self._refreshing and (usable is None or now >= self._refresh_at)
@@ -67,11 +68,7 @@ class CredentialsCache:
         return usable or self._wait()
 
     def _usable(self, now: float) -> Credentials | None:
-        current = self._current
-        if current is None or self._refused:
-            return None
-        expired = current.expires_at is not None and now >= current.expires_at
-        return None if expired else current
+        return None if self._refused or now >= self._expires_at else self._current
 
     def _start_refresh(self) -> None:
         try:
@@ -82,21 +79,24 @@ class CredentialsCache:
     def _refresh(self) -> None:
         found: Credentials | None = None
         failure: CredentialsError | None = None
+        life = 0.0
         try:
             with at_work():
                 found = credentials_of(self._provider.get_credentials())
-            if not isinstance(found, Credentials):
-                text = f"get_credentials() returned {type(found).__qualname__}, not Credentials"
-                found, failure = None, CredentialsError("CredentialsError", text)
+            life = self._life_of(found)
         except CredentialsError as error:  # a source by name
             failure = error
         except BaseException as error:  # noqa: BLE001  # whatever a user's provider raises
             text = f"get_credentials() raised {type(error).__qualname__}: {error}"
             failure = CredentialsError("CredentialsError", text)
-        now = self._clock.time()
+        now = self._clock.monotonic()
         with self._lock:
             self._refreshing, self._failure = False, failure
-            self._take(found, now)
+            if failure is not None or found is None:
+                self._refresh_at = now + PAUSE_AFTER_FAILURE
+            else:
+                self._current, self._refused, self._expires_at = found, False, now + life
+                self._refresh_at = self._expires_at - min(REFRESH_BEFORE, life / 4)
             is_missed = self._usable(now) is None
         # an attempt that waits for them reports the failure itself
         if failure is not None and not is_missed and str(failure) != self._logged:
@@ -104,18 +104,24 @@ class CredentialsCache:
         self._logged = str(failure or "")
         self._room.wake_all()
 
-    def _take(self, found: Credentials | None, now: float) -> None:
-        if found is None:
-            self._refresh_at = now + PAUSE_AFTER_FAILURE
-            return
-        self._current, self._refused = found, False
-        life = float("inf") if found.expires_at is None else found.expires_at - now
-        self._refresh_at = now + life - min(REFRESH_BEFORE, life / 4) if life != float("inf") else life
+    def _life_of(self, found: object) -> float:
+        """Return the remaining life of new credentials, seconds.
+
+        :raises CredentialsError: they are none, or have expired.
+        """
+        if not isinstance(found, Credentials):
+            text = f"get_credentials() returned {type(found).__qualname__}, not Credentials"
+            raise CredentialsError("CredentialsError", text)
+        life = math.inf if found.expires_at is None else found.expires_at - self._clock.time()
+        if life <= 0:
+            text = f"get_credentials() returned credentials whose expires_at {found.expires_at} is past"
+            raise CredentialsError("CredentialsError", text)
+        return life
 
     def _wait(self) -> Credentials:
         deadline = Deadline.after(self._clock, PROVIDER_TIMEOUT)
         self._room.wait_until(lambda: not self._refreshing, deadline)
-        now = self._clock.time()
+        now = self._clock.monotonic()
         with self._lock:
             usable = self._usable(now)
             failure = self._failure

@@ -16,8 +16,7 @@ from urllib.parse import urlsplit
 from ....model.credentials import Credentials, is_header_text
 from ....model.errors import NetworkError, UnreachableError
 from ....runtime.clock import Deadline
-from ...http.transport import Answer
-from .asking import Asking, failed, object_of, request, session_of, within
+from .asking import Asking, Reply, failed, object_of, request, session_of, within
 
 #: The address of the metadata service, the same on all instances.
 SERVICE = "http://100.100.100.200"
@@ -51,7 +50,7 @@ class EcsRamRoleCredentials(Asking):
             raise failed(f"{_NAME} at {SERVICE} does not answer: {error.message}") from error
         if answer.status == HTTPStatus.NOT_FOUND:
             raise failed(f"{_NAME} knows no RAM role {role}")
-        return session_of(object_of(_checked(answer).body), _NAME)
+        return session_of(object_of(_checked(answer).body), _NAME, answer.clock_offset)
 
 
 def _token(end: Deadline) -> dict[str, str]:
@@ -83,7 +82,7 @@ def _role(end: Deadline, headers: dict[str, str]) -> str:
     return role
 
 
-def _checked(answer: Answer) -> Answer:
+def _checked(answer: Reply) -> Reply:
     if answer.status != HTTPStatus.OK:
         raise failed(f"{_NAME} answered HTTP {answer.status}")
     return answer
@@ -102,7 +101,7 @@ class UriCredentials(Asking):
             answer = request("GET", uri, end, direct=True)
         except NetworkError as error:
             raise failed(f"{parts.hostname} does not answer: {error.message}") from error
-        return session_of(object_of(_checked(answer).body), parts.hostname)
+        return session_of(object_of(_checked(answer).body), parts.hostname, answer.clock_offset)
 
 
 def is_true(variable: str) -> bool:

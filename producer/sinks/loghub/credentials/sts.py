@@ -14,7 +14,7 @@ import os
 import re
 import secrets
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from http import HTTPStatus
 from pathlib import Path
@@ -25,12 +25,14 @@ from ....model.errors import AttemptError
 from ....model.interfaces import CredentialsProvider
 from ....runtime.clock import Deadline
 from ....text.small_files import read_text
-from .asking import Asking, ask, failed, object_of, request, session_of
+from .asking import Asking, Reply, ask, failed, object_of, request, session_of
 from .metadata import is_true
 
 #: The most bytes of a pod's token.
 _MOST_TOKEN = 64 * 1024
 _CODE = re.compile(r"[A-Za-z][A-Za-z0-9._]{0,99}")
+#: The beginning of the codes for a request whose time differs by more than 15 minutes.
+_WRONG_TIME = "InvalidTimeStamp"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -90,16 +92,19 @@ class RamRoleArnCredentials(Asking):
     def ask(self, end: Deadline) -> Credentials:
         form = self.role.form()
         key = ask(self.source, end)
-        query = {
-            **_query("AssumeRole"),
-            "SignatureMethod": "HMAC-SHA1",
-            "SignatureVersion": "1.0",
-            "SignatureNonce": secrets.token_hex(16),
-            "AccessKeyId": key.access_key_id,
-        }
-        if key.security_token:
-            query["SecurityToken"] = key.security_token
-        query["Signature"] = signature("POST", {**query, **form}, key.access_key_secret)
+
+        def query(now: float) -> dict[str, str]:
+            params = {
+                **_query("AssumeRole", now),
+                "SignatureMethod": "HMAC-SHA1",
+                "SignatureVersion": "1.0",
+                "SignatureNonce": secrets.token_hex(16),
+                "AccessKeyId": key.access_key_id,
+            }
+            if key.security_token:
+                params["SecurityToken"] = key.security_token
+            return params | {"Signature": signature("POST", params | form, key.access_key_secret)}
+
         return _assume(self.role, query, form, end)
 
 
@@ -123,7 +128,7 @@ class OidcCredentials(Asking):
             "OIDCProviderArn": self.provider_arn or needed("ALIBABA_CLOUD_OIDC_PROVIDER_ARN"),
             "OIDCToken": read_bounded(Path(file), _MOST_TOKEN).strip(),
         }
-        return _assume(self.role, _query("AssumeRoleWithOIDC"), form, end)
+        return _assume(self.role, lambda now: _query("AssumeRoleWithOIDC", now), form, end)
 
 
 def needed(variable: str) -> str:
@@ -149,8 +154,8 @@ def read_bounded(path: Path, most: int) -> str:
         raise failed(str(error)) from None
 
 
-def _query(action: str) -> dict[str, str]:
-    stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(time.time()))
+def _query(action: str, now: float) -> dict[str, str]:
+    stamp = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(now))
     return {"Action": action, "Version": "2015-04-01", "Format": "JSON", "Timestamp": stamp}
 
 
@@ -161,12 +166,16 @@ def signature(method: str, params: Mapping[str, str], secret: str) -> str:
     return base64.b64encode(hmac.digest(f"{secret}&".encode(), text.encode(), hashlib.sha1)).decode()
 
 
-def _assume(role: Role, query: Mapping[str, str], form: Mapping[str, str], end: Deadline) -> Credentials:
-    endpoint, headers = role.endpoint(), {"Content-Type": "application/x-www-form-urlencoded"}
-    try:
-        answer = request("POST", endpoint, end, params=query, headers=headers, body=urlencode(form).encode())
-    except AttemptError as error:
-        raise failed(f"STS at {endpoint} does not answer: {error.message}") from error
+def _assume(
+    role: Role, query: Callable[[float], Mapping[str, str]], form: Mapping[str, str], end: Deadline
+) -> Credentials:
+    """Ask STS for a role; once more with the time of STS if it refuses this machine's.
+
+    :param query: makes the query of a request at a time, seconds since the Unix epoch.
+    """
+    answer = _post(role.endpoint(), query(time.time()), form, end)
+    if str(object_of(answer.body).get("Code", "")).startswith(_WRONG_TIME) and answer.clock_offset:
+        answer = _post(role.endpoint(), query(time.time() + answer.clock_offset), form, end)
     found = object_of(answer.body)
     if answer.status != HTTPStatus.OK:
         # Its message may repeat the signed text, with the security token.
@@ -174,4 +183,12 @@ def _assume(role: Role, query: Mapping[str, str], form: Mapping[str, str], end: 
         shown = code if _CODE.fullmatch(code) else "not an answer of STS"
         shown_id = f", request {request_id}" if re.fullmatch(r"[0-9A-Fa-f-]{1,64}", request_id) else ""
         raise failed(f"STS refuses the role {form['RoleArn']}: {shown} (HTTP {answer.status}{shown_id})")
-    return session_of(found.get("Credentials"), "STS")
+    return session_of(found.get("Credentials"), "STS", answer.clock_offset)
+
+
+def _post(endpoint: str, query: Mapping[str, str], form: Mapping[str, str], end: Deadline) -> Reply:
+    headers, body = {"Content-Type": "application/x-www-form-urlencoded"}, urlencode(form).encode()
+    try:
+        return request("POST", endpoint, end, params=query, headers=headers, body=body)
+    except AttemptError as error:
+        raise failed(f"STS at {endpoint} does not answer: {error.message}") from error

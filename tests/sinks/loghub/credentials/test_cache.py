@@ -221,3 +221,27 @@ def test_something_else_than_credentials_is_refused_by_name() -> None:
     cache = CredentialsCache(Wrong(), ManualClock(), "t")  # type: ignore[arg-type]
     with pytest.raises(CredentialsError, match="returned dict, not Credentials"):
         cache.get()
+
+
+@pytest.mark.parametrize("hours", [-9, 9])
+def test_a_step_of_the_clock_changes_nothing_for_credentials_in_use(hours: int) -> None:
+    """After a step of this machine's time by hours, credentials are used and refreshed as if it had not been."""
+    clock = ManualClock()
+    issued = clock.time()
+    provider = Provider(clock, life=3600)
+    cache = CredentialsCache(provider, clock, "t")
+    cache.get()
+    clock.set_wall(issued + hours * 3600)
+    clock.advance(3200)
+    assert cache.get().access_key_id == "id-1"
+    assert provider.calls == 1
+    clock.advance(101)
+    wait_for_calls(provider, cache, 2, "id-2")
+
+
+def test_credentials_that_have_expired_already_are_refused_at_once() -> None:
+    """The error says so, and says when they expired: the provider, or this machine's clock, is wrong."""
+    clock = ManualClock(1000.0)
+    cache = CredentialsCache(Provider(clock, life=-30), clock, "t")
+    with pytest.raises(CredentialsError, match=r"returned credentials whose expires_at 970.0 is past"):
+        cache.get()

@@ -7,6 +7,7 @@ import pytest
 
 from producer import Credentials, CredentialsError, StaticCredentials
 from producer.sinks.loghub.credentials import asking
+from producer.sinks.loghub.credentials.metadata import EcsRamRoleCredentials
 from producer.sinks.loghub.credentials.sts import OidcCredentials, RamRoleArnCredentials, Role, signature
 from tests.support.aliyun import ARN, KEY, POD_TOKEN, SECRET, Aliyun
 
@@ -86,6 +87,18 @@ def test_a_missing_variable_of_a_pod_is_named(pod: Path, monkeypatch: pytest.Mon
     monkeypatch.delenv(f"ALIBABA_CLOUD_{name}")
     with pytest.raises(CredentialsError, match=f"ALIBABA_CLOUD_{name} is not set"):
         OidcCredentials(Role()).get_credentials()
+
+
+@pytest.mark.parametrize("hours", [-9, 9])
+def test_a_wrong_clock_of_this_machine_does_not_matter(service: Aliyun, pod: Path, hours: int) -> None:
+    """A machine whose clock is wrong by hours gets credentials from STS and from the metadata service: a request has
+    the service's time after a refusal, and the life of credentials is that by the service's clock.
+    """
+    service.clock_offset = hours * 3600.0
+    for provider in (RamRoleArnCredentials(Role(arn=ARN), _key()), OidcCredentials(Role()), EcsRamRoleCredentials()):
+        found = provider.get_credentials()
+        assert 3500 < (found.expires_at or 0.0) - time.time() < 3700
+    assert service.asked[:4] == ["POST AssumeRole"] * 2 + ["POST AssumeRoleWithOIDC"] * 2
 
 
 @pytest.mark.parametrize(
