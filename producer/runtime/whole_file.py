@@ -15,8 +15,20 @@ def write_whole(path: Path, data: bytes, beside: Path) -> None:
     write replaces it.
 
     :param beside: the other name, in the same directory.
-    :raises OSError: it could not be written; the previous file is unchanged.
+    :raises OSError: it could not be written; the previous file is unchanged. The error names the file.
     """
+    try:
+        _write(path, data, beside)
+        sync_directory(path.parent)
+    except OSError as error:
+        if error.filename is None:  # of a write or a sync
+            error.filename = str(path)
+        if error.errno in (errno.ENOSPC, errno.EDQUOT):
+            error.strerror = f"{error.strerror}; free some space"
+        raise
+
+
+def _write(path: Path, data: bytes, beside: Path) -> None:
     try:
         with beside.open("wb") as file:
             file.write(data)
@@ -27,7 +39,6 @@ def write_whole(path: Path, data: bytes, beside: Path) -> None:
         with contextlib.suppress(OSError):
             beside.unlink()
         raise
-    sync_directory(path.parent)
 
 
 def sync_directory(path: Path) -> None:

@@ -16,7 +16,7 @@ from producer.runtime.whole_file import write_whole
 def test_a_failed_write_leaves_the_file_before_and_nothing_beside_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, step: str
 ) -> None:
-    """A failed write leaves the previous file and no partial one."""
+    """A failed write leaves the previous file and no partial one; the error names the file and the remedy."""
     file, beside = tmp_path / "kept", tmp_path / "kept.new"
     write_whole(file, b"before", beside)
 
@@ -25,7 +25,7 @@ def test_a_failed_write_leaves_the_file_before_and_nothing_beside_it(
 
     with monkeypatch.context() as patch:
         patch.setattr(whole_file.os if step == "fsync" else Path, step, full)
-        with pytest.raises(OSError, match="No space left"):
+        with pytest.raises(OSError, match="No space left.*; free some space: '.*/kept'"):
             write_whole(file, b"after", beside)
     assert (file.read_bytes(), os.listdir(tmp_path)) == (b"before", ["kept"])  # noqa: PTH208
     beside.write_bytes(b"what a crash has left, and is longer")
