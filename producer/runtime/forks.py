@@ -65,6 +65,13 @@ def watch_fork(forkable: Forkable, stage: Stage) -> None:
     _objects[stage].add(forkable)
 
 
+def keep_for_ever(value: object) -> None:
+    """Keep an object referenced until the process has ended: a child's copy of it must never be freed, nor closed."""
+    import ctypes  # noqa: PLC0415  # only a child needs it
+
+    ctypes.pythonapi.Py_IncRef(ctypes.py_object(value))
+
+
 def _has(lock: Held) -> bool:
     return bool(lock._is_owned())  # type: ignore[attr-defined]  # as threading.Condition asks
 

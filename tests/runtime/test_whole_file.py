@@ -25,7 +25,7 @@ def test_a_failed_write_leaves_the_file_before_and_nothing_beside_it(
 
     with monkeypatch.context() as patch:
         patch.setattr(whole_file.os if step == "fsync" else Path, step, full)
-        with pytest.raises(OSError, match="No space left.*; free some space: '.*/kept'"):
+        with pytest.raises(OSError, match=r"No space left.*; free some space: '.*/kept'"):
             write_whole(file, b"after", beside)
     assert (file.read_bytes(), os.listdir(tmp_path)) == (b"before", ["kept"])  # noqa: PTH208
     beside.write_bytes(b"what a crash has left, and is longer")

@@ -22,6 +22,7 @@ from typing import TypeVar
 
 from ...model.errors import ChannelError, ProducerError
 from ...runtime.clock import Clock, Deadline, Stop, SystemClock, WaitingRoom
+from ...runtime.forks import Stage, watch_fork
 from ...runtime.loggers import get_logger
 from ...text.plural import counted
 from ..config.limits import Memory, Pace
@@ -114,6 +115,12 @@ class Agent:
         self.reloads = Reloads()
         self._changes = WaitingRoom(self._clock, look_again=1.0)
         self._changed = changed
+        watch_fork(self, Stage.PRODUCERS)
+
+    def _renew_in_child(self) -> None:
+        """Forget all components, which are the parent's: nothing is left to stop."""
+        self.channels, self.sources, self.sinks, self._reading, self._delivering = {}, {}, {}, {}, {}
+        self._ledgers = Ledgers(Path(self.config.state) / "sources", self._clock)
 
     @property
     def clock(self) -> Clock:

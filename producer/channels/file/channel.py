@@ -333,8 +333,6 @@ class FileChannel:
         self._finalizer.detach()
         self._closing, self._ended = Lock(), True
         self._ledger.close_in_child("it belongs to the parent of this process; ProcessFileChannel gives each its own")
-        if self.notes is not None:
-            self.notes.close_in_child()
         with contextlib.suppress(OSError):
             self._log.close_in_child()
         self._ownership.release_in_child()

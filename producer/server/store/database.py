@@ -14,7 +14,6 @@ would fold the log into the database and remove it. So a child never does either
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import logging
 import math
 import queue
@@ -26,7 +25,7 @@ from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ...runtime.forks import Stage, watch_fork
+from ...runtime.forks import Stage, keep_for_ever, watch_fork
 from ...runtime.locks import Lock
 from ...text.plural import counted
 from ..errors import ApiError, ForkedServerError, ServerStartError
@@ -118,9 +117,9 @@ class Database:
         self._thread.join()
 
     def _renew_in_child(self) -> None:
-        """Keep the connection referenced for ever, so that this process never closes or frees it."""
+        """Never close the connection, whose files are the parent's."""
         self._is_copy = True
-        ctypes.pythonapi.Py_IncRef(ctypes.py_object(self._connection))
+        keep_for_ever(self._connection)
 
     def _loop(self) -> None:
         more = True

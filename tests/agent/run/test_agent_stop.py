@@ -1,6 +1,7 @@
 """Stopping or reloading an agent while a destination is away."""
 
 import logging
+import os
 import socket
 import time
 from collections.abc import Iterator
@@ -214,3 +215,18 @@ type = "keep"
 hub = "b"
 channel = "letters"
 """
+
+
+def test_a_forked_child_stops_nothing_of_its_parents_agent(tmp_path: Path, hub: Hub, away: str) -> None:
+    """Stopping the copy of an agent in a child returns at once, and the parent's agent goes on."""
+    agent = Agent(config_of(tmp_path, away))
+    _begun(agent, hub)
+    child = os.fork()
+    if child == 0:
+        begun = time.monotonic()
+        stopped = agent.stop(60)
+        os._exit(0 if stopped and time.monotonic() - begun < 30 else 1)
+    assert Call(lambda: os.waitpid(child, 0)[1]).result() == 0
+    hub.lines.put(b"3\n")
+    eventually(lambda: agent.channels["q"].held == 4)
+    assert agent.stop()

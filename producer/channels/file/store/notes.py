@@ -20,6 +20,7 @@ from pathlib import Path
 from typing import TypeVar
 
 from ....model.errors import ChannelClosedError, ChannelIOError
+from ....runtime.forks import Stage, keep_for_ever, watch_fork
 from ....runtime.locks import Lock
 from ....runtime.loggers import get_logger
 
@@ -40,9 +41,6 @@ CREATE TABLE IF NOT EXISTS notes (name TEXT PRIMARY KEY, value BLOB NOT NULL, ne
 CREATE TABLE IF NOT EXISTS identity (id TEXT NOT NULL);
 """
 
-# A parent's connections, in a forked child: closing them would change the parent's files.
-_of_parents: list[sqlite3.Connection] = []
-
 
 class FileNotes:
     """Notes of one channel, by name, in SQLite. Implements :class:`~producer.model.interfaces.Notes`; thread-safe.
@@ -58,6 +56,7 @@ class FileNotes:
         self._lock = Lock()
         self._connection: sqlite3.Connection | None = None
         self._closed = False
+        watch_fork(self, Stage.CHANNELS)
 
     @property
     def identity(self) -> str | None:
@@ -163,11 +162,11 @@ class FileNotes:
                 with contextlib.suppress(sqlite3.Error):
                     connection.close()
 
-    def close_in_child(self) -> None:
-        """Abandon the connection in a forked child: the files are the parent's."""
+    def _renew_in_child(self) -> None:
+        """Never close the connection, whose files are the parent's: closing would remove its newest notes."""
         self._lock, self._closed = Lock(), True
         if self._connection is not None:
-            _of_parents.append(self._connection)
+            keep_for_ever(self._connection)
             self._connection = None
 
     def _do(self, job: Callable[[sqlite3.Connection], _T], *, make: bool) -> _T | None:

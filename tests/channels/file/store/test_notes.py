@@ -1,6 +1,8 @@
 """Notes: on the disk when a call returns, removed with the events that they refer to."""
 
 import sqlite3
+import subprocess
+import sys
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -62,3 +64,28 @@ def test_notes_in_use_by_another_owner_raise_an_error(
         following.read("a")
     assert "disk" not in str(told.value)
     following.close()
+
+
+_FORKS = """
+import os, sys
+from producer.channels.file.store.notes import FileNotes
+
+notes = FileNotes(sys.argv[1], "c")
+notes.write("before", b"", -1)
+if os.fork() == 0:
+    if sys.argv[2] == "drops":
+        notes = None
+    sys.exit(0)
+assert os.wait()[1] == 0
+notes.write("after", b"", -1)
+os._exit(0)
+"""
+
+
+@pytest.mark.parametrize("child", ["drops", "ends"])
+def test_a_forked_child_that_drops_its_copy_or_ends_takes_no_note_away(
+    tmp_path: Path, notes: FileNotes, child: str
+) -> None:
+    """SQLite's close in a child would remove the file with the newest notes, and the parent's later ones with it."""
+    subprocess.run([sys.executable, "-c", _FORKS, str(tmp_path), child], check=True, timeout=60)
+    assert set(notes.items("")) == {"before", "after"}
