@@ -1,4 +1,4 @@
-"""The tables of options and metrics in the documents, made of the declarations that the code uses.
+"""The tables of options, metrics and commands in the documents, and lists of names, made of the code's declarations.
 
 ``python docs/generated.py`` writes them into the pages, between the marks ``<!-- options: … -->`` and ``<!-- end of
 options -->``; a test compares. As a hook of MkDocs it takes the marks out, and the roles of docstrings.
@@ -6,14 +6,17 @@ options -->``; a test compares. As a hook of MkDocs it takes the marks out, and 
 
 from __future__ import annotations
 
+import importlib
 import inspect
 import json
+import os
 import re
 from collections.abc import Callable, Iterable, Mapping
 from functools import partial
 from pathlib import Path
 from typing import Any
 
+from producer import testing
 from producer.agent.config.explain import DIFFERENCES, summary_of
 from producer.agent.config.limits import AgentOptions
 from producer.agent.config.options import flume_name
@@ -22,16 +25,21 @@ from producer.channels.file.channel import FileChannel
 from producer.channels.file.options import FileChannelOptions
 from producer.channels.limits import Limits
 from producer.channels.memory import MemoryChannel
+from producer.cli.commands import COMMANDS
+from producer.cli.exit_codes import MEANINGS
 from producer.integrations.figures import FIGURES, LATENCY
 from producer.integrations.prometheus import LogHubCollector
 from producer.model.config import HttpConfig, ProducerConfig, default_of, producer_options
+from producer.model.errors import ProducerError
 from producer.model.options import Option, options_of
 from producer.spark.options import READ_OPTIONS, TARGET_OPTIONS, WRITE_OPTIONS
 
 _TABLE = re.compile(r"(?<=^<!-- options: )([\w.]+)( -->\n).*?(?=^<!-- end of options -->$)", re.MULTILINE | re.DOTALL)
 _MARK = re.compile(r"^<!-- (?:options: [\w.]+|end of options) -->$", re.MULTILINE)
+AGENT = Path(__file__).parent / "agent"
 SECURITY = Path(__file__).parents[1] / "SECURITY.md"
 PAGES = [page for page in [*sorted(Path(__file__).parent.rglob("*.md")), SECURITY] if _TABLE.search(page.read_text())]
+_SOURCE = re.compile(r"^<!-- options: sources\.(\w+) -->$", re.MULTILINE)
 _NONE = "none"
 #: The options by which a listening source knows its peers, and those that limit them.
 _PROOFS = ("user", "password", "token", "shared_key", "client_authorities")
@@ -106,6 +114,24 @@ def agent_type(kind: str, name: str) -> str:
     return "\n\n".join([summary_of(cls), *table, *["\n".join(differences)][: len(differences)]])
 
 
+def each_type(kind: str) -> str:
+    """Return a section for each of an agent's types that has options."""
+    options = {name: class_of(kind, name).Options for name in sorted(BUILT_IN[kind])}
+    names = [name for name, declared in options.items() if declared and options_of(declared)]
+    return "\n\n".join(f"### {name}\n\n{agent_type(kind, name)}" for name in names)
+
+
+def sources_table() -> str:
+    """Return the agent's sources with their summaries, each with a link to the page that has its options."""
+    pages = {name: page for page in PAGES for name in _SOURCE.findall(page.read_text())}
+    return _lines(("source", "of"), (_source(name, page) for name, page in sorted(pages.items())))
+
+
+def _source(name: str, page: Path) -> tuple[str, str]:
+    told = summary_of(class_of("sources", name)).removeprefix("Source of ").partition(". Modelled")[0]
+    return f"[`{name}`]({os.path.relpath(page, AGENT / 'sources')})", told.rstrip(".")
+
+
 #: Ports of sources whose defaults depend on another option.
 _PORTS = {"otlp": "4318, by gRPC 4317"}
 
@@ -138,6 +164,27 @@ def metrics_table() -> str:
     return _lines(("in Prometheus", "in OpenTelemetry", "meaning"), rows)
 
 
+def commands_table() -> str:
+    """Return the commands with their purposes."""
+    return _lines(("command", "purpose"), ((f"`{name}`", command.help) for name, command in COMMANDS.items()))
+
+
+def exit_codes_table() -> str:
+    """Return the exit codes with their meanings."""
+    return _lines(("code", "meaning"), ((str(code.value), meaning) for code, meaning in MEANINGS.items()))
+
+
+def reference(*modules: str, chosen: Callable[[str, Any], bool] = lambda _name, _object: True) -> str:
+    """Return the directives that show the public names of modules; ``chosen`` takes a name and its object."""
+    known = [(place, name) for place in modules for name in importlib.import_module(place).__all__]
+    objects = ((place, name, getattr(importlib.import_module(place), name)) for place, name in known)
+    return "\n".join(f"::: {place}.{name}" for place, name, value in objects if chosen(name, value))
+
+
+def _is_error(_name: str, value: object) -> bool:
+    return isinstance(value, type) and issubclass(value, ProducerError)
+
+
 def _measured(limit: float) -> str:
     """Return a limit with its unit: fractions are seconds, large whole numbers bytes."""
     if isinstance(limit, float):
@@ -163,12 +210,22 @@ TABLES: dict[str, Callable[[], str]] = {
     "write": lambda: _spark(WRITE_OPTIONS),
     "read": lambda: _spark(READ_OPTIONS),
     "listeners": listeners_table,
+    "sources": sources_table,
     "metrics": metrics_table,
+    "commands": commands_table,
+    "exit_codes": exit_codes_table,
+    "names.errors": lambda: reference("producer", chosen=_is_error),
+    "names.agent": lambda: reference("producer.agent", "producer.agent.testing"),
+    "names.spark": lambda: reference("producer.spark"),
+    "names.testing": lambda: reference("producer.testing"),
+    "names.server": lambda: reference("producer.server", chosen=lambda name, _: name not in testing.__all__),
+    "names.faults": lambda: reference("producer.server.faults"),
     "agent": lambda: _table((name, each, _toml(each), each.doc) for name, each in options_of(AgentOptions).items()),
 }
 TABLES |= {
     f"{kind}.{name}": partial(agent_type, kind, name) for kind, known in BUILT_IN.items() for name in sorted(known)
 }
+TABLES |= {f"each.{kind}": partial(each_type, kind) for kind in BUILT_IN}
 
 
 def filled(markdown: str) -> str:

@@ -3,6 +3,7 @@ from pathlib import Path
 
 import pytest
 
+from docs.generated import TABLES
 from producer.agent.config import parse_toml
 from producer.agent.config.explain import explain
 from producer.agent.config.flume_differences import DIFFERENCES
@@ -32,9 +33,17 @@ def test_the_configurations_of_the_page_are_well(monkeypatch: pytest.MonkeyPatch
 def test_each_component_type_with_options_has_exactly_one_table_of_them() -> None:
     """Each component type with options has exactly one table of them."""
     pages = [*DOCUMENTS, DOCS / "reference" / "agent-options.md"]
-    tables = re.findall(r"^<!-- options: (\w+\.\w+) -->$", "\n".join(page.read_text() for page in pages), re.MULTILINE)
+    marks = re.findall(r"^<!-- options: (\w+\.\w+) -->$", "\n".join(page.read_text() for page in pages), re.MULTILINE)
+    tables = [table for mark in marks for table in _tables(*mark.split("."))]
     types = {f"{kind}.{name}" for kind, known in BUILT_IN.items() for name in known if class_of(kind, name).Options}
     assert sorted(tables) == sorted(name for name in types if options_of(class_of(*name.split(".")).Options))
+
+
+def _tables(kind: str, name: str) -> list[str]:
+    """Return the types whose tables a mark stands for: ``each.KIND`` has those of all types with options."""
+    if kind != "each":
+        return [f"{kind}.{name}"]
+    return [f"{name}.{each}" for each in re.findall(r"^### (\w+)$", TABLES[f"each.{name}"](), re.MULTILINE)]
 
 
 def test_the_page_names_each_type_of_flumes_that_does_not_exist() -> None:

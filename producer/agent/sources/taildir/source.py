@@ -18,7 +18,7 @@ _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 1.0
 
 
 class TaildirSource:
-    """Source that follows log files as they grow and are rotated. Modelled on Flume's ``TaildirSource``."""
+    """Source of the lines of log files, which grow and are rotated. Modelled on Flume's ``TaildirSource``."""
 
     endless = True
 
