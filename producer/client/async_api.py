@@ -15,6 +15,7 @@ from typing import TypeVar
 
 from ..model.errors import ProducerError
 from ..model.futures import SendFuture
+from ..runtime.daemon_threads import fulfil, on_daemon_thread
 from ..runtime.locks import Lock
 
 T = TypeVar("T")
@@ -31,20 +32,11 @@ async def on_a_thread(call: Callable[[], T], name: str) -> T:
     """
     from asyncio import wrap_future  # most programs have no loop, and asyncio is large
 
-    future: Future[T] = Future()
-    future.set_running_or_notify_cancel()  # it can no longer be cancelled
     try:
-        threading.Thread(target=_answer, args=(call, future), name=name, daemon=True).start()
+        future = on_daemon_thread(call, name)
     except RuntimeError as error:
         raise _no_thread(error) from error
     return await wrap_future(future)
-
-
-def _answer(call: Callable[[], T], future: Future[T]) -> None:
-    try:
-        future.set_result(call())
-    except BaseException as error:  # noqa: BLE001  # passed to the awaiting task
-        future.set_exception(error)
 
 
 def _no_thread(error: RuntimeError) -> ProducerError:
@@ -104,5 +96,5 @@ class WaitingThreads:
         while (job := self._next()) is not None:
             call, future = job
             if future.set_running_or_notify_cancel():
-                _answer(call, future)
+                fulfil(future, call)
             del call, future, job

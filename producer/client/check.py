@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Callable
+from concurrent.futures import wait
 
 from ..model.errors import ProducerError, TargetError
-from ..runtime.clock import Latch
+from ..runtime.daemon_threads import on_daemon_thread
 
 
 def in_time(ask: Callable[[], str], timeout: float, name: str) -> str:
@@ -18,26 +18,16 @@ def in_time(ask: Callable[[], str], timeout: float, name: str) -> str:
     :param name: the name of the thread.
     :raises TargetError: no result within ``timeout``.
     """
-    outcome: list[str | ProducerError] = []
-    answered = Latch()
-
-    def run() -> None:
-        try:
-            outcome.append(ask())
-        except ProducerError as error:
-            outcome.append(error)
-        except Exception as error:  # noqa: BLE001  # a sink may be user code
-            outcome.append(TargetError("endpoint", f"the sink could not ask: {type(error).__name__}: {error}"))
-        answered.set()
-
-    threading.Thread(target=run, name=name, daemon=True).start()
-    if not answered.wait(timeout + _GRACE):
+    answer = on_daemon_thread(ask, name)
+    if not wait((answer,), timeout + _GRACE).done:
         words = f"no answer within {timeout:g} s: check the host name and the name resolution of this machine"
         raise TargetError("endpoint", words)
-    (answer,) = outcome
-    if isinstance(answer, str):
-        return answer
-    raise answer
+    try:
+        return answer.result()
+    except ProducerError:
+        raise
+    except Exception as error:  # a sink may be user code
+        raise TargetError("endpoint", f"the sink could not ask: {type(error).__name__}: {error}") from error
 
 
 # Added to the timeout, seconds: the request has the same limit, and its error says more.

@@ -46,7 +46,9 @@ class ExecSource:
             3.0, scale=0.001, least=0, doc="accepted from Flume's files, without effect, for the same reason"
         )
         encoding: str = option("utf-8", flume="charset", doc="encoding of the output; others are converted to UTF-8")
-        max_line_bytes: int = option(4 << 20, least=1024, unit="bytes", doc="bytes of a line; a longer one is split")
+        max_line_bytes: int = option(
+            4 << 20, least=1024, unit="bytes", doc="bytes of a line; a longer one is split, 1 MiB later at the latest"
+        )
 
         def __post_init__(self) -> None:
             check_text(self.encoding, "\n")

@@ -8,6 +8,9 @@ import json
 import logging
 import lzma
 import random
+import socket
+import threading
+import time
 import tracemalloc
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
@@ -44,11 +47,13 @@ from producer.testing import ManualClock
 from producer.wire.log_start import Logs, StartPattern
 from producer.wire.zstd import zstd
 from tests.support.remote_servers import ACCESS_KEY, SECRET_KEY
-from tests.support.waiting import eventually
+from tests.support.waiting import eventually, passed
 
 from .cloud import Cloud, Proxy, Reading, cloud_server, record
 
 _MIB = 1 << 20
+#: Seconds for a stop, far below the read timeout of 30 seconds.
+_QUICK = 15
 _DAY = datetime(2026, 11, 27, tzinfo=UTC)
 
 
@@ -299,7 +304,7 @@ def test_a_listing_begins_before_the_last_look_back_keys(cloud: Cloud, bucket: s
 def test_a_listing_of_very_many_objects_keeps_the_names_of_few(tmp_path: Path) -> None:
     """While a listing is read, only names of objects behind the marker are kept, however many objects it has."""
     page = {"Contents": [{"Key": f"k{n:05}", "Size": 1, "ETag": '"e"', "LastModified": _DAY} for n in range(5000)]}
-    client = SimpleNamespace(get_paginator=lambda _: SimpleNamespace(paginate=lambda **_: [page]))
+    client = SimpleNamespace(list_objects_v2=lambda **_: page)
     options, outlet = read_options(S3Source.Options, {"bucket": "b", "look_back": 10}, "sources.s"), RecordingOutlet()
     made = Bucket(client, options, Context("a", "t", tmp_path, clock=ManualClock()), outlet)
     read = most = 0
@@ -457,6 +462,37 @@ def test_a_broken_connection_continues_at_its_byte(cloud: Cloud, bucket: str, tm
     firsts = [int(each.removeprefix("bytes=").rstrip("-") or 0) for each in proxy.ranges]
     assert firsts[:1] == firsts[4:5] == [0]
     assert 200_000 < firsts[1] <= firsts[2] < firsts[3]
+
+
+def test_a_stop_leaves_a_request_without_an_answer_behind(
+    cloud: Cloud, bucket: str, tmp_path: Path, proxy: Proxy, caplog: pytest.LogCaptureFixture
+) -> None:
+    """If the peer is silent in the middle of an object, or never answers, a stop waits a second or two, not for the
+    read timeout; a later run reads the whole object.
+    """
+    lines, silent, ended = numbered(0, 100_000), threading.Event(), threading.Event()
+    cloud.put(bucket, "a", joined(lines))
+    proxy.cuts, proxy.hook = [700_000], lambda: silent.set() or passed(ended)
+    with Reading(tmp_path, cloud, bucket=bucket, endpoint_url=proxy.url, workers=1) as reading:
+        passed(silent)
+        began = time.monotonic()
+        reading.end()
+        assert time.monotonic() - began < _QUICK
+        found = [body for batch in reading.batches() for body in batch.bodies()]
+        reading.restart()
+        assert found + reading.lines(len(lines) - len(found)) == lines
+    with socket.create_server(("127.0.0.1", 0)) as server:
+        url = f"http://127.0.0.1:{server.getsockname()[1]}"
+        for given in ({"bucket": bucket, "endpoint_url": url}, {"queue_url": f"{url}/1/q"}):
+            with Reading(tmp_path / "silent", cloud, **given) as reading:
+                connection, _ = server.accept()
+                with connection:
+                    assert connection.recv(1)
+                    began = time.monotonic()
+                    reading.end()
+                    assert time.monotonic() - began < _QUICK
+    ended.set()
+    assert [each for each in caplog.messages if "left a request of S3 or SQS behind" in each][1:]
 
 
 @pytest.mark.parametrize("change", ["replaced", "deleted"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import deque
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
@@ -100,10 +100,9 @@ class Bucket:
         """Yield all objects after the marker, page by page."""
         bucket = str(self._options.bucket)
         with translated(f"s3://{bucket}", "s3:ListBucket"):
-            pages = self._client.get_paginator("list_objects_v2").paginate(
-                Bucket=bucket, Prefix=self._options.prefix, StartAfter=self._marker
-            )
-            for page in pages:
+            more: Mapping[str, str] = {"StartAfter": self._marker}
+            while more:
+                page = self._client.list_objects_v2(Bucket=bucket, Prefix=self._options.prefix, **more)
                 for each in page.get("Contents", ()):
                     key, size = str(each["Key"]), int(each["Size"])
                     name = name_of(bucket, key, each["ETag"], each["LastModified"])
@@ -111,6 +110,7 @@ class Bucket:
                     known = () if done else (name,)
                     done = done or self._outlet.ends(name)[0] >= WHOLE
                     yield _Listed(key, known, done), ObjectRef(bucket, key)
+                more = {"ContinuationToken": page["NextContinuationToken"]} if page.get("IsTruncated") else {}
 
     def done(self, task: Task, outcome: Outcome) -> None:
         listed = self._tasks.pop(task.key)

@@ -1,18 +1,32 @@
-"""Clients of S3 and SQS, and their errors with advice."""
+"""Clients of S3 and SQS, whose requests a stop may leave behind, and their errors with advice."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from concurrent.futures import wait
 from contextlib import closing, contextmanager, nullcontext
-from typing import Any
+from functools import partial
+from typing import Any, TypeVar
 
 from ....model.errors import ProducerError
+from ....runtime.clock import Stop
+from ....runtime.daemon_threads import on_daemon_thread
+from ....runtime.loggers import get_logger
 from .options import S3Options
 
+_log = get_logger("loghub.agent.s3")
+T = TypeVar("T")
+
+#: Seconds between two checks of the stop during a request; seconds for which a request may continue after it.
+_CHECK, _GRACE = 0.2, 1.0
 #: Seconds to connect, and to wait for a byte; number of attempts of a request.
 _CONNECT, _SILENCE, _ATTEMPTS = 5, 30, 3
 #: The region of requests to a compatible store, if none is given.
 _REGION = "us-east-1"
+
+
+class StoppedError(Exception):
+    """Raised when the source stops before a request has ended."""
 
 
 class S3Error(ProducerError):
@@ -109,6 +123,37 @@ def ask(options: S3Options) -> str:
             nothing = [{"Id": "0", "ReceiptHandle": "none"}]  # SQS refuses it as an entry of the answer
             sqs.delete_message_batch(QueueUrl=options.queue_url, Entries=nothing)
         return f"{options.queue_url} answers; whether it has messages was not checked"
+
+
+class Requests:
+    """A client whose methods raise :class:`StoppedError` if the stop comes before the answer.
+
+    :param client: the client of S3 or SQS.
+    """
+
+    def __init__(self, client: Any, stop: Stop) -> None:
+        self._client, self._stop = client, stop
+
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        method = getattr(self._client, name)
+        return lambda **given: until_stopped(partial(method, **given), self._stop, given.get("WaitTimeSeconds", 0))
+
+
+def until_stopped(request: Callable[[], T], stop: Stop, polled: float = 0) -> T:
+    """Make a request on a thread of its own, which is left behind if the stop comes before the answer.
+
+    boto3 cannot abort a request. Its threads are daemons, and what they receive is discarded.
+
+    :param polled: seconds of a long poll: an answer that is lost makes its messages invisible for long.
+    :raises StoppedError: there is no answer.
+    """
+    answer = on_daemon_thread(request, "producer-agent-s3-request")
+    while not wait((answer,), _CHECK).done and not stop.is_set():
+        pass
+    if not wait((answer,), _GRACE + polled).done:
+        _log.warning("left a request of S3 or SQS behind: no answer within %g s after the stop", _GRACE + polled)
+        raise StoppedError
+    return answer.result()
 
 
 def connection_errors() -> tuple[type[Exception], ...]:

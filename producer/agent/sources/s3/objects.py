@@ -6,26 +6,23 @@ import hashlib
 import io
 import json
 from datetime import datetime
+from functools import partial
 from typing import Any
 
 from ....runtime.backoff import Backoff
 from ....runtime.clock import Stop
 from ....text.printable import shown
-from .clients import S3Error, UnreadableError, connection_errors, translated
+from .clients import S3Error, StoppedError, UnreadableError, connection_errors, translated, until_stopped
 from .notifications import ObjectRef
 
 #: The offset of an object that was read completely.
 WHOLE = 1 << 62
-#: Bytes per read.
-_PIECE = 1 << 16
+#: Bytes per read, which costs the start of a thread.
+_PIECE = 1 << 18
 #: Maximum number of broken connections in a row without a byte; seconds of the pauses after them.
 _MOST_BROKEN, _FIRST_PAUSE, _LONGEST_PAUSE = 5, 0.1, 2.0
 #: HTTP's compressions without a signature in the first bytes.
 _UNTOLD = ("br", "deflate", "compress", "x-compress")
-
-
-class StoppedError(Exception):
-    """Raised when the source stops while a connection is broken."""
 
 
 def place_of(bucket: str, key: str) -> str:
@@ -43,11 +40,11 @@ def name_of(bucket: str, key: str, etag: str, modified: datetime) -> str:
 class ObjectBytes(io.BufferedIOBase):
     """Reader of an object. After a broken connection it resumes at the next byte, if the object is unchanged.
 
-    Each method raises :class:`S3Error` if the object cannot be read, and :class:`StoppedError` if ``stop`` is set while
-    the connection is broken.
+    Each method raises :class:`S3Error` if the object cannot be read, and :class:`StoppedError` if ``stop`` is set
+    before it has the bytes.
 
     :param client: the client of S3.
-    :param stop: ends the pauses after broken connections.
+    :param stop: ends requests, and the pauses after broken connections.
     :ivar size: bytes of the object.
     :ivar position: the offset of the next byte.
     """
@@ -107,10 +104,13 @@ class ObjectBytes(io.BufferedIOBase):
             try:
                 if self._body is None:
                     self._body = self._get(Range=f"bytes={position}-", IfMatch=self.etag)["Body"]
-                data: bytes = self._body.read(_PIECE)
+                data: bytes = until_stopped(partial(self._body.read, _PIECE), self._stop)
                 if data:
                     return data
                 error: Exception = EOFError(f"the body ended at byte {position} of {self.size}")
+            except StoppedError:
+                self._body = None  # to close it would wait for the read
+                raise
             except self._connection_errors as failure:
                 error = failure
             self._drop()

@@ -17,9 +17,9 @@ from ...events.interfaces import Context, Outlet
 from ..reading.batches import text_of
 from ..reading.notices import Notices
 from .blocks import PlainBytes, blocks_of
-from .clients import DeniedError, FailedError, GoneError, S3Error, UnreadableError
+from .clients import DeniedError, FailedError, GoneError, S3Error, StoppedError, UnreadableError
 from .notifications import ObjectRef
-from .objects import WHOLE, ObjectBytes, StoppedError
+from .objects import WHOLE, ObjectBytes
 from .options import S3Options
 
 _log = get_logger("loghub.agent.s3")

@@ -10,7 +10,7 @@ from ....runtime.clock import Clock, InnerStop, Stop
 from ...events.batch import EventBatch
 from ...events.interfaces import Context, Outlet
 from .bucket import Bucket
-from .clients import S3Error, ask, clients_of
+from .clients import Requests, S3Error, StoppedError, ask, clients_of
 from .feeds import Feed, Task
 from .options import S3Options
 from .queue import Queue
@@ -44,12 +44,12 @@ class S3Source:
         options, context = self._options, self._context
         s3, sqs = clients_of(options)
         ended = InnerStop(stop)
-        with closing(s3), closing(sqs) if sqs else nullcontext():
-            reader = ObjectReader(s3, options, context, outlet, ended)
+        with closing(s3), closing(sqs) if sqs else nullcontext(), suppress(StoppedError):
+            reader = ObjectReader(Requests(s3, ended), options, context, outlet, ended)
             feed: Feed = (
-                Queue(sqs, options, context, outlet, reader)
+                Queue(Requests(sqs, stop), options, context, outlet, reader)
                 if options.bucket is None
-                else Bucket(s3, options, context, outlet)
+                else Bucket(Requests(s3, stop), options, context, outlet)
             )
             with ThreadPoolExecutor(options.workers, f"producer-agent-{context.name}") as pool:
                 dispatcher = _Dispatcher(pool, options.workers, feed, reader, ended)
@@ -81,7 +81,7 @@ class _Dispatcher:
     def finish(self) -> None:
         """Wait for the workers, and release unread objects. Errors are ignored: :meth:`run` has raised the first."""
         wait(self._running)
-        with suppress(S3Error):
+        with suppress(S3Error, StoppedError):
             for future, task in self._running.items():
                 if future.exception() is None:
                     self._feed.done(task, future.result())
