@@ -20,7 +20,7 @@ from producer import testing
 from producer.agent.config.explain import DIFFERENCES, summary_of
 from producer.agent.config.limits import AgentOptions
 from producer.agent.config.options import flume_name
-from producer.agent.config.registry import BUILT_IN, class_of
+from producer.agent.config.registry import BUILT_IN, INSTEAD, class_of
 from producer.channels.file.channel import FileChannel
 from producer.channels.file.options import FileChannelOptions
 from producer.channels.limits import Limits
@@ -121,6 +121,13 @@ def each_type(kind: str) -> str:
     return "\n\n".join(f"### {name}\n\n{agent_type(kind, name)}" for name in names)
 
 
+def instead_table() -> str:
+    """Return Flume's types that do not exist, with what replaces them."""
+    known = ((kind, name, use) for kind, named in INSTEAD.items() for name, use in named.items())
+    rows = [(kind[:-1], f"`{name}`", use) for kind, name, use in known if name not in BUILT_IN[kind]]
+    return _lines(("kind", "Flume", "here"), rows)
+
+
 def sources_table() -> str:
     """Return the agent's sources with their summaries, each with a link to the page that has its options."""
     pages = {name: page for page in PAGES for name in _SOURCE.findall(page.read_text())}
@@ -211,6 +218,7 @@ TABLES: dict[str, Callable[[], str]] = {
     "read": lambda: _spark(READ_OPTIONS),
     "listeners": listeners_table,
     "sources": sources_table,
+    "instead": instead_table,
     "metrics": metrics_table,
     "commands": commands_table,
     "exit_codes": exit_codes_table,

@@ -7,7 +7,7 @@ from docs.generated import TABLES
 from producer.agent.config import parse_toml
 from producer.agent.config.explain import explain
 from producer.agent.config.flume_differences import DIFFERENCES
-from producer.agent.config.registry import BUILT_IN, INSTEAD, class_of
+from producer.agent.config.registry import BUILT_IN, class_of
 from producer.agent.run.blueprint import draw
 from producer.model.options import options_of
 
@@ -44,13 +44,6 @@ def _tables(kind: str, name: str) -> list[str]:
     if kind != "each":
         return [f"{kind}.{name}"]
     return [f"{name}.{each}" for each in re.findall(r"^### (\w+)$", TABLES[f"each.{name}"](), re.MULTILINE)]
-
-
-def test_the_page_names_each_type_of_flumes_that_does_not_exist() -> None:
-    """The page lists the types of Flume for which ``check`` names a replacement."""
-    rows = re.findall(r"^\* (sources|channels|sinks|interceptors): (`.*)$", TEXT, re.MULTILINE)
-    told = {(kind, name) for kind, names in rows for name in re.findall(r"\w+", names)}
-    assert told == {(kind, name) for kind, named in INSTEAD.items() for name in named if name not in BUILT_IN[kind]}
 
 
 def test_the_comparison_has_a_row_of_each_source_and_sink() -> None:
