@@ -436,15 +436,15 @@ def test_without_its_acknowledgement_nothing_is_delivered(replies: bytes, said: 
     with _speaking(replies) as address, sink(address, tmp_path) as forward:
         with pytest.raises(SinkError, match=said):
             forward.write([EventBatch.of_lines(b"a\n")])
-        assert forward._receiver is None
+        assert forward._peer is None
 
 
 def test_a_connection_that_the_receiver_closed_is_replaced_without_a_failure(tmp_path: Path) -> None:
     """A connection that the receiver closed is replaced without a failure."""
     with serving("forward", field="message", silence=0.05) as served, sink(served.address, tmp_path) as forward:
         forward.write([EventBatch.of_lines(b"a\n")])
-        assert forward._receiver is not None
-        eventually(forward._receiver.peer.is_gone)
+        assert forward._peer is not None
+        eventually(forward._peer.is_gone)
         forward.write([EventBatch.of_lines(b"b\n")])
         served.got(b"a", b"b")
 

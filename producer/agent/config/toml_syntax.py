@@ -19,8 +19,9 @@ _KEY = re.compile(r"[ \t]*([\w.\"'-]+)[ \t]*(=|:)")
 
 def syntax_problem(error: tomllib.TOMLDecodeError, text: str) -> Problem:
     """Return the problem with its line. It shows the line's key but not its value, which may be a secret."""
-    if _FLUMES.search(text) and not re.search(r"^\[", text, re.MULTILINE):
-        return Problem("", "", "this looks like a properties file of Flume: give it with --flume", _first_line(text))
+    flumes = _line_of(_FLUMES, text)
+    if flumes is not None and not re.search(r"^\[", text, re.MULTILINE):
+        return Problem("", "", "this looks like a properties file of Flume: give it with --flume", flumes)
     message, _, place = str(error).partition(" (at ")
     words = place.removesuffix(")").replace(",", "").split()  # "line 3 column 5", "end of document"
     message = f"{message[:1].lower()}{message[1:]}"
@@ -30,8 +31,7 @@ def syntax_problem(error: tomllib.TOMLDecodeError, text: str) -> Problem:
 
 def limit_line(text: str) -> int | None:
     """Return the line with nesting too deep, or a number too long, to be read."""
-    found = _LIMITS.search(text)
-    return None if found is None else text.count("\n", 0, found.start()) + 1
+    return _line_of(_LIMITS, text)
 
 
 def _line_of_the_end(message: str, text: str) -> int:
@@ -42,9 +42,9 @@ def _line_of_the_end(message: str, text: str) -> int:
     return text.count("\n", 0, opened) + 1
 
 
-def _first_line(text: str) -> int:
-    found = _FLUMES.search(text)
-    return 1 if found is None else text.count("\n", 0, found.start()) + 1
+def _line_of(pattern: re.Pattern[str], text: str) -> int | None:
+    found = pattern.search(text)
+    return None if found is None else text.count("\n", 0, found.start()) + 1
 
 
 def _in_words(message: str, text: str, number: int) -> str:

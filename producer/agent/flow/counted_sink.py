@@ -11,6 +11,7 @@ from ..events.batch import EventBatch
 from ..events.counters import Counters, timed
 from ..events.interfaces import Patience, RefusedError, Sink, SinkError, give_up, left_of, tick
 from .health import Health
+from .refusals import events_of
 
 
 class CountedSink:
@@ -41,7 +42,7 @@ class CountedSink:
             self.most_events, self.most_bytes = sink.most_events, sink.most_bytes
 
     def write(self, batches: Sequence[EventBatch]) -> None:
-        count = sum(batch.count for batch in batches)
+        count = events_of(batches)
         self._counters.add(EventDrainAttemptCount=count)
         self._health.begun()
         try:
@@ -50,7 +51,7 @@ class CountedSink:
         except Exception as error:
             self._health.failed(error)
             self._counters.add(EventWriteFail=1)
-            later = _events(left_of(error, batches))
+            later = events_of(left_of(error, batches))
             if later < count or isinstance(error, RefusedError):
                 self._health.worked()
                 self._counters.add(EventDrainSuccessCount=count - later)
@@ -79,7 +80,3 @@ class CountedSink:
     def close(self) -> None:
         if self._sink is not None:
             self._sink.close()
-
-
-def _events(batches: Sequence[EventBatch]) -> int:
-    return sum(batch.count for batch in batches)

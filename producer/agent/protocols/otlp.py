@@ -27,6 +27,7 @@ from opentelemetry.proto.resource.v1.resource_pb2 import Resource
 from opentelemetry.proto.trace.v1.trace_pb2 import Span
 
 from ..events.batch import EventBatch, Headers, batches_of
+from .calls import valid_text
 from .fields import with_own
 from .messages import OF_BYTE, MessageError, Parts, Schema
 from .otlp_signals import METRIC_OF_BYTE, events_of_metric, events_of_span
@@ -262,7 +263,7 @@ def _fill(record: Any, headers: Headers, body: bytes) -> None:
     record.severity_number = min(_number(headers.get("severity_number")), 24)
     record.trace_id, record.span_id = _id(headers.get("trace_id"), 16), _id(headers.get("span_id"), 8)
     if "event_name" in headers and hasattr(record, "event_name"):
-        record.event_name = _valid(headers["event_name"])
+        record.event_name = valid_text(headers["event_name"])
     others = {k: v for k, v in headers.items() if k not in _OWN and not k.startswith(_RESOURCE)}
     record.attributes.extend(_key_values(others))
     try:
@@ -272,12 +273,9 @@ def _fill(record: Any, headers: Headers, body: bytes) -> None:
 
 
 def _key_values(values: Headers) -> list[Any]:
-    return [KeyValue(key=_valid(name), value=AnyValue(string_value=_valid(text))) for name, text in values.items()]
-
-
-def _valid(text: str) -> str:
-    """Replace invalid characters, which headers keep as they arrived."""
-    return text if text.isascii() else text.encode(errors="replace").decode()
+    return [
+        KeyValue(key=valid_text(name), value=AnyValue(string_value=valid_text(text))) for name, text in values.items()
+    ]
 
 
 def _body(value: Any) -> bytes:

@@ -10,11 +10,11 @@ from itertools import islice
 from typing import Any, NamedTuple
 
 from ...model.options import option
-from ...runtime.clock import NO_DEADLINE, Deadline
+from ...runtime.clock import Deadline
 from ..config.flume_keys import without_needless
 from ..events.batch import EventBatch
 from ..events.interfaces import Context, SinkError
-from .peers import FRAME, OversizedError, Peer, PeerOptions
+from .peers import PeerOptions, PeerSink
 
 _FLUMES_BATCH = "100"
 
@@ -61,24 +61,18 @@ class Call(NamedTuple):
     size: int
 
 
-class CallSink(ABC):
+class CallSink(PeerSink, ABC):
     """Sink that sends calls to one receiver.
 
     :param reset: seconds after which to reconnect; 0 for never.
     """
 
     def __init__(self, options: CallSinkOptions, context: Context, reset: float) -> None:
-        self._address, self._name = (options.hostname, options.port), f"{options.hostname}:{options.port}"
-        self._limits, self._reset = options, reset
-        self._clock, self._counters = context.clock, context.counters
+        super().__init__(options, context, (options.hostname, options.port), options.connect_timeout, reset)
+        self._timeout = options.request_timeout
         self.most_events, self.most_bytes = options.batch_size, options.most_bytes
-        self._tls = options.renewed_tls(f"sink {context.name}", context)
-        self._peer: Peer | None = None
-        self._line: Any = None
-        self._end = NO_DEADLINE
         # The number of a batch that the receiver has acknowledged in part, and the number of these events.
         self._begun: tuple[int | None, int] = (None, 0)
-        self._since = 0.0
         self._number = 0
 
     @abstractmethod
@@ -101,10 +95,6 @@ class CallSink(ABC):
         :raises ValueError: the answer is invalid.
         """
 
-    def _line_to(self, peer: Peer, deadline: Deadline) -> Any:
-        """Greet a new peer, and return the connection for calls; raises as :meth:`_ask`."""
-        return peer
-
     def write(self, batches: Sequence[EventBatch]) -> None:
         calls = self._calls(batches)
         if not calls:
@@ -114,17 +104,13 @@ class CallSink(ABC):
             line = self._connected()
             for call in calls:
                 size = call.size
-                status = self._ask(line, call.events, Deadline.after(self._clock, self._limits.request_timeout))
+                status = self._ask(line, call.events, Deadline.after(self._clock, self._timeout))
                 if status.name != "OK":
                     raise SinkError(f"{self._name}: the receiver answered {status.name}", batches[done:])
                 done = call.done
                 self._begun = (batches[done].sequence if call.part else None, call.part)
         except (OSError, ValueError) as error:
-            self._counters.add(ConnectionFailedCount=1)
-            self.close()
-            if size > FRAME:
-                raise OversizedError(self._name, size, error) from error
-            raise SinkError(f"{self._name}: {error}", batches[done:]) from error
+            raise self._failed(error, size, batches[done:]) from error
 
     def _calls(self, batches: Sequence[EventBatch]) -> Sequence[Call]:
         """Divide the events that the receiver lacks into calls within the limits."""
@@ -149,37 +135,9 @@ class CallSink(ABC):
         number, part = self._begun
         return part if batch.sequence is not None and batch.sequence == number else 0
 
-    def give_up(self, deadline: Deadline) -> None:
-        self._end, peer = deadline, self._peer
-        if peer is not None:
-            peer.hurry(deadline)
-
-    def close(self) -> None:
-        peer, self._peer = self._peer, None
-        if peer is not None:
-            peer.close()
-            self._counters.add(ConnectionClosedCount=1)
-
     def _next_number(self) -> int:
         self._number = (self._number + 1) % (1 << 31)
         return self._number
-
-    def _connected(self) -> Any:
-        """Return the connection to the receiver; connect if necessary."""
-        now = self._clock.monotonic()
-        old = 0 < self._reset <= now - self._since
-        if self._peer is not None and (old or self._peer.is_gone()):
-            self.close()
-        if self._peer is None:
-            timeout = self._limits.connect_timeout
-            self._peer = Peer(self._address, timeout, self._tls.context(), self._clock)
-            self._peer.hurry(self._end)
-            deadline = Deadline.after(self._clock, timeout)
-            self._peer.shake(deadline)
-            self._line = self._line_to(self._peer, deadline)
-            self._since = now
-            self._counters.add(ConnectionCreatedCount=1)
-        return self._line
 
 
 def exactly(peer: Any, size: int, deadline: Deadline) -> bytes:

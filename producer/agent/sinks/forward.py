@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 from ...model.options import option
-from ...runtime.clock import NO_DEADLINE, Deadline
+from ...runtime.clock import Deadline
 from ..events.batch import EventBatch
-from ..events.interfaces import Context, SinkError
-from .peers import FRAME, OversizedError, Peer, PeerOptions
+from ..events.interfaces import Context
+from .peers import Peer, PeerOptions, PeerSink
 from .stamps import STAMP, milliseconds
 
 _MOST_ANSWER = 1 << 20
@@ -28,7 +28,7 @@ _MOST_ANSWER = 1 << 20
 _MOST_MESSAGE = 8 << 20
 
 
-class ForwardSink:
+class ForwardSink(PeerSink):
     """Sink to Fluentd, Fluent Bit, or an agent's source ``forward``."""
 
     needs: ClassVar = {"msgpack": "forward"}
@@ -51,12 +51,8 @@ class ForwardSink:
         shared_key: str | None = option(None, secret=True, doc="secret that the receiver requires")
 
     def __init__(self, options: Options, context: Context) -> None:
-        self._options, self._clock, self._counters = options, context.clock, context.counters
-        self.most_events = options.batch_size
-        self._address = f"{options.host}:{options.port}"
-        self._tls = options.renewed_tls(f"sink {context.name}", context)
-        self._receiver: _Receiver | None = None
-        self._end = NO_DEADLINE
+        super().__init__(options, context, (options.host, options.port), options.connect_timeout)
+        self._options, self.most_events = options, options.batch_size
         #: Bytes of the entries in the largest message of a delivery.
         self._largest = 0
 
@@ -65,43 +61,19 @@ class ForwardSink:
         if not messages:
             return
         try:
-            receiver = self._connected()
+            receiver: _Receiver = self._connected()
             deadline = Deadline.after(self._clock, self._options.timeout)
             for message in messages.values():
                 receiver.peer.send(message, deadline)
             receiver.await_acknowledged(set(messages), deadline)
         except (OSError, ValueError) as error:
-            self._counters.add(ConnectionFailedCount=1)
-            self.close()
-            if self._largest > FRAME:
-                raise OversizedError(self._address, self._largest, error) from error
-            raise SinkError(f"{self._address}: {error}") from error
+            raise self._failed(error, self._largest) from error
 
-    def give_up(self, deadline: Deadline) -> None:
-        self._end, receiver = deadline, self._receiver
-        if receiver is not None:
-            receiver.peer.hurry(deadline)
-
-    def close(self) -> None:
-        receiver, self._receiver = self._receiver, None
-        if receiver is not None:
-            receiver.peer.close()
-            self._counters.add(ConnectionClosedCount=1)
-
-    def _connected(self) -> _Receiver:
-        if self._receiver is not None and self._receiver.peer.is_gone():
-            self.close()
-        if self._receiver is None:
-            options = self._options
-            peer = Peer((options.host, options.port), options.connect_timeout, self._tls.context(), self._clock)
-            self._receiver = _Receiver(peer)
-            peer.hurry(self._end)
-            deadline = Deadline.after(self._clock, options.connect_timeout)
-            peer.shake(deadline)
-            if options.shared_key is not None:
-                self._receiver.greet(options.shared_key, deadline)
-            self._counters.add(ConnectionCreatedCount=1)
-        return self._receiver
+    def _line_to(self, peer: Peer, deadline: Deadline) -> _Receiver:
+        receiver, key = _Receiver(peer), self._options.shared_key
+        if key is not None:
+            receiver.greet(key, deadline)
+        return receiver
 
     def _messages(self, batches: Sequence[EventBatch]) -> dict[str, bytes]:
         """Return the messages of each tag, by their chunks."""

@@ -1,20 +1,25 @@
-"""Peer: a connection to a receiver over TCP, with TLS or without; every wait has a deadline."""
+"""PeerSink: the base of sinks with one connection to a receiver, over TCP with TLS or without.
+
+Every wait has a deadline.
+"""
 
 from __future__ import annotations
 
 import socket
 import ssl
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from ...model.errors import ConfigError
 from ...model.options import option
 from ...runtime.clock import NO_DEADLINE, Clock, Deadline
 from ...runtime.tls import closed_if_it_fails
 from ...sinks.http.raw_exchange import looks_quiet
-from ..events.interfaces import Context
+from ..events.batch import EventBatch
+from ..events.interfaces import Context, SinkError
 from ..protocols.tls_files import RenewedTls, load_own, validity_errors
 
 _READ = 1 << 16
@@ -149,3 +154,70 @@ class Peer:
         if deadline.expired(self._clock) or self._end.expired(self._clock):
             raise ConnectionError("not acknowledged in time (timeout)")
         self._socket.settimeout(_CHECK_SECONDS)
+
+
+class PeerSink:
+    """Base of sinks that keep one connection to a receiver between deliveries.
+
+    :param address: host and port of the receiver.
+    :param timeout: seconds to connect.
+    :param reset: seconds after which to reconnect; 0 for never.
+    """
+
+    def __init__(
+        self, options: PeerOptions, context: Context, address: tuple[str, int], timeout: float, reset: float = 0
+    ) -> None:
+        self._address, self._name = address, f"{address[0]}:{address[1]}"
+        self._connect_timeout, self._reset = timeout, reset
+        self._clock, self._counters = context.clock, context.counters
+        self._tls = options.renewed_tls(f"sink {context.name}", context)
+        self._peer: Peer | None = None
+        self._line: Any = None
+        self._end = NO_DEADLINE
+        self._since = 0.0
+
+    def give_up(self, deadline: Deadline) -> None:
+        self._end, peer = deadline, self._peer
+        if peer is not None:
+            peer.hurry(deadline)
+
+    def close(self) -> None:
+        peer, self._peer = self._peer, None
+        if peer is not None:
+            peer.close()
+            self._counters.add(ConnectionClosedCount=1)
+
+    def _connected(self) -> Any:
+        """Return the result of :meth:`_line_to` for the receiver; connect if necessary."""
+        now = self._clock.monotonic()
+        old = 0 < self._reset <= now - self._since
+        if self._peer is not None and (old or self._peer.is_gone()):
+            self.close()
+        if self._peer is None:
+            self._peer = Peer(self._address, self._connect_timeout, self._tls.context(), self._clock)
+            self._peer.hurry(self._end)
+            deadline = Deadline.after(self._clock, self._connect_timeout)
+            self._peer.shake(deadline)
+            self._line = self._line_to(self._peer, deadline)
+            self._since = now
+            self._counters.add(ConnectionCreatedCount=1)
+        return self._line
+
+    def _line_to(self, peer: Peer, deadline: Deadline) -> Any:
+        """Greet a new peer, and return the object for deliveries. A hook for subclasses.
+
+        :raises OSError: the connection failed, or the answer is late.
+        :raises ValueError: the answer is invalid.
+        """
+        return peer
+
+    def _failed(self, error: Exception, size: int, later: Sequence[EventBatch] | None = None) -> Exception:
+        """Close the connection after a failure, and return the error to raise.
+
+        :param size: bytes of the largest message that may have failed.
+        """
+        self._counters.add(ConnectionFailedCount=1)
+        self.close()
+        if size > FRAME:
+            return OversizedError(self._name, size, error)
+        return SinkError(f"{self._name}: {error}", later)
