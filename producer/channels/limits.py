@@ -86,25 +86,6 @@ def event_sizes(events: Iterable[Event], buffer_percentage: int) -> list[int]:
     return sizes
 
 
-def event_size(event: Event, buffer_percentage: int) -> int:
-    """Return the size of one event, bytes.
-
-    :raises InvalidArgumentError: not an event, or not of text and bytes.
-    """
-    try:
-        headers, body = event.headers, event.body
-        if body.__class__ is bytes:
-            size = len(body)
-            least = -(-100 * size // (100 - buffer_percentage))
-            if headers:
-                text = "".join(headers) + "".join(headers.values())  # type: ignore[arg-type]  # most have no None
-                size += len(text) if text.isascii() else len(text.encode(errors="surrogatepass"))
-            return size if size > least else least
-    except (AttributeError, TypeError):
-        pass
-    return event_sizes((event,), buffer_percentage)[0]  # raises the error
-
-
 def _headers_size(headers: Mapping[str, str | None]) -> int:
     values: Iterable[Any] = headers.values()
     try:

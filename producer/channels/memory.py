@@ -29,7 +29,6 @@ from ..model.errors import (
     ChannelError,
     ChannelFullError,
     TransactionFullError,
-    TransactionStateError,
 )
 from ..model.interfaces import ChannelStats, Event, Stored
 from ..model.owned_lock import OwnedLock
@@ -39,7 +38,7 @@ from ..runtime.locks import Lock
 from ..runtime.loggers import get_logger
 from ..text.plural import counted
 from .counters import ChannelCounters
-from .limits import Limits, default_transaction_capacity, event_size, event_sizes, first_within
+from .limits import Limits, default_transaction_capacity, event_sizes, first_within
 from .transaction import CLOSED, COMPLETED, OPEN, BaseTransaction, TransactionState
 from .turns import Turns
 
@@ -105,10 +104,6 @@ class MemoryTransaction(BaseTransaction):
             self.put(events[0])
         else:
             super().put_many(events)
-
-    def wrong_order(self, call: str) -> TransactionStateError:
-        """Build the error of a call after the end."""
-        return self._wrong_order(call)
 
     def _do_put(self, events: Sequence[Event]) -> None:
         self._channel._put(self, events)
@@ -412,7 +407,7 @@ class MemoryChannel:
 
     def _put_one(self, transaction: MemoryTransaction, event: Event) -> None:
         """Put one event, faster than :meth:`_put`."""
-        size = event_size(event, self._buffer_percentage)
+        (size,) = event_sizes((event,), self._buffer_percentage)
         with self._lock:
             puts = transaction.puts
             if self._closed or transaction.ended or transaction.epoch != self._epoch:
@@ -484,14 +479,14 @@ class MemoryChannel:
 
     def _find(self, taken: dict[int, _Entry], events: Sequence[Event]) -> list[_Entry]:
         """Return the entries of ``events``, each of which must be in ``taken`` and be named once."""
-        entries = [taken.get(event.sequence, _NOTHING) for event in events if event.sequence is not None]
-        if len({entry[0] for entry in entries}) < len(events) or _NOTHING in entries:
+        sequences = {event.sequence for event in events if event.sequence is not None}
+        if len(sequences) < len(events) or not sequences <= taken.keys():
             message = (
                 f"acknowledge: of {counted(len(events), 'event')}, some were not taken in this transaction, were "
                 "acknowledged before, or are in the list twice: none of them was acknowledged"
             )
             raise ChannelError(self._name, message)
-        return entries
+        return [taken[sequence] for sequence in sequences]
 
     def _commit_at_once(self, transaction: MemoryTransaction, state: TransactionState) -> bool:
         """Commit, unless another call waits or there is no capacity; True if committed, in ``state`` then."""
@@ -520,7 +515,7 @@ class MemoryChannel:
     def _commit_error(self, transaction: MemoryTransaction, waited: float) -> ChannelError:
         with self._lock:
             if transaction.ended or transaction.state is not OPEN:  # ended by another thread
-                return transaction.wrong_order("commit")
+                return transaction._wrong_order("commit")
             self._counters.put_errors += 1
             wanted, wanted_bytes = transaction.balance
             return ChannelFullError(
@@ -539,7 +534,7 @@ class MemoryChannel:
     def _rollback(self, transaction: MemoryTransaction) -> None:
         with self._lock:
             if transaction.ended:
-                raise transaction.wrong_order("rollback")
+                raise transaction._wrong_order("rollback")
             self._roll_back(transaction)
             self._turns.serve()
 
@@ -665,11 +660,7 @@ class MemoryChannel:
     def _check_usable(self, transaction: MemoryTransaction, call: str) -> None:
         self._check_epoch(transaction)
         if transaction.ended:
-            raise transaction.wrong_order(call)
-
-
-#: Stands for an entry that was not found.
-_NOTHING: _Entry = (-1, 0, Event(), 0.0)
+            raise transaction._wrong_order(call)
 
 
 def _restore(*arguments: Any) -> MemoryChannel:

@@ -19,16 +19,13 @@ class Turn:
 
     :ivar attempt: does the call's work if possible, on any thread, with the channel's lock held; True if nothing is
         left to wait for.
-    :ivar queues: True if the call waits behind earlier ones. A call that uses neither capacity nor events need not wait
-        for them.
     :ivar over: True if nothing is left to wait for: the work is done, can never be done, or the call has ended.
     """
 
-    __slots__ = ("attempt", "over", "queues", "room")
+    __slots__ = ("attempt", "over", "room")
 
-    def __init__(self, attempt: Callable[[], bool], clock: Clock, *, queues: bool = True) -> None:
+    def __init__(self, attempt: Callable[[], bool], clock: Clock) -> None:
         self.attempt = attempt
-        self.queues = queues
         self.over = False
         self.room = WaitingRoom(clock, LOOK_AGAIN)
 
@@ -50,8 +47,11 @@ class Turns:
         self.takers: Line = deque()
 
     def perform(self, attempt: Callable[[], bool], line: Line, timeout: float, *, queues: bool = True) -> None:
-        """Do a call's work now, or in its turn within ``timeout`` seconds."""
-        turn = Turn(attempt, self._clock, queues=queues)
+        """Do a call's work now, or in its turn within ``timeout`` seconds.
+
+        :param queues: False for a call that uses neither capacity nor events: it need not wait behind earlier ones.
+        """
+        turn = Turn(attempt, self._clock)
         try:
             with self._lock:
                 if not line or not queues:
