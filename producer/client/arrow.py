@@ -1,9 +1,8 @@
 """send_arrow: Arrow tables become pieces of about a batch, one slice at a time.
 
-A slice has one to two megabytes. Its memory is reserved, then the slice is encoded as a whole, cut into pieces at the
-ends of rows, and enqueued. So a table of any size can be sent by a producer of any size. Where columns select the
-stream, the records of a slice are sorted by stream before they are cut. The cuts depend only on the data and the
-configuration.
+A slice has one to two megabytes. It is encoded as a whole, cut into pieces at the ends of rows, and enqueued. So a
+table of any size can be sent by a producer of any size. Where columns select the stream, the records of a slice are
+sorted by stream before they are cut. The cuts depend only on the data and the configuration.
 
 This module is imported by the first call of ``send_arrow``: it needs the extra ``arrow``.
 """
@@ -34,7 +33,7 @@ from .stream_keys import StreamKeys
 
 #: Bytes that are encoded at once: smaller slices cost more for each byte, larger ones exceed the processor's caches.
 SLICE_BYTES = 2 * 1024 * 1024
-# A slice reserves at most this fraction (one quarter) of the memory.
+# A slice takes at most this fraction (one quarter) of the memory.
 _PART_OF_MEMORY = 4
 _MAX_SLICE_ROWS = 65_536
 _KEYS_KEPT = 4096
@@ -141,28 +140,28 @@ class ArrowSender:
         :raises ProducerError: after the pieces that were accepted.
         """
         self._encoder.check(batch)
-        for start, rows, size in self._slices(batch):
-            task = _Slice(self, rows, start, first_row, size)
+        for start, rows in self._slices(batch):
+            task = _Slice(self, rows, start, first_row)
             try:
-                futures = self._door.accept_encoded(task, self._callback)
+                futures = self._door.accept_pieces(task.encode(), self._callback)
             except ProducerError as error:
                 yield from task.pieces_of(cast("Sequence[SendFuture]", error.accepted))
                 raise
             yield from task.pieces_of(futures)
 
-    def _slices(self, batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch, int]]:
-        """Yield slices of about the right size: first row, rows, and estimated bytes. A batch without rows has none."""
+    def _slices(self, batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
+        """Yield slices of about the right size: first row, and rows. A batch without rows has none."""
         rows = batch.num_rows
         size = self._encoder.estimate(batch) if rows else 0
         step = max(1, min(_MAX_SLICE_ROWS, rows * self._slice_bytes // max(1, size)))
         for start in range(0, rows, step):
             yield from self._halved(start, batch.slice(start, step))
 
-    def _halved(self, start: int, rows: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch, int]]:
+    def _halved(self, start: int, rows: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Yield a slice, halved until it is not much larger than the others."""
-        count, size = rows.num_rows, self._encoder.estimate(rows)
-        if count == 1 or size <= 2 * self._slice_bytes:
-            yield start, rows, size
+        count = rows.num_rows
+        if count == 1 or self._encoder.estimate(rows) <= 2 * self._slice_bytes:
+            yield start, rows
             return
         yield from self._halved(start, rows.slice(0, count // 2))
         yield from self._halved(start + count // 2, rows.slice(count // 2))
@@ -210,11 +209,9 @@ class _Slice:
 
     :param start: the position of its first row in the batch.
     :param first_row: the number of the batch's first row in errors.
-    :param estimate: its estimated encoded size, bytes.
     """
 
-    def __init__(self, sender: ArrowSender, rows: pa.RecordBatch, start: int, first_row: int, estimate: int) -> None:
-        self.estimate = estimate
+    def __init__(self, sender: ArrowSender, rows: pa.RecordBatch, start: int, first_row: int) -> None:
         self._sender, self._batch, self._start, self._first_row = sender, rows, start, first_row
         self._sent: list[tuple[Rows, int, int]] = []
 

@@ -7,7 +7,6 @@ import threading
 import weakref
 from contextlib import suppress
 from functools import partial
-from typing import Protocol
 
 from ..pipeline.owner import Owner
 from ..pipeline.sender import Sender
@@ -20,12 +19,6 @@ _log = get_logger("loghub.pipeline")
 _stats_log = get_logger("loghub.stats")
 
 
-class Named(Protocol):
-    """An object with a name: a producer."""
-
-    name: str
-
-
 class PipelineOwner(Owner):
     """A weak reference to a producer, so that the pipeline of a dropped producer is closed.
 
@@ -33,8 +26,8 @@ class PipelineOwner(Owner):
     :param drain_timeout: seconds that the drain of a dropped producer may take.
     """
 
-    def __init__(self, producer: Named, losses: LossReport, drain_timeout: float) -> None:
-        self._producer, self._name = weakref.ref(producer), producer.name
+    def __init__(self, producer: object, name: str, losses: LossReport, drain_timeout: float) -> None:
+        self._producer, self._name = weakref.ref(producer), name
         self._losses, self._drain_timeout = losses, drain_timeout
 
     def owns(self, sender: Sender, shutdown: Shutdown) -> tuple[Sender, Shutdown]:

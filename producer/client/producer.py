@@ -655,7 +655,7 @@ class Producer:
         from ..pipeline.shutdown import Shutdown
         from .pipeline_owner import PipelineOwner
 
-        owner = PipelineOwner(self, self._losses, self.config.drain_timeout_ms / 1000)
+        owner = PipelineOwner(self, self.name, self._losses, self.config.drain_timeout_ms / 1000)
         parts = (self.config, self._sink, self._clock, self.name)
         if self._channel is None:
             pipeline = Pipeline(*parts, owner=owner, counters=self._counters, fallback=self._leftovers)

@@ -18,7 +18,7 @@ from ..model.records import SEQUENCED, StreamKey
 from ..model.results import Result
 from ..pipeline.batching.batch import ProducerBatch
 from ..pipeline.batching.memory import Refund
-from ..pipeline.settling.backing import Abandonment, Backing, Body, NumberJournal
+from ..pipeline.settling.backing import Backing, Body, NumberJournal
 from ..pipeline.threads import StageThread
 from ..runtime.clock import LOOK_AGAIN, Clock, Deadline, Latch, WaitingRoom
 from ..runtime.loggers import get_logger
@@ -100,9 +100,7 @@ class Acks(Backing):
             if lasts
             else f"what channel {channel} had in memory is lost, and the next producer on it delivers the rest"
         )
-        self.abandonment = Abandonment(
-            "LeftInChannel", f"the producer was closed before the record could be delivered: {where}"
-        )
+        self.abandonment = "LeftInChannel", f"the producer was closed before the record could be delivered: {where}"
         self._clock = clock
         self._dead_letters = dead_letters
         self._refusals = RateLimitedLog(clock)

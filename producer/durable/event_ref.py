@@ -54,4 +54,4 @@ def tickets_of(batch: ProducerBatch) -> list[Ticket]:
     """Return the tickets of a batch out of the channel, one for each send."""
     if batch.origins is None:
         raise TypeError("a batch of records that are in no channel has no tickets")  # a bug
-    return cast("list[Ticket]", batch.origins.all)
+    return cast("list[Ticket]", batch.origins)

@@ -331,11 +331,6 @@ class Feeder:
             self._room.wake_all()
 
     @property
-    def gathers(self) -> bool:
-        """True if it pauses while events arrive."""
-        return len(self._pause) > 0
-
-    @property
     def fed(self) -> int:
         """The number of events fed since the start."""
         return self._fed

@@ -23,11 +23,9 @@ from ..model.interfaces import Channel, Event, Record, Stored
 from ..model.records import StreamKey, plain
 from ..model.results import Callback
 from ..model.sequence import Numbering
-from ..pipeline.admission import UnencodedLogs
 from ..pipeline.batching.accumulator import Piece
 from ..pipeline.batching.open_records import RECORD_OVERHEAD, OpenRecords
 from ..pipeline.pipeline import Pipeline
-from ..runtime import send_timeout
 from ..runtime.clock import LOOK_AGAIN, Clock, Deadline, WaitingRoom
 from ..text.plural import counted
 from .event_format import ident_of, numbered, write_event
@@ -58,7 +56,6 @@ class Intake:
     """Stores sent records in the channel, and opens their futures.
 
     :param durable: the pipeline: started before a record is stored, knows stopped streams, retains records.
-    :param max_block: seconds that a send waits for room; None to wait forever.
     :param instance: the id of this producer, by which its futures are found again.
     :ivar refusing: True if nothing more is stored.
     """
@@ -71,15 +68,15 @@ class Intake:
         stats: KnownStats,
         clock: Clock,
         *,
-        max_block: float | None,
         instance: bytes,
     ) -> None:
         self._channel, self._registry, self._durable = channel, registry, durable
         self._pipeline = durable.pipeline
-        self._stats, self._clock, self._max_block, self._instance = stats, clock, max_block, instance
+        self._stats, self._clock, self._instance = stats, clock, instance
         self._put_at_once: _PutAtOnce | None = getattr(channel, "_put_at_once", None)
         self._turns = NumberTurns(clock)
         self._ends = WaitingRoom(clock, LOOK_AGAIN)  # for the close, which waits for sends to end
+        self._storing: set[object] = set()  # a token of each send that stores; each step is atomic
         self.refusing = False
 
     def _bounded(self, pieces: Iterable[Piece]) -> list[Piece]:
@@ -104,11 +101,7 @@ class Intake:
 
     def accept_pieces(self, pieces: Iterable[Piece], callback: Callback | None) -> list[SendFuture]:
         """Accept several pieces in one transaction: all of them are stored, or none."""
-        return self.store(self._bounded(pieces), callback)
-
-    def accept_encoded(self, logs: UnencodedLogs, callback: Callback | None) -> list[SendFuture]:
-        """Accept logs in one transaction after encoding them; the feeder takes their memory."""
-        return self.store(logs.encode(), callback)
+        return self.store(pieces if isinstance(pieces, list) else self._bounded(pieces), callback)
 
     def check_size(self, piece: Piece) -> None:
         self._pipeline.admission.check_size(piece)
@@ -135,8 +128,9 @@ class Intake:
             if (stopped := self._durable.stopped(key)) is not None:
                 raise stopped
         self._durable.start()
-        futures = self._registry.open(len(pieces), callback)
+        futures, token = self._registry.open(len(pieces), callback), object()
         try:
+            self._storing.add(token)
             if self.refusing:  # a close that began meanwhile did not see this send
                 raise ProducerClosedError("the producer is closed")
             self._store(pieces, futures)
@@ -144,6 +138,7 @@ class Intake:
             self._registry.withdraw(futures)
             raise
         finally:
+            self._storing.discard(token)
             if self.refusing:
                 self._ends.wake_all()
         self._pipeline.counters.add("accepted", logs)
@@ -151,8 +146,7 @@ class Intake:
 
     def wait_ended(self, deadline: Deadline) -> None:
         """Wait until every send that began before :attr:`refusing` was set has stored its records, or failed."""
-        begun = self._registry.begun()
-        self._ends.wait_until(lambda: not self._registry.any_begun(begun), deadline)
+        self._ends.wait_until(lambda: not self._storing, deadline)
 
     def _store(self, pieces: Sequence[Piece], futures: Sequence[StoredFuture]) -> None:
         """Store all of the pieces; those of a stream with a ``SequenceKey`` share one count."""
@@ -204,10 +198,7 @@ class Intake:
 
     def _patience(self) -> float:
         """Return how long this send may wait for room, seconds."""
-        # a callback does not wait: the callbacks after it may be what makes room
-        if self._pipeline.on_handler_thread():
-            return 0.0
-        seconds = send_timeout.or_else(self._max_block)
+        seconds = self._pipeline.admission.max_block()
         return math.inf if seconds is None else seconds
 
     def _put(self, events: Sequence[Event], futures: Sequence[StoredFuture], timeout: float) -> None:

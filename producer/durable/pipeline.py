@@ -108,7 +108,6 @@ class DurablePipeline:
             self,
             self._channel_stats,
             clock,
-            max_block=None if config.max_block_ms < 0 else config.max_block_ms / 1000,
             instance=instance,
         )
         self._starting = RLock()  # guards the start of the threads, as in Pipeline
@@ -145,7 +144,6 @@ class DurablePipeline:
             self.leave_futures()
 
     def seal_stream(self, key: StreamKey) -> None:
-        """Send the stream's open batch at once; events still in the channel linger as usual."""
         self.pipeline.seal_stream(key)
 
     def stopped(self, key: StreamKey) -> StreamStoppedError | None:
@@ -177,7 +175,6 @@ class DurablePipeline:
         self.flush_until(Deadline.after(self.clock, timeout), timeout)
 
     def flush_until(self, deadline: Deadline, timeout: float | None) -> None:
-        """Flush until ``deadline``; ``timeout`` is the limit that the error names."""
         if not self.running or self._channel_stats.ended:
             return
         try:
@@ -211,7 +208,6 @@ class DurablePipeline:
         return self._channel_stats.stored
 
     def stats(self) -> Stats:
-        """Return the statistics at this moment."""
         stats, channel = self.pipeline.stats(), self._channel_stats.now()
         ages = [age for age in (stats.oldest_record_age, channel.oldest_event_age) if age is not None]
         return dataclasses.replace(
@@ -263,10 +259,9 @@ class DurablePipeline:
             _log.exception("%s: an error while the channels were closed", self.name)
 
     def abandon_in_child(self) -> None:
-        """Fail all records in a forked child: they belong to the parent, which sends them."""
         release(self.channel, self.dead_letter)
         self.pipeline.abandon_in_child()
         result = staying(self.pipeline.settlement.forked_attempt())
         for future in self.registry.left_in_child():
             if isinstance(future._holder, Waiting):
-                future._holder.settle_in_child(result)
+                future._holder.result = result  # no thread of the child waits for it

@@ -74,10 +74,6 @@ class Waiting:
         self.result = result
         self.wake()
 
-    def settle_in_child(self, result: Result) -> None:
-        """Set the result in a forked child, where no thread waits."""
-        self.result = result
-
 
 #: Taken from the class: Python 3.11 looks each up by a call.
 _CACHE, _DISK = Stored.CACHE, Stored.DISK
@@ -174,22 +170,6 @@ class Registry:
                 else:
                     self._pinned[number] = future
         return futures
-
-    def begun(self) -> list[StoredFuture]:
-        """Return the futures whose puts have begun, and have not ended."""
-        with self.lock:
-            return list(filter(self._is_begun, (*self._held_futures(), *self._pinned.values())))
-
-    def any_begun(self, futures: Sequence[StoredFuture]) -> bool:
-        """True if the put of one of these has not ended."""
-        with self.lock:
-            return any(map(self._is_begun, futures))
-
-    def _is_begun(self, future: StoredFuture) -> bool:
-        holder = future._holder
-        if not isinstance(holder, Waiting) or holder.committed:
-            return False
-        return holder.number in self._held or holder.number in self._pinned  # else it was withdrawn, or claimed
 
     def withdraw(self, futures: Sequence[StoredFuture]) -> None:
         """Drop the futures of records that were not put."""

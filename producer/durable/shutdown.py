@@ -9,7 +9,7 @@ handlers → sink → channels.
 
 from __future__ import annotations
 
-from ..pipeline.shutdown import CUT_GRACE, GRACE, graceful, join_handlers, network_deadline, retry_phase
+from ..pipeline.shutdown import CUT_GRACE, GRACE, Closer, graceful, join_handlers, network_deadline, retry_phase
 from ..runtime.clock import Deadline
 from ..runtime.loggers import get_logger
 from ..text.plural import counted
@@ -19,13 +19,14 @@ from .pipeline import DurablePipeline
 _log = get_logger("loghub.shutdown")
 
 
-class DurableCloser:
+class DurableCloser(Closer):
     """Closes a pipeline with a durable channel, one part after the other, by one deadline."""
 
     #: Undelivered records are in the channel, or were reported by the dead letters or the log.
     lost_records = pending_records = 0
 
     def __init__(self, durable: DurablePipeline) -> None:
+        super().__init__(durable.pipeline)
         self._durable = durable
 
     def begin(self) -> None:
@@ -52,7 +53,7 @@ class DurableCloser:
             raise self._durable.sink_error
 
     def _drain(self, deadline: Deadline) -> None:
-        durable, pipeline = self._durable, self._durable.pipeline
+        durable, pipeline = self._durable, self._pipeline
         phase = retry_phase(pipeline, deadline)
         durable.admission.wait_ended(phase)
         durable.feeder.wait_fed(durable.put, phase)
@@ -62,7 +63,7 @@ class DurableCloser:
         """Stop feeding and sending, wait for attempts in flight, retain the rest; return the threads that did
         not end.
         """
-        durable, pipeline = self._durable, self._durable.pipeline
+        durable, pipeline = self._durable, self._pipeline
         clock = durable.clock
         durable.feeder.stop()
         pipeline.budget.close()
@@ -78,9 +79,8 @@ class DurableCloser:
         return stuck + pipeline.io_pool.join(graceful(clock, Deadline.after(clock, 0.0), CUT_GRACE))
 
     def _abandon_rest(self) -> None:
-        pipeline = self._durable.pipeline
-        for batch in pipeline.accumulator.incomplete():
-            pipeline.settlement.abandon(batch)
+        for batch in self._pipeline.accumulator.incomplete():
+            self._pipeline.settlement.abandon(batch)
 
     def _log_remaining(self, left: int) -> None:
         durable = self._durable

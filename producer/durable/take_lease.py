@@ -45,9 +45,7 @@ class Taking:
         :raises ChannelError: the channel refused; the events may be acknowledged again.
         """
         self.transaction.acknowledge([Event(sequence=sequence) for sequence in sequences])
-        with self.lock:
-            self._outstanding -= len(sequences)
-        self._end_if_done()
+        self._end_if_done(len(sequences))
 
     def give_back(self, sequences: Sequence[int]) -> None:
         """Return these events to their places in the channel.
@@ -55,18 +53,17 @@ class Taking:
         :raises ChannelError: the channel refused.
         """
         self.transaction.give_back([Event(sequence=sequence) for sequence in sequences])
-        with self.lock:
-            self._outstanding -= len(sequences)
-        self._end_if_done()
+        self._end_if_done(len(sequences))
 
     def retire(self) -> None:
         """Take nothing more; the transaction ends when everything is acknowledged."""
         with self.lock:
             self._retired = True
-        self._end_if_done()
+        self._end_if_done(0)
 
-    def _end_if_done(self) -> None:
+    def _end_if_done(self, returned: int) -> None:
         with self.lock:
+            self._outstanding -= returned
             done = self._retired and not self._outstanding and not self._ended
             self._ended |= done
         if done:

@@ -2,7 +2,7 @@
 
 A log, a list, many logs, a slice of a table, or an event of a channel arrives as pieces. Each piece is checked, and
 takes its memory and its place in the batch of its stream in one step. It waits for memory only if that step finds too
-little. All waits of one piece, or of one slice, share one deadline. A quota for each stream would belong here.
+little. All waits of one piece share one deadline. A quota for each stream would belong here.
 """
 
 from __future__ import annotations
@@ -21,30 +21,12 @@ from ..runtime.clock import Clock
 from ..runtime.gil import give_way
 from ..text.plural import counted
 from .batching.accumulator import LogAccumulator, Piece
-from .batching.batch import (
-    BATCH_OVERHEAD,
-    MAX_BATCH_OVERHEAD,
-    ProducerBatch,
-    Recipient,
-    overhead_of_batch,
-)
+from .batching.batch import MAX_BATCH_OVERHEAD, ProducerBatch, Recipient, overhead_of_batch
 from .batching.cut import CutRule
 from .batching.memory import MemoryBudget, Reservation
 from .batching.open_records import RECORD_OVERHEAD, OpenRecords
 from .batching.ready_batches import ReadyBatches
 from .batching.unconfirmed import SentBefore
-
-
-class UnencodedLogs(Protocol):
-    """Logs that are encoded when memory is reserved for them.
-
-    :ivar estimate: their approximate encoded size, bytes.
-    """
-
-    estimate: int
-
-    def encode(self) -> Sequence[Piece]:
-        """Return the pieces, each of them checked by :meth:`Admission.check_size`."""
 
 
 class Threads(Protocol):
@@ -64,8 +46,8 @@ class Threads(Protocol):
     def watch(self) -> None:
         """Wake the mover so that it recomputes the next linger deadline."""
 
-    def may_wait(self) -> bool:
-        """True if this thread may block for memory. Handler threads may not: they release it."""
+    def on_handler_thread(self) -> bool:
+        """True if the caller is a callback."""
 
     def work(self) -> None:
         """Do the threads' work on the caller's thread."""
@@ -131,31 +113,6 @@ class Admission:
             raise
         return futures
 
-    def accept_encoded(self, logs: UnencodedLogs, callback: Callback | None) -> list[SendFuture]:
-        """Accept logs that are encoded once memory is reserved; all waits for memory share one deadline.
-
-        :raises ProducerError: as :meth:`accept_pieces`.
-        """
-        if not self.started:
-            self._threads.start()
-        give_way()
-        futures: list[SendFuture] = []
-        accepted, estimate = 0, logs.estimate
-        with Reservation(self.budget, send_timeout.or_else(self._max_block)) as memory:
-            self._acquire(
-                memory, estimate + estimate // 16 + BATCH_OVERHEAD
-            )  # the objects of the sends need memory as well
-            pieces = logs.encode()
-            try:
-                for piece in pieces:
-                    futures.append(self._place(piece, callback, memory))
-                    accepted += piece.logs
-                    self._after()
-            except ProducerError as error:
-                attach_accepted(error, futures, accepted)
-                raise
-        return futures
-
     def feed(
         self, piece: Piece, recipient: Recipient, *, number: int | None = None, before: SentBefore | None = None
     ) -> None:
@@ -207,7 +164,6 @@ class Admission:
         self,
         piece: Piece,
         recipient: Recipient,
-        memory: Reservation | None = None,
         *,
         patient: bool = False,
         number: int | None = None,
@@ -215,11 +171,10 @@ class Admission:
     ) -> SendFuture:
         """Put a piece into a batch of its stream; wait for memory if needed.
 
-        :param memory: bytes reserved for it; None to reserve its own.
-        :param patient: True to wait for its own memory without a limit.
+        :param patient: True to wait for memory without a limit.
         :param number: as in :meth:`LogAccumulator.add`, as is ``before``.
         """
-        accumulator, own = self.accumulator, None
+        accumulator, memory = self.accumulator, None
         draft = None if accumulator.takes(piece.key) else accumulator.draft(piece.key)
         try:
             while True:
@@ -228,13 +183,17 @@ class Admission:
                     return placed
                 if placed:
                     if memory is None:
-                        max_block = None if patient else send_timeout.or_else(self._max_block)
-                        memory = own = Reservation(self.budget, max_block)
+                        memory = Reservation(self.budget, None if patient else self.max_block())
                     self._acquire(memory, placed)
                 draft = accumulator.draft(piece.key)
         finally:
-            if own is not None:
-                own.end()
+            if memory is not None:
+                memory.end()
+
+    def max_block(self) -> float | None:
+        """Return the seconds that this thread's send may wait; None to wait forever."""
+        # A callback does not wait: the callbacks after it may be what makes room.
+        return 0.0 if self._threads.on_handler_thread() else send_timeout.or_else(self._max_block)
 
     def _after(self) -> None:
         self._ready.wake()
@@ -255,10 +214,8 @@ class Admission:
         """
         budget = self.budget
         amount = min(amount, budget.limit)
-        if memory.reserve(amount):
-            return
         self._make_room(amount)
-        if not (self._threads.may_wait() and memory.wait(amount)):
+        if not memory.reserve(amount):
             age = self.accumulator.oldest_age()
             raise SendTimeoutError(
                 limit=budget.limit, used=budget.used, wanted=amount, oldest_age=age, waited=memory.waited

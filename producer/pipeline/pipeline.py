@@ -43,7 +43,7 @@ _log = get_logger("loghub.pipeline")
 
 
 class Pipeline:
-    """The stages of one producer in one process.
+    """The stages of one producer in one process: a :class:`~.sender.Sender`, and the threads of its admission.
 
     :param name: the prefix of the threads' names.
     :param threadless: True to start no threads: the thread that flushes or closes does the work (see
@@ -134,15 +134,9 @@ class Pipeline:
             self.mover.hurry()
 
     def watch(self) -> None:
-        """Wake the mover so that it recomputes the next linger deadline."""
-        self.mover.watch()
-
-    def may_wait(self) -> bool:
-        """True if this thread may block for memory. Handler threads may not: they release it."""
-        return not self.on_handler_thread()
+        self.retry_queue.wake()
 
     def start(self) -> None:
-        """Start the threads, once."""
         with self._starting:
             if self._started:
                 return
@@ -164,7 +158,6 @@ class Pipeline:
             _log.warning("%s: no threads can be started (%s): %s", self.name, reason, self._backing.without_threads)
 
     def seal_stream(self, key: StreamKey) -> None:
-        """Send the stream's open batch at once."""
         self.accumulator.seal_stream(key)
         if self.late:
             self.work()
@@ -175,11 +168,9 @@ class Pipeline:
             self.io_pool.submit(batch)
 
     def stopped(self, key: StreamKey) -> StreamStoppedError | None:
-        """Return the error that stopped an ordered stream; None if it is not stopped."""
         return self.accumulator.stopped(key)
 
     def resume(self, key: StreamKey) -> None:
-        """Resume a stopped stream for later sends."""
         self.accumulator.resume(key)
 
     def cut_off(self, deadline: Deadline) -> None:
@@ -211,7 +202,6 @@ class Pipeline:
             batch.abandon_in_child(batch.history.result(successful=False, last=attempt))
 
     def on_handler_thread(self) -> bool:
-        """True if the caller is a callback."""
         settlement = self.settlement
         return settlement.success.thread.current or settlement.failure.thread.current
 
@@ -225,7 +215,6 @@ class Pipeline:
         self.flush_until(Deadline.after(self.clock, timeout), timeout)
 
     def flush_until(self, deadline: Deadline, timeout: float | None) -> None:
-        """Flush until ``deadline``; ``timeout`` is the limit that the error names."""
         self.refuse_callback("flush")
         self.refuse_own_threads("flush")
         serial = self.accumulator.seal_open()
@@ -269,7 +258,6 @@ class Pipeline:
         return True
 
     def work(self) -> None:
-        """Do the threads' work on the caller's thread."""
         if self._last:
             self._deliver_now()
             return
@@ -306,6 +294,5 @@ class Pipeline:
             self.retry_queue.wait(wait if left is None else min(wait, left))
 
     def stats(self) -> Stats:
-        """Return the statistics at this moment."""
         destinations = self.task.traffic.added_to(self.io_pool.stats())
         return snapshot(self.budget, self.accumulator, destinations, self.settlement, self.counters, self.sink)

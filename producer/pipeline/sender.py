@@ -12,7 +12,6 @@ from ..model.metrics import Stats
 from ..model.records import StreamKey
 from ..model.results import Callback
 from ..runtime.clock import Deadline
-from .admission import UnencodedLogs
 from .batching.accumulator import Piece
 from .batching.open_records import OpenRecords
 
@@ -33,9 +32,6 @@ class Door(Protocol):
 
     def accept_pieces(self, pieces: Iterable[Piece], callback: Callback | None) -> list[SendFuture]:
         """Accept many pieces; the ``accepted`` and ``accepted_logs`` of an error say what was accepted."""
-
-    def accept_encoded(self, logs: UnencodedLogs, callback: Callback | None) -> list[SendFuture]:
-        """Accept logs that are encoded when there is memory for them."""
 
     def check_size(self, piece: Piece) -> None:
         """Raise if a piece could never be accepted."""

@@ -15,7 +15,6 @@ that it needs, and a silent one no more than at the exit of the interpreter.
 from __future__ import annotations
 
 import threading
-from typing import Protocol
 
 from ..model.errors import CloseTimeoutError
 from ..model.owned_lock import OwnedLock
@@ -35,51 +34,35 @@ GRACE = 0.05
 CUT_GRACE = 0.3
 
 
-class Closer(Protocol):
-    """The steps to close one kind of pipeline."""
+class Closer:
+    """The steps to close a pipeline; here of one whose records exist only in memory."""
+
+    def __init__(self, pipeline: Pipeline) -> None:
+        self._pipeline = pipeline
 
     def begin(self) -> None:
         """Refuse sends, and seal all open batches; wait for nothing."""
+        self._pipeline.admission.close()
 
     def close(self, deadline: Deadline) -> tuple[int, tuple[str, ...]]:
         """Close every stage; called again only after an interrupt.
 
         :returns: the number of records that failed because of the deadline, and the threads that did not end.
         """
-
-    def release(self) -> None:
-        """Close the user's objects; called once, after :meth:`close`. Its error is reported."""
-
-    @property
-    def lost_records(self) -> int:
-        """The number of records that failed so far and are kept nowhere."""
-
-    @property
-    def pending_records(self) -> int:
-        """The number of records that would be lost if the process ended at this moment."""
-
-
-class PlainCloser:
-    """Closes a pipeline whose records exist only in memory."""
-
-    def __init__(self, pipeline: Pipeline) -> None:
-        self._pipeline = pipeline
-
-    def begin(self) -> None:
-        self._pipeline.admission.close()
-
-    def close(self, deadline: Deadline) -> tuple[int, tuple[str, ...]]:
         return close_pipeline(self._pipeline, deadline)
 
     def release(self) -> None:
+        """Close the user's objects; called once, after :meth:`close`. Its error is reported."""
         self._pipeline.sink.close()
 
     @property
     def lost_records(self) -> int:
+        """The number of records that failed so far and are kept nowhere."""
         return self._pipeline.counters["failed"]
 
     @property
     def pending_records(self) -> int:
+        """The number of records that would be lost if the process ended at this moment."""
         return sum(batch.log_count for batch in self._pipeline.accumulator.incomplete())
 
 
@@ -95,7 +78,7 @@ class Shutdown:
     ) -> None:
         self._pipeline = pipeline
         self._threads = threads
-        self.closer = closer or PlainCloser(pipeline)
+        self.closer = closer or Closer(pipeline)
         self._room = WaitingRoom(pipeline.clock, LOOK_AGAIN)
         self._lock = OwnedLock()  # guards everything below
         self._begun = False
@@ -186,10 +169,7 @@ class Shutdown:
 
 
 def close_pipeline(pipeline: Pipeline, deadline: Deadline) -> tuple[int, tuple[str, ...]]:
-    """Close every stage of ``pipeline`` except the sink; called again only after an interrupt.
-
-    :returns: the number of records that failed because of the deadline, and the threads that did not end.
-    """
+    """Close every stage of ``pipeline`` except the sink, as :meth:`Closer.close` does."""
     begun = pipeline.clock.monotonic()
     if pipeline.threadless:
         deadline = network_deadline(pipeline, deadline)

@@ -181,37 +181,9 @@ def test_an_error_of_the_data_itself_reports_the_accepted_pieces() -> None:
         assert "2 logs, in 1 piece, had been accepted before" in "".join(caught.value.__notes__)
 
 
-def test_memory_is_taken_before_a_slice_is_encoded(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Memory is reserved before a slice is encoded; the excess of the estimate is returned."""
-    seen: list[tuple[int, int]] = []
-    with make() as producer:
-        stream = producer.stream("p", "l")
-        stream.send({"first": "of all"})
-        before = producer.stats().memory_used
-        encode = _encode()
-
-        def watched(*arguments: Any) -> Any:
-            encoded = encode(*arguments)
-            seen.append((producer.stats().memory_used - before, len(encoded.body)))
-            return encoded
-
-        monkeypatch.setattr("producer.wire.columnar.ColumnarEncoder.encode", watched)
-        stream.send_arrow(pa.table({"n": [1] * 1000}))
-        [(reserved, size)] = seen
-        held = producer.stats().memory_used - before
-    assert reserved >= size
-    assert size < held < reserved
-
-
-def _encode() -> Any:
-    from producer.wire.columnar import ColumnarEncoder
-
-    return ColumnarEncoder.encode
-
-
 @pytest.mark.parametrize("estimate", [1, 10**12], ids=["too low", "too high"])
 def test_a_wrong_estimate_costs_no_memory_and_no_rows(monkeypatch: pytest.MonkeyPatch, estimate: int) -> None:
-    """A reservation that is too small is returned, and made again."""
+    """Slices of the wrong size are sent all the same, whole."""
     sink, clock = RecordingSink(), ManualClock()
     data = table(300)
     monkeypatch.setattr("producer.wire.columnar.ColumnarEncoder.estimate", lambda *_: estimate)

@@ -271,7 +271,7 @@ def _two_in_no_time(producer: Any, channel: KeptChannel) -> list[int]:
     for number in (1, 2):
         producer.send("p", "l", LOG)
         eventually(lambda number=number: channel.stats().taken == number)
-    eventually(lambda: pipeline_of(producer).feeder.gathers)
+    eventually(lambda: len(pipeline_of(producer).feeder._pause))
     return takes
 
 

@@ -17,7 +17,7 @@ from producer.pipeline.batching.open_records import RECORD_OVERHEAD
 from producer.pipeline.pipeline import Pipeline
 from producer.testing import ManualClock
 from tests.support.garbage import uncollected
-from tests.support.pipelines import KEY, Encoded, record, settle, threadless
+from tests.support.pipelines import KEY, record, settle, threadless
 from tests.support.short_way import by_hand, known
 from tests.support.waiting import Call, eventually
 
@@ -43,12 +43,7 @@ def _many(pipeline: Pipeline) -> object:
     return pipeline.admission.accept_pieces([Piece(KEY, record("x" * 100), 1)], None)
 
 
-def _encoded(pipeline: Pipeline) -> object:
-    # The estimate is far too low: after encoding, more memory has to be waited for.
-    return pipeline.admission.accept_encoded(Encoded(1, lambda: [Piece(KEY, b"x" * 6000, 1)]), None)
-
-
-@pytest.mark.parametrize("send", [_single, _listed, _many, _encoded])
+@pytest.mark.parametrize("send", [_single, _listed, _many])
 def test_all_waits_of_one_send_have_one_deadline(send: Callable[[Pipeline], object]) -> None:
     """If reserved memory turns out to be too little, the further wait has the same deadline."""
     clock = ManualClock()
@@ -78,22 +73,6 @@ def test_all_waits_of_one_send_have_one_deadline(send: Callable[[Pipeline], obje
 
 
 # Reserved memory.
-
-
-def test_while_a_slice_is_encoded_its_memory_is_in_the_stage_reserved_and_afterwards_in_its_batch() -> None:
-    """While a slice is encoded its memory is in the stage "reserved", and afterwards in its batch."""
-    pipeline = threadless()
-    seen = []
-
-    def encode() -> list[Piece]:
-        seen.append(pipeline.stats().memory_by_stage)
-        return [Piece(KEY, record(), 1)]
-
-    pipeline.admission.accept_encoded(Encoded(1000, encode), None)
-    after = pipeline.stats().memory_by_stage
-    assert seen == [dict.fromkeys(after, 0) | {"reserved": 1000 + 1000 // 16 + BATCH_OVERHEAD}]
-    assert after["reserved"] == after["callbacks"] == 0
-    assert after["open"] == pipeline.budget.used
 
 
 def test_at_completion_the_records_bytes_are_returned_their_overhead_follows_before_the_callback_runs() -> None:
@@ -172,9 +151,6 @@ def test_used_sealed_and_reserved_agree_with_the_batches_after_each_step_of_thei
     for number in range(10):
         pipeline.admission.accept(KEY if number % 3 else OTHER, record(), 1, None)
         look()
-    pieces = [Piece(KEY, record(), 1), Piece(OTHER, record(), 1)]
-    pipeline.admission.accept_encoded(Encoded(10, lambda: look() or pieces), None)  # type: ignore[func-returns-value]
-    look()
     pipeline.accumulator.seal_open()
     look()
     settle(pipeline)

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import threading
-from types import ModuleType
 
 import pytest
 
 from producer.pipeline import threads
 from producer.pipeline.batching import accumulator, memory
-from producer.pipeline.batching.accumulator import Piece
 from producer.pipeline.threads import StageThread, wait_until_free
 from producer.runtime.clock import Deadline, SystemClock
-from tests.support.pipelines import KEY, Encoded, record, threadless
+from tests.support.pipelines import KEY, record, threadless
 from tests.support.waiting import PATIENCE
 
 
@@ -40,28 +38,17 @@ def test_a_sender_takes_no_place_in_the_line_for_a_lock() -> None:
     assert lock.released == 1
 
 
-@pytest.mark.parametrize("place", [accumulator, memory])
-def test_senders_of_lists_wait_until_the_budgets_lock_is_free(
-    place: ModuleType, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Senders of lists wait until the budget's lock is free, where memory is reserved and where a piece joins its
-    batch.
-    """
-    asked: list[object] = []
-    monkeypatch.setattr(place, "wait_until_free", asked.append)
-    pipeline = threadless()
-    pipeline.admission.accept_encoded(Encoded(100, lambda: [Piece(KEY, record("one"), 1)]), None)
-    assert pipeline.budget.lock in asked
-
-
-def test_threads_that_return_memory_wait_until_the_lock_is_free_as_those_that_reserve_it(
+def test_threads_that_append_reserve_or_return_memory_wait_until_the_budgets_lock_is_free(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    """Threads that return memory wait until the lock is free, as those that reserve it."""
-    budget, asked = threadless().budget, list[object]()
-    monkeypatch.setattr(memory, "wait_until_free", asked.append)
-    budget.release(0)
-    assert asked == [budget.lock]
+    """Threads that append a piece, reserve memory or return it wait until the budget's lock is free."""
+    pipeline, asked = threadless(), list[object]()
+    for place in (accumulator, memory):
+        monkeypatch.setattr(place, "wait_until_free", asked.append)
+    pipeline.admission.accept(KEY, record("one"), 1, None)
+    assert memory.Reservation(pipeline.budget, 0).reserve(1)
+    pipeline.budget.release(0)
+    assert asked == [pipeline.budget.lock] * 3
 
 
 @pytest.mark.skipif(threads._compiled is None, reason="what is compiled alone may do so on any thread")

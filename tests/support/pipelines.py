@@ -1,6 +1,5 @@
 """Build pipelines and producers for tests."""
 
-from collections.abc import Callable, Sequence
 from typing import Any
 
 from producer.model.config import ProducerConfig
@@ -8,7 +7,6 @@ from producer.model.futures import SendFuture, holder_of
 from producer.model.interfaces import Clock, Sink
 from producer.model.records import StreamKey
 from producer.model.results import Result
-from producer.pipeline.batching.accumulator import Piece
 from producer.pipeline.batching.batch import ProducerBatch
 from producer.pipeline.pipeline import Pipeline
 from producer.pipeline.sending.io_pool import IOThreadPool
@@ -32,16 +30,6 @@ def record(text: str = "x", logs: int = 1) -> bytes:
 def threadless(sink: Sink | None = None, clock: Clock | None = None, **options: Any) -> Pipeline:
     """Build a pipeline without threads, driven by :func:`settle` or stage by stage."""
     return Pipeline(config(**options), sink or RecordingSink(), clock or JumpingClock(), "test", threadless=True)
-
-
-class Encoded:
-    """Logs encoded by a function.
-
-    :param estimate: estimated size in bytes.
-    """
-
-    def __init__(self, estimate: int, encode: Callable[[], Sequence[Piece]]) -> None:
-        self.estimate, self.encode = estimate, encode
 
 
 def queued(pool: IOThreadPool) -> int:

@@ -30,7 +30,6 @@ from .cut import CutRule
 from .memory import MemoryBudget, Reservation
 from .open_records import RECORD_OVERHEAD
 from .open_records import OpenRecords as PureOpenRecords
-from .origins import Origins
 from .ready_batches import ReadyBatches
 from .stopped_streams import StoppedStreams
 from .stream_order import StreamOrder
@@ -45,8 +44,6 @@ OpenRecords = either(f"{__package__}._open_records", "OpenRecords", PureOpenReco
 #: How many streams without a batch are remembered, and for how long, seconds.
 MAX_IDLE_STREAMS = 4096
 IDLE_STREAM_SECONDS = 60.0
-#: Contexts that are drawn at once.
-CONTEXTS_DRAWN = 64
 #: If no batch was opened for so many seconds, the mover searches for lingered batches only at this interval.
 QUIET_SECONDS = 2.0
 #: When a batch has lingered long enough, other batches are sealed with it, up to this share of the linger time and
@@ -112,7 +109,6 @@ class LogAccumulator:
         #: A serial for each thread in wait_settled, which waits for all batches with lower serials.
         self._awaited: list[int] = []
         self._streams: dict[StreamKey, StreamState] = {}
-        self._contexts: list[str] = []  # for new streams
         self._idle: OrderedDict[StreamKey, StreamState] = OrderedDict()  # streams without a batch, longest idle first
         self._kept = kept
         self._order = StreamOrder()
@@ -136,7 +132,7 @@ class LogAccumulator:
 
     def draft(self, key: StreamKey) -> ProducerBatch:
         """Return the next batch of a stream; it is unused until :meth:`add` opens it with a record."""
-        stream = self._streams.get(key) or StreamState(self._new_context())
+        stream = self._streams.get(key) or StreamState(secrets.token_hex(8).upper())
         number = stream.next_number
         pack_id = f"{stream.context}-{number:X}" if self._config.generate_pack_id else None
         draft = ProducerBatch(
@@ -146,21 +142,12 @@ class LogAccumulator:
             pack_id=pack_id,
             tail_size=self._sink.tail_size(key, pack_id),
             created_at=self._clock.monotonic(),
-            origins=Origins() if self._kept else None,
+            origins=[] if self._kept else None,
         )
         draft.open = OpenRecords(
             draft, self._budget, self._clock, self._thresholds, draft.tail_size, self._fallback, self._kept
         )
         return draft
-
-    def _new_context(self) -> str:
-        """Return 16 random hexadecimal digits; many are drawn at once, since a system call takes a microsecond."""
-        while True:
-            try:
-                return self._contexts.pop()  # atomic: no two threads get the same one
-            except IndexError:
-                drawn = secrets.token_hex(8 * CONTEXTS_DRAWN).upper()
-                self._contexts += [drawn[at : at + 16] for at in range(0, len(drawn), 16)]
 
     def add(
         self,

@@ -27,9 +27,24 @@ from ...runtime.clock import Latch
 from ...runtime.locks import Lock
 from .attempt_history import NO_ATTEMPTS, AttemptHistory
 from .open_records import ONE_LOG_EACH, OpenRecords, Sealed
-from .origins import Origin, Origins
 from .stream_state import StreamState
 from .unconfirmed import Unconfirmed
+
+
+class Origin(Protocol):
+    """The place, such as a channel, where the record of one send is kept until its batch is completed.
+
+    It takes the place of the send's callback. A batch with origins keeps its records apart, since they may have to go
+    to the dead letters. It drops the body made of them whenever it waits, so that memory holds them once.
+
+    :ivar future: the future of the send, until a batch takes it over; None for a record without a future.
+    """
+
+    future: SendFuture | None
+
+    def cut(self) -> None:
+        """Count one more batch that carries a part of the record."""
+
 
 #: The recipient of a send's outcome.
 Recipient = Callback | Origin | None
@@ -103,7 +118,7 @@ class ProducerBatch:
 
     :param serial: a number that increases with the time of creation; the halves of a split batch keep it.
     :param tail_size: bytes of the LogGroup that are not records.
-    :param origins: the places of the records in a channel; None for records that exist only in memory.
+    :param origins: the origins of its sends, in order; None for records that exist only in memory.
     """
 
     __slots__ = (
@@ -144,7 +159,7 @@ class ProducerBatch:
         tail_size: int,
         created_at: float,
         history: AttemptHistory = NO_ATTEMPTS,
-        origins: Origins | None = None,
+        origins: list[Origin] | None = None,
     ) -> None:
         self.key = key
         self.stream = stream
@@ -171,7 +186,7 @@ class ProducerBatch:
         self._watched: dict[int, SendFuture] | None = None
         self._settled: Latch | None = None  # made for the first thread that waits
         # Used by the owner only.
-        self.history = history  # shared until the seal, to save memory: each of many streams has an open batch
+        self.history = history  # shared until the seal: each object of each open batch costs the garbage collector time
         #: For an idempotent batch: its hash key and sequence number; whether the channel has stored these; and the
         #: requests that may have been stored.
         self.sequence: SequenceId | None = None
@@ -224,8 +239,8 @@ class ProducerBatch:
             return records.append(record, logs, recipient, charge)  # type: ignore[arg-type]  # no origin
         if recipient is None or callable(recipient):
             raise TypeError("a record of a channel was added without its origin")  # a bug
-        del origins.all[records.sends :]  # left by a record that was not added
-        origins.all.append(recipient)
+        del origins[records.sends :]  # left by a record that was not added
+        origins.append(recipient)
         added = records.append(record, logs, None, charge)
         if added is None:
             return None
@@ -249,7 +264,7 @@ class ProducerBatch:
         self.state = BatchState.QUEUED
         self.open = None
         if self.origins is not None:
-            del self.origins.all[self.sends :]
+            del self.origins[self.sends :]
         records.forget()
 
     def fill(self, sealed: Sealed) -> None:
@@ -405,7 +420,7 @@ class ProducerBatch:
     def shares_send(self, other: ProducerBatch) -> bool:
         """Return True if both have parts of the same event of a channel."""
         mine, others = self.origins, other.origins
-        return mine is not None and others is not None and mine.all[0] is others.all[-1]
+        return mine is not None and others is not None and mine[0] is others[-1]
 
     def drop_bytes(self) -> None:
         """Drop the bytes of a batch that is completed or split."""

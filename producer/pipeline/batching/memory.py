@@ -7,7 +7,7 @@ byte taken is returned once.
 from __future__ import annotations
 
 from collections import deque
-from typing import TYPE_CHECKING, Self
+from typing import TYPE_CHECKING
 
 from ...model.errors import ProducerClosedError
 from ...model.owned_lock import OwnedLock, reentered
@@ -65,7 +65,7 @@ class MemoryBudget(Bytes):
     :ivar reserved: bytes that senders hold for records that are in no batch yet.
     :ivar sealed: bytes of sealed batches.
     :ivar waiters: the reservations that wait, in order.
-    :ivar waited: seconds that all finished waits for bytes took together.
+    :ivar waited: seconds that all ended reservations took together.
     """
 
     def __init__(self, limit: int, clock: Clock) -> None:
@@ -127,7 +127,7 @@ class MemoryBudget(Bytes):
 
 
 class Reservation:
-    """Bytes that a sender holds for records that are in no batch yet; used by one thread, in ``with``.
+    """Bytes that a sender holds for records that are in no batch yet; used by one thread, which calls :meth:`end`.
 
     All its waits share one deadline. It never waits while it holds bytes: two reservations that did could wait for each
     other.
@@ -138,14 +138,12 @@ class Reservation:
     :ivar wake: set when they are granted, or at the close.
     """
 
-    __slots__ = ("_budget", "_deadline", "_since", "_started", "held", "max_block", "wake", "wanted")
+    __slots__ = ("_began", "_budget", "_deadline", "held", "wake", "wanted")
 
     def __init__(self, budget: MemoryBudget, max_block: float | None) -> None:
         self._budget = budget
-        self.max_block = max_block
-        self._started: float | None = None  # the start of its first wait, monotonic seconds
-        self._since = 0.0  # the start of this wait
-        self._deadline = Deadline(None)
+        self._began = budget.clock.monotonic()
+        self._deadline = Deadline(None if max_block is None else self._began + max_block)
         self.held = self.wanted = 0
         self.wake = Signal()
 
@@ -161,46 +159,22 @@ class Reservation:
         self._budget.reserved -= amount
 
     def reserve(self, amount: int) -> bool:
-        """Hold exactly ``amount`` bytes if they are free; return True if they are held.
-
-        :raises ProducerClosedError: the producer closes.
-        """
-        budget = self._budget
-        wait_until_free(budget.lock)
-        with budget.lock:
-            self.hold(-self.held)
-            budget.serve()
-            if budget.closed:
-                raise ProducerClosedError("the producer is closed")
-            if budget.take(amount):
-                self.held = amount
-                budget.reserved += amount
-                return True
-        self._since = budget.clock.monotonic()
-        if self._started is None:
-            self._started = self._since
-            self._deadline = Deadline(None if self.max_block is None else self._since + self.max_block)
-        return False
-
-    def wait(self, amount: int) -> bool:
-        """Wait for the bytes that :meth:`reserve` did not get, until the deadline; return True if they are held.
+        """Hold exactly ``amount`` bytes; wait for them in turn until the deadline. Return True if they are held.
 
         :raises ProducerClosedError: the producer closes.
         """
         budget, clock = self._budget, self._budget.clock
-        if self._deadline.expired(clock):
-            return False
+        wait_until_free(budget.lock)
         try:
             with budget.lock:
+                self.hold(-self.held)
                 self.wanted = amount
                 budget.waiters.append(self)
-                budget.serve()  # bytes may have been returned meanwhile
+                budget.serve()
             while self.wanted and not budget.closed and not self._deadline.expired(clock):
                 clock.wait_for(self.wake, self._deadline.within(clock, LOOK_AGAIN))
         finally:
-            waited = clock.monotonic() - self._since
             with budget.lock:
-                budget.waited += waited
                 self._leave()
         if self.wanted and budget.closed:
             raise ProducerClosedError("the producer was closed while send waited for memory")
@@ -213,18 +187,14 @@ class Reservation:
 
     @property
     def waited(self) -> float:
-        """Seconds since its first wait began."""
-        return 0.0 if self._started is None else self._budget.clock.monotonic() - self._started
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(self, *_: object) -> None:
-        self.end()
+        """Seconds since it was made."""
+        return self._budget.clock.monotonic() - self._began
 
     def end(self) -> None:
         """Return the bytes that are held."""
+        waited = self.waited
         with self._budget.lock:
+            self._budget.waited += waited
             self.hold(-self.held)
             self._leave()
 

@@ -19,7 +19,6 @@ skipping it might lose it.
 
 from __future__ import annotations
 
-import enum
 from dataclasses import dataclass
 from typing import Any, Generic, Protocol, TypeVar
 
@@ -30,13 +29,6 @@ from .attempt_history import AttemptHistory
 #: How often an unconfirmed request must be refused as too large before it is split. A server that always refuses its
 #: size has, as a rule, never stored it.
 REFUSALS_BEFORE_SPLIT = 3
-
-
-class Fate(enum.Enum):
-    """The fate of a part once the server knows the number."""
-
-    WRITTEN = "written"
-    UNKNOWN = "unknown"
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,29 +63,29 @@ class Unconfirmed(Generic[_P]):
     :ivar answer: the server's error that it knows the number; None until then.
     """
 
-    __slots__ = ("_ends", "answer", "parts", "refusals", "shorter")
+    __slots__ = ("_end", "answer", "parts", "refusals", "shorter")
 
     def __init__(self, batch: _P, *, shorter: bool = False) -> None:
         self.parts: list[_P] = [batch]
         self.refusals = 0
         self.answer: InvalidSequenceError | None = None
         self.shorter = shorter
-        #: The last part of each request that may have been stored.
-        self._ends = {0}
+        #: The last part of the shortest request that may have been stored.
+        self._end = 0
 
     @property
     def of_first(self) -> bool:
         """True if a request with the first part alone may have been stored."""
-        return 0 in self._ends or self.shorter
+        return self._end == 0 or self.shorter
 
     def lost(self) -> None:
         """Note that a request with the first part alone may have been stored."""
-        self._ends.add(0)
+        self._end = 0
 
     def cut(self, halves: tuple[_P, _P]) -> None:
         """Replace the first part by its halves."""
         self.parts[:1] = halves
-        self._ends = {end + 1 for end in self._ends}
+        self._end += 1
         self.refusals = 0
         for half in halves:
             half.unconfirmed = self
@@ -104,8 +96,6 @@ class Unconfirmed(Generic[_P]):
             part.unconfirmed = None
             part.history.may_have_been_stored = False
 
-    def fate_of(self, part: _P) -> Fate:
-        """Return the fate of a part, once the server knows the number."""
-        position = self.parts.index(part)
-        written = not self.shorter and all(end >= position for end in self._ends)
-        return Fate.WRITTEN if written else Fate.UNKNOWN
+    def is_stored(self, part: _P) -> bool:
+        """Return True if the server, which knows the number, must have stored a part; else its fate is unknown."""
+        return not self.shorter and self._end >= self.parts.index(part)

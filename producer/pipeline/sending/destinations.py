@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import heapq
-import itertools
 from collections import deque
 from collections.abc import Hashable, Iterator
 
@@ -18,11 +17,9 @@ class StreamQueue:
 
     __slots__ = ("_heap", "stream")
 
-    _count = itertools.count()
-
     def __init__(self, stream: StreamState) -> None:
         self.stream = stream
-        self._heap: list[tuple[int, tuple[int, ...], int, ProducerBatch]] = []
+        self._heap: list[tuple[int, tuple[int, ...], ProducerBatch]] = []
 
     def __len__(self) -> int:
         return len(self._heap)
@@ -32,7 +29,7 @@ class StreamQueue:
 
     def put(self, batch: ProducerBatch) -> None:
         """Add a batch; halves of a split batch have its serial, and stay in order."""
-        heapq.heappush(self._heap, (batch.serial, batch.part, next(self._count), batch))
+        heapq.heappush(self._heap, (batch.serial, batch.part, batch))
 
     @property
     def oldest(self) -> ProducerBatch:

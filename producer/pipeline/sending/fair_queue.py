@@ -27,7 +27,7 @@ import itertools
 import math
 from collections import OrderedDict
 from collections.abc import Hashable
-from typing import NamedTuple, Protocol
+from typing import NamedTuple
 
 from ...model.config import ProducerConfig
 from ...model.metrics import DestinationStats, HeldStats
@@ -35,6 +35,7 @@ from ..batching.batch import ProducerBatch
 from .concurrency import AdaptiveLimit
 from .destinations import Destination, Logstore, ThreadShare
 from .gates import LONGEST_UNREACHABLE, Gate, GateState, Reason, Verdict
+from .retry_rules import RetryRules
 from .turns import Turns, member_of, sooner
 
 #: How long destinations and logstores without batches are remembered, seconds, and how many.
@@ -96,17 +97,6 @@ def _held(name: str, gate: Gate, now: float) -> HeldStats | None:
     return HeldStats(name=name, reason=gate.reason.value, seconds=max(0.0, gate.until - now))
 
 
-class LastChances(Protocol):
-    """The rule for how long a batch may wait for its last attempt: :class:`~.retry_rules.RetryRules`."""
-
-    def last_chance(self, batch: ProducerBatch, since: float, *, over_quota: bool) -> float:
-        """Return until when ``batch`` may wait behind a closed gate, monotonic seconds.
-
-        :param since: the start of the wait at the closed gate, monotonic seconds.
-        :param over_quota: True if the gate is closed for a quota.
-        """
-
-
 class FairQueue:
     """The batches that wait for an IO thread. It has no lock and no clock: the owner has both.
 
@@ -115,7 +105,7 @@ class FairQueue:
     :param rules: says until when a batch may wait behind a closed gate.
     """
 
-    def __init__(self, config: ProducerConfig, rules: LastChances) -> None:
+    def __init__(self, config: ProducerConfig, rules: RetryRules) -> None:
         self._half = max(1, config.io_thread_count // 2)
         self._most = config.max_concurrency_per_destination or config.io_thread_count
         self._adaptive = config.adaptive_concurrency

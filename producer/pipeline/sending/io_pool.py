@@ -62,10 +62,7 @@ class IOThreadPool:
         self._ready, self._inbox, self._idle = ready, ready.batches, ready.idle
         #: Finished attempts, with the time when they finished.
         self._reports: deque[tuple[Turn, Report, float]] = deque()
-        # Guards everything below. A thread that finds the lock taken does not wait for it: a thread that waited for a
-        # lock owns it before it may run, and each step of each thread would then be a thread switch. It waits in the
-        # waiting room instead. A thread that releases the lock checks whether there is work for the waiting ones.
-        self._lock = Lock()
+        self._lock = Lock()  # guards everything below
         self._queue = queue
         self._stopped = False
 
@@ -90,17 +87,14 @@ class IOThreadPool:
 
     def stats(self) -> tuple[DestinationStats, ...]:
         """Return the statistics of the destinations."""
-        try:
-            with self._lock:
-                return self._queue.stats(self._clock.monotonic())
-        finally:
-            self._wake_next()
+        with self._lock:
+            return self._queue.stats(self._clock.monotonic())
 
     def run_next(self) -> bool:
         """Make one attempt on the caller's thread; return False if there was none to make. For pipelines without
         threads.
         """
-        turn = self._take(wait=True)
+        turn = self._take()
         if turn is None:
             return False
         self._attempt(turn)
@@ -114,13 +108,13 @@ class IOThreadPool:
             self._catch_up(submitted, now)
             self._queue.wake(now)
             alarm, ready = self._queue.alarm, self._queue.ready
-        self._set_alarm(alarm)
-        if ready or self._inbox or self._reports:
-            self._idle.wake_one()
+        self._end_round(alarm, ready=ready)
 
-    def _set_alarm(self, alarm: float) -> None:
+    def _end_round(self, alarm: float, *, ready: bool) -> None:
         if alarm < math.inf:
             self._retry_queue.set_alarm(alarm)
+        if ready or self._inbox or self._reports:
+            self._idle.wake_one()
 
     def _loop(self) -> None:
         while (turn := self._next()) is not None:
@@ -133,7 +127,7 @@ class IOThreadPool:
 
         def something_to_do() -> bool:
             stopped = self._stopped  # read first: batches queued before the stop are then seen
-            turn = self._take(wait=stopped)
+            turn = self._take()
             if turn is not None:
                 taken.append(turn)
             return stopped or bool(taken)
@@ -141,48 +135,17 @@ class IOThreadPool:
         self._idle.wait_until(something_to_do, NO_DEADLINE)
         return taken[0] if taken else None
 
-    def _take(self, *, wait: bool) -> Turn | None:
-        """Take the next batch; None if none may be sent.
-
-        :param wait: True to wait for the lock. Otherwise None is returned if another thread holds it: that thread wakes
-            a waiting one.
-        """
+    def _take(self) -> Turn | None:
+        """Take the next batch, and wake another thread if there may be work for it; None if none may be sent."""
         if not (self._inbox or self._reports or len(self._queue)):
             return None
         submitted = self._take_submitted()
-        if wait:
-            with self._lock:
-                turn, alarm = self._next_turn(submitted)
-        elif self._lock.acquire(blocking=False):
-            try:
-                turn, alarm = self._next_turn(submitted)
-            finally:
-                self._lock.release()
-        else:
-            return None
-        self._set_alarm(alarm)
-        self._wake_next()
-        return turn
-
-    def _next_turn(self, submitted: Iterable[tuple[ProducerBatch, Hashable]]) -> tuple[Turn | None, float]:
-        """Return the next batch, and the alarm. The caller holds the lock."""
-        now = self._clock.monotonic()
-        self._catch_up(submitted, now)
-        return self._queue.take(now), self._queue.alarm
-
-    def _wake_next(self) -> None:
-        """Wake another thread if there is work for one.
-
-        Every thread that held the lock calls this after releasing it: another thread may have found the lock taken.
-        """
-        if self._idle and (self._has_ready() or self._inbox or self._reports):  # _has_ready takes the lock
-            self._idle.wake_one()
-
-    def _has_ready(self) -> bool:
-        if not len(self._queue):
-            return False
         with self._lock:
-            return self._queue.ready
+            now = self._clock.monotonic()
+            self._catch_up(submitted, now)
+            turn, alarm, ready = self._queue.take(now), self._queue.alarm, self._queue.ready
+        self._end_round(alarm, ready=ready)
+        return turn
 
     def _take_submitted(self) -> Sequence[tuple[ProducerBatch, Hashable]]:
         """Return the submitted batches with their destinations. The sink is called without the lock."""

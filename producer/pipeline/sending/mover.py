@@ -16,7 +16,7 @@ class Mover:
 
     A batch opened during a wait cannot expire before the wait is over, since no wait is longer than ``linger_ms``. So
     senders need not wake the mover. There is one exception. If no batch was opened for two seconds, a wait lasts two
-    seconds even if ``linger_ms`` is shorter. The thread that opens the next batch then calls :meth:`watch`.
+    seconds even if ``linger_ms`` is shorter. The thread that opens the next batch then wakes the mover.
 
     :param accumulator: holds the batches to seal.
     :param retry_queue: holds the batches to retry.
@@ -66,10 +66,6 @@ class Mover:
         self._owner.report()
         self._report_at += max(self._report_every, self._report_every - left)
         return self._report_every
-
-    def watch(self) -> None:
-        """Wake the mover so that it recomputes the next linger deadline."""
-        self._retry_queue.wake()
 
     def hurry(self) -> None:
         """Seal all open batches, on the mover's thread."""

@@ -36,18 +36,16 @@ class _Trouble:
     :ivar ended: when it last worked again, monotonic seconds.
     :ivar due: when the next line may be written, monotonic seconds.
     :ivar failures: the number of failures since it began to fail.
-    :ivar silent: the number of failures since the last line.
-    :ivar logged: True if a line was written since it began to fail.
+    :ivar silent: the number of failures since the last line, also of a line about an earlier outage.
     """
 
-    __slots__ = ("due", "ended", "failures", "interval", "logged", "silent", "since")
+    __slots__ = ("due", "ended", "failures", "interval", "silent", "since")
 
     def __init__(self, now: float) -> None:
         self.since: float | None = None
         self.ended = self.due = now
         self.interval = FIRST_INTERVAL
         self.failures = self.silent = 0
-        self.logged = False
 
 
 class OutageLog:
@@ -99,13 +97,13 @@ class OutageLog:
         if trouble.since is None:
             if now - trouble.ended >= LONGEST_INTERVAL:
                 trouble.due, trouble.interval = now, FIRST_INTERVAL
-            trouble.since, trouble.failures, trouble.logged = now, 0, False
+            trouble.since, trouble.failures = now, 0
         trouble.failures += 1
         if now < trouble.due:
             trouble.silent += 1
             return None
         silent, trouble.silent = trouble.silent, 0
-        trouble.logged, trouble.due = True, now + trouble.interval
+        trouble.due = now + trouble.interval
         trouble.interval = min(trouble.interval * 2, LONGEST_INTERVAL)
         return silent
 
@@ -116,7 +114,8 @@ class OutageLog:
             trouble = self._places.get(place)
             if trouble is None or trouble.since is None:
                 return
-            seconds, logged, failures = now - trouble.since, trouble.logged, trouble.failures
+            seconds, failures = now - trouble.since, trouble.failures
+            logged = failures > trouble.silent  # a line was written since it began to fail
             trouble.since, trouble.ended = None, now
             if seconds >= trouble.interval:
                 trouble.due, trouble.interval = now, FIRST_INTERVAL

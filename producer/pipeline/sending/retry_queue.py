@@ -6,7 +6,6 @@ import heapq
 import itertools
 import math
 
-from ...model.errors import ProducerClosedError
 from ...runtime.clock import Clock, Deadline, WaitingRoom
 from ...runtime.locks import Lock
 from ..batching.batch import ProducerBatch
@@ -25,23 +24,20 @@ class RetryQueue:
         self._closed = False
         self._woken = False
         self._end = -math.inf  # when the current wait ends; later due times wake no thread
-        self._earlier = False  # True if something is due before that
 
     def __len__(self) -> int:
         return len(self._heap)
 
-    def put(self, batch: ProducerBatch, due: float) -> None:
-        """Keep ``batch`` until ``due`` (monotonic seconds).
-
-        :raises ProducerClosedError: after :meth:`close`.
-        """
+    def put(self, batch: ProducerBatch, due: float) -> bool:
+        """Keep ``batch`` until ``due`` (monotonic seconds); return False after :meth:`close`."""
         with self._lock:
             if self._closed:
-                raise ProducerClosedError("the retry queue is closed")
+                return False
             heapq.heappush(self._heap, (due, next(self._order), batch))
             earlier = self._cut_short(due)
         if earlier:
             self._room.wake_all()
+        return True
 
     def set_alarm(self, at: float) -> None:
         """End the wait at ``at`` (monotonic seconds), too, without a batch; the earliest alarm counts."""
@@ -56,7 +52,7 @@ class RetryQueue:
         if at >= self._end:
             return False
         self._end = at  # an even earlier time wakes the thread again: perhaps it has not run yet
-        self._earlier = True
+        self._woken = True
         return True
 
     def take_due(self, now: float) -> list[ProducerBatch]:
@@ -80,9 +76,8 @@ class RetryQueue:
         end = self._clock.monotonic() + timeout
         with self._lock:
             due = min(self._alarm, self._heap[0][0] if self._heap else end)
-            self._earlier = False
             self._end = due = min(due, end)
-        self._room.wait_until(lambda: self._woken or self._earlier, Deadline(due))
+        self._room.wait_until(lambda: self._woken, Deadline(due))
         with self._lock:
             self._woken = False
             self._end = -math.inf  # the next wait checks everything
@@ -97,10 +92,8 @@ class RetryQueue:
         with self._lock:
             self._closed = True
 
-    def close(self) -> list[ProducerBatch]:
-        """Refuse further batches, and return the waiting ones, earliest first."""
+    def close(self) -> None:
+        """Refuse further batches, and drop the waiting ones, which the accumulator still has."""
         with self._lock:
             self._closed = True
-            waiting = [entry[2] for entry in sorted(self._heap)]
             self._heap.clear()
-        return waiting

@@ -12,7 +12,6 @@ from __future__ import annotations
 import math
 import random
 from collections.abc import Callable
-from dataclasses import dataclass
 
 import tenacity
 
@@ -40,21 +39,6 @@ class wait_backoff(tenacity.wait.wait_base):  # noqa: N801  # tenacity names its
         """Return the seconds to wait after attempt number ``retry_state.attempt_number``."""
         high = pause_after(retry_state.attempt_number + 1, self.base, self.maximum)
         return self._uniform(max(self.base, high / 2), high)
-
-
-@dataclass(frozen=True, slots=True)
-class Decision:
-    """The decision after a failed attempt.
-
-    :ivar retry: True to retry.
-    :ivar delay: seconds until the retry.
-    """
-
-    retry: bool
-    delay: float = 0.0
-
-
-STOP_RETRYING = Decision(retry=False)
 
 
 def _all_backoffs(base: float, longest: float, retries: int) -> float:
@@ -137,12 +121,12 @@ class RetryRules:
     def _has_own_time(self, error: AttemptError) -> bool:
         return self._quota_timeout > 0 and isinstance(error, QuotaExceededError)
 
-    def decide(self, batch: ProducerBatch, error: AttemptError) -> Decision:
-        """Return the decision for ``batch``, whose last attempt failed with ``error``."""
+    def delay(self, batch: ProducerBatch, error: AttemptError) -> float | None:
+        """Return the seconds until ``batch``, whose last attempt failed with ``error``, is retried; None to fail it."""
         state = self._state(batch, error)
         repeated = error.max_consecutive is not None and batch.history.same_error_count > error.max_consecutive
         if not self._is_retriable(state, error, repeated=repeated):
-            return STOP_RETRYING
+            return None
         # If retries at once fail repeatedly, wait in between; otherwise an endless batch would be retried without a
         # pause.
         at_once = error.immediate and not (repeated and self.endless)
@@ -150,7 +134,7 @@ class RetryRules:
         if self._has_own_time(error):  # the last attempt is made at the end of that time, not a backoff later
             delay = min(delay, max(0.0, self._quota_ends(batch) - self._clock.monotonic()))
         state.upcoming_sleep = delay
-        return STOP_RETRYING if self._exhausted(batch, error, state) else Decision(retry=True, delay=delay)
+        return None if self._exhausted(batch, error, state) else delay
 
     def _is_retriable(self, state: tenacity.RetryCallState, error: AttemptError, *, repeated: bool) -> bool:
         if self._retry is not None:

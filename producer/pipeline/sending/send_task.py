@@ -7,8 +7,6 @@ import math
 from ...model.errors import (
     AttemptError,
     BodyTooLargeError,
-    InternalError,
-    ProducerClosedError,
     ProjectNotConfiguredError,
 )
 from ...model.interfaces import Delivery, Payload, Receipt, Sink
@@ -17,17 +15,18 @@ from ...model.results import Attempt
 from ...runtime.clock import Clock
 from ...runtime.internal_threads import untraced
 from ...runtime.loggers import get_logger
+from ...runtime.rate_limited_log import RateLimitedLog
+from ...text.plural import counted
 from ..batching.accumulator import LogAccumulator
 from ..batching.batch import BatchState, ProducerBatch
 from ..batching.ready_batches import ReadyBatches
-from ..settling.failure_log import FailureLog
 from ..settling.settlement import Settlement
 from .destinations import Logstore
 from .fair_queue import Report, Turn
 from .gates import LONGEST_UNREACHABLE, Verdict, verdict_of
 from .outage_log import OutageLog
 from .retry_queue import RetryQueue
-from .retry_rules import STOP_RETRYING, Decision, RetryRules
+from .retry_rules import RetryRules
 from .sequencing import Sequencer
 from .split import split
 from .traffic import Traffic
@@ -68,7 +67,7 @@ class SendTask:
         self._settlement = settlement
         self._counters = counters
         self._ready = ready
-        self._failures = FailureLog(clock)
+        self._failures = RateLimitedLog(clock)
         self._outages = OutageLog(clock)
         self.traffic = Traffic()
         self.accepted_at = -math.inf
@@ -85,17 +84,12 @@ class SendTask:
             return self._attempt(batch, turn.logstore)
         except BaseException as error:  # a bug here or in a plug-in must not lose the record
             _log.exception("a bug in the producer or a plug-in; the batch fails")
-            self._fail_for_bug(batch, InternalError("InternalError", f"{type(error).__name__}: {error}"))
+            words = f"{type(error).__name__}: {error}"
+            sent = batch.state is BatchState.SENDING
+            self._settlement.fail(batch, self._settlement.attempt("InternalError", words, may_have_been_stored=sent))
             if not isinstance(error, Exception):
                 raise
             return _NOT_TRIED
-
-    def _wait_until(self, batch: ProducerBatch, due: float) -> bool:
-        try:
-            self._retry_queue.put(batch, min(due, self._rules.latest(batch)))
-        except ProducerClosedError:
-            return False
-        return True
 
     def _attempt(self, batch: ProducerBatch, there: Logstore) -> Report:
         if not batch.move(BatchState.SENDING):
@@ -175,12 +169,11 @@ class SendTask:
         if isinstance(error, BodyTooLargeError) and self._sequencer.may_split(batch):
             self._split(batch)
             return
-        decision = self._decide(batch, error)
-        if not decision.retry:
+        delay = self._delay(batch, error)
+        if delay is None:
             self._fail(batch, error)
             return
         now = self._clock.monotonic()
-        delay = decision.delay
         # an attempt costs nothing, and the project may be added at any moment
         if isinstance(error, ProjectNotConfiguredError):
             delay = min(delay, LONGEST_UNREACHABLE)
@@ -189,7 +182,7 @@ class SendTask:
         batch.rest()
         if not batch.move(BatchState.WAITING):
             return
-        if not self._wait_until(batch, due):
+        if not self._retry_queue.put(batch, min(due, self._rules.latest(batch))):
             self._keep_or_fail(batch, error)
             return
         self._counters.add("retried", batch.log_count)
@@ -198,12 +191,12 @@ class SendTask:
             place = there if verdict.to_logstore.hold else there.destination
             self._outages.failed(place.name, error, attempt=batch.history.attempt_count, delay=due - now)
 
-    def _decide(self, batch: ProducerBatch, error: AttemptError) -> Decision:
+    def _delay(self, batch: ProducerBatch, error: AttemptError) -> float | None:
         try:
-            return self._rules.decide(batch, error)
+            return self._rules.delay(batch, error)
         except Exception:  # noqa: BLE001  # the strategy is user code
             _log.exception("a strategy of the RetryPolicy raised; the batch fails")
-            return STOP_RETRYING
+            return None
 
     def _keep_or_fail(self, batch: ProducerBatch, error: AttemptError) -> None:
         if self._rules.endless:
@@ -212,18 +205,21 @@ class SendTask:
             self._fail(batch, error)
 
     def _fail(self, batch: ProducerBatch, error: AttemptError) -> None:
-        self._failures.report(batch, error)
+        self._log_failure(batch, error)
         self._settlement.fail(batch, keep=self._sequencer.undecided(batch))
 
-    def _fail_for_bug(self, batch: ProducerBatch, error: AttemptError) -> None:
-        attempt = Attempt(
-            success=False,
-            error_code=error.code,
-            error_message=error.message,
-            timestamp_ms=int(self._clock.time() * 1000),
-            may_have_been_stored=batch.state is BatchState.SENDING,
-        )
-        self._settlement.fail(batch, attempt)
+    def _log_failure(self, batch: ProducerBatch, error: AttemptError) -> None:
+        silent = self._failures.due((*batch.key[:2], error.code), batch.log_count)
+        if silent is not None:
+            _log.warning(
+                "%s/%s: %s failed after %s: %s (request id %s)%s",
+                *batch.key[:2],
+                counted(batch.log_count, "record"),
+                counted(batch.history.attempt_count, "attempt"),
+                error,
+                error.request_id or "none",
+                f"; {silent} more failed likewise since the last such line" if silent else "",
+            )
 
     def _split(self, batch: ProducerBatch) -> None:
         payload = batch.payload

@@ -20,7 +20,7 @@ from ...model.interfaces import SequenceId
 from ...model.records import IDEMPOTENT, SEQUENCED
 from ...wire.put_logs import new_hash_key
 from ..batching.batch import ProducerBatch
-from ..batching.unconfirmed import REFUSALS_BEFORE_SPLIT, Fate, Unconfirmed
+from ..batching.unconfirmed import REFUSALS_BEFORE_SPLIT, Unconfirmed
 from ..settling.backing import NumberJournal
 
 _NEVER_CUT = (
@@ -101,7 +101,7 @@ class Sequencer:
     def undecided(batch: ProducerBatch) -> bool:
         """True if it will never be known whether the batch was stored."""
         unconfirmed = batch.unconfirmed
-        return unconfirmed is not None and unconfirmed.answer is not None and unconfirmed.fate_of(batch) is Fate.UNKNOWN
+        return unconfirmed is not None and unconfirmed.answer is not None and not unconfirmed.is_stored(batch)
 
     @staticmethod
     def _lost(batch: ProducerBatch) -> None:
@@ -127,7 +127,7 @@ class Sequencer:
         unconfirmed, sequence = batch.unconfirmed, batch.sequence
         if unconfirmed is not None:
             unconfirmed.answer = unconfirmed.answer or error
-            return None if unconfirmed.fate_of(batch) is Fate.WRITTEN else _undecidable(error)
+            return None if unconfirmed.is_stored(batch) else _undecidable(error)
         if sequence is None:
             return error
         batch.stream.sequence = None

@@ -10,7 +10,7 @@ from ...model.futures import ResultHolder, SendFuture, holder_of, settle_future
 from ...model.interfaces import Record
 from ...model.results import Callback, Result
 from ...runtime.locks import Lock
-from ..batching.batch import ProducerBatch
+from ..batching.batch import Origin, ProducerBatch
 from ..batching.open_records import Sealed
 from ..settling.callbacks import run_user_code
 
@@ -105,10 +105,18 @@ class Split:
         if not batch.cut(self if self._joined is None else self._joined):
             return False
         if batch.origins is not None:
-            self.halves[0].origins, self.halves[1].origins = batch.origins.split(self._middle)
+            self._share_origins(batch.origins)
         if batch.unconfirmed is not None:
             batch.unconfirmed.cut(self.halves)
         return True
+
+    def _share_origins(self, origins: list[Origin]) -> None:
+        left, right = self.halves
+        if self._joined is None:
+            left.origins, right.origins = origins[: self._middle], origins[self._middle :]
+        else:
+            origins[0].cut()
+            left.origins = right.origins = origins
 
     def find(self, position: int) -> tuple[ResultHolder, int]:
         left, right = self.halves

@@ -3,21 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 from typing import NamedTuple, Protocol
 
 from ...model.interfaces import Payload, Record, SequenceId
 from ...model.results import Result
 from ..batching.batch import ProducerBatch
 from ..batching.memory import Refund
-
-
-@dataclass(frozen=True, slots=True)
-class Abandonment:
-    """The error code and the message of a record that was not delivered when its producer closed."""
-
-    code: str
-    message: str
 
 
 class Body(NamedTuple):
@@ -49,13 +40,13 @@ class Backing:
         without a limit, unless the options set one, also after errors that an operator can fix. Every stream has one
         batch in flight. Batches behind a failure of an ordered stream are parked until the stream is resumed, and
         abandoned batches are retained. If False, both fail.
-    :ivar abandonment: the code and message of abandoned records.
+    :ivar abandonment: the error code and the message of records that were not delivered when the producer closed.
     :ivar journal: None if the numbers of idempotent streams do not outlive the process.
     :ivar without_threads: the consequence for records if no threads can be started; for the log.
     """
 
     keeps = False
-    abandonment = Abandonment("ProducerClosed", "the producer was closed before the record could be delivered")
+    abandonment = "ProducerClosed", "the producer was closed before the record could be delivered"
     journal: NumberJournal | None = None
     without_threads = "the threads that call send, flush and close send the records"
 

@@ -16,6 +16,7 @@ import queue
 import threading
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
+from functools import partial
 
 from ...model.futures import SendFuture, settle_future
 from ...model.owned_lock import OwnedLock
@@ -55,8 +56,8 @@ def _log_raised() -> None:
     _log.exception("a callback raised; the outcome of the record is unchanged")
 
 
-#: An item for a handler: a completed batch, futures without a batch and their result, a call, or a barrier.
-_Item = ProducerBatch | tuple[Sequence[SendFuture], Result] | Callable[[], object] | Latch | None
+#: An item for a handler: a completed batch, or a call. None only wakes it.
+_Item = ProducerBatch | Callable[[], object] | None
 
 
 class BatchHandler:
@@ -67,8 +68,8 @@ class BatchHandler:
 
     def __init__(self, name: str, budget: MemoryBudget) -> None:
         self._budget = budget
-        self._lock = OwnedLock()  # guards _ended, and the queue while _ended may change
-        self._ended = False
+        self._lock = OwnedLock()  # guards the flags, and the queue while they may change
+        self._stopped = self._ended = False
         self._queue: queue.SimpleQueue[_Item] = queue.SimpleQueue()
         # Guards nothing: a thread that cannot wait for the gathering releases it.
         self._hurry = threading.Lock()  # noqa: TID251  # not taken by ``with``
@@ -83,7 +84,7 @@ class BatchHandler:
 
     def put_futures(self, futures: Sequence[SendFuture], result: Result) -> None:
         """Enqueue futures that are in no batch, and whose holders have this result."""
-        self._put((futures, result))
+        self._put(partial(self._notify, futures, result))
         self._end_gathering()
 
     def put_call(self, call: Callable[[], object]) -> None:
@@ -94,8 +95,6 @@ class BatchHandler:
         with self._lock:
             self._queue.put(item)
             ended, self._ended = self._ended, False
-            if ended:
-                self._queue.put(None)
         if ended:
             self._revive()
 
@@ -114,7 +113,7 @@ class BatchHandler:
             if self._ended:
                 passed.set()
             else:
-                self._queue.put(passed)
+                self._queue.put(passed.set)
         self._end_gathering()
         return passed
 
@@ -124,7 +123,8 @@ class BatchHandler:
         return self._queue.qsize()
 
     def stop(self) -> None:
-        """Let the thread end after everything enqueued before."""
+        """Let the thread end once its queue is empty."""
+        self._stopped = True
         self._queue.put(None)
         self._end_gathering()
 
@@ -138,47 +138,25 @@ class BatchHandler:
         return True
 
     def _run(self) -> None:
-        while True:
+        while not self._ends():
             item = self._queue.get()
-            if item is None and self._end():
-                return
             self._handle(item)
             del item  # else it would live until the next item comes
-            if self._queue.empty():
+            if self._queue.empty() and not self._stopped:
                 self._hurry.acquire(timeout=GATHER_SECONDS)
 
     def _end_gathering(self) -> None:
         with suppress(RuntimeError):  # already released
             self._hurry.release()
 
-    def _end(self) -> bool:
-        """Return True if the thread ends.
-
-        Items enqueued after the stop are handled first; a second stop, of an interrupted ``close``, is dropped.
-        """
+    def _ends(self) -> bool:
         with self._lock:
-            items = self._left()
-            for item in (*items, None) if items else ():
-                self._queue.put(item)
-            self._ended = not items
+            self._ended = self._stopped and self._queue.empty()
             return self._ended
-
-    def _left(self) -> list[_Item]:
-        items: list[_Item] = []
-        while not self._queue.empty():
-            item = self._queue.get_nowait()
-            if item is not None:
-                items.append(item)
-        return items
 
     def _handle(self, item: _Item) -> None:
         if isinstance(item, ProducerBatch):
             self._finish(item)
-        elif isinstance(item, tuple):
-            with in_callback():
-                self._notify(*item)
-        elif isinstance(item, Latch):
-            item.set()
         elif item is not None:
             with in_callback():
                 item()

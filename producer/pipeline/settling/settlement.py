@@ -115,14 +115,14 @@ class Settlement:
 
     def abandoned(self, *, may_have_been_stored: bool = False) -> Attempt:
         """Return the final attempt of a record that was not delivered when the producer closed."""
-        reason = self._backing.abandonment
-        return self._attempt(reason.code, reason.message, may_have_been_stored=may_have_been_stored)
+        return self.attempt(*self._backing.abandonment, may_have_been_stored=may_have_been_stored)
 
     def forked_attempt(self) -> Attempt:
         """Return the final attempt of records that the parent process delivers."""
-        return self._attempt("ForkedAway", "the record belongs to the parent process, which delivers it")
+        return self.attempt("ForkedAway", "the record belongs to the parent process, which delivers it")
 
-    def _attempt(self, code: str, message: str, *, may_have_been_stored: bool = False) -> Attempt:
+    def attempt(self, code: str, message: str, *, may_have_been_stored: bool = False) -> Attempt:
+        """Return the final attempt of a record that fails for a reason on this side."""
         return Attempt(
             success=False,
             error_code=code,

@@ -19,7 +19,7 @@ from producer import (
 )
 from producer.model.config import MAX_BATCH_COUNT, MAX_BATCH_SIZE_IN_BYTES
 from producer.model.records import StreamKey
-from producer.pipeline.batching.accumulator import CONTEXTS_DRAWN, IDLE_STREAM_SECONDS, MAX_IDLE_STREAMS, Piece
+from producer.pipeline.batching.accumulator import IDLE_STREAM_SECONDS, MAX_IDLE_STREAMS, Piece
 from producer.pipeline.batching.batch import (
     BATCH_OVERHEAD,
     BatchState,
@@ -219,7 +219,7 @@ def test_the_size_of_a_body_without_records_is_known_with_any_pack_id() -> None:
 
 def test_no_two_streams_share_the_context_of_their_pack_ids() -> None:
     """The contexts of all streams differ, also among producers."""
-    keys = [StreamKey("p", "l", topic=f"{n}") for n in range(2 * CONTEXTS_DRAWN + 1)]
+    keys = [StreamKey("p", "l", topic=f"{n}") for n in range(100)]
     pipelines = [threadless(), threadless()]
     ids = [pipeline.accumulator.draft(key).pack_id or "" for pipeline in pipelines for key in keys]
     contexts = {pack_id.removesuffix("-0") for pack_id in ids}
@@ -235,7 +235,7 @@ def test_a_send_that_found_no_memory_leaves_no_state_of_a_new_stream_the_next_se
     with pytest.raises(SendTimeoutError):
         pipeline.admission.accept(KEY, record(), 1, None)
     assert pipeline.accumulator.stream_counts() == {}
-    others.__exit__()
+    others.end()
     pipeline.admission.accept(KEY, record(), 1, None)
     assert list(pipeline.accumulator.stream_counts()) == [KEY]
 

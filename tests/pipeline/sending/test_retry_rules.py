@@ -26,7 +26,7 @@ from producer import (
     UnauthorizedError,
 )
 from producer.model.results import Attempt
-from producer.pipeline.sending.retry_rules import STOP_RETRYING, RetryRules, wait_backoff
+from producer.pipeline.sending.retry_rules import RetryRules, wait_backoff
 from producer.testing import ManualClock, ScriptedSink
 from tests.pipeline.sending.test_retry_queue import batch
 from tests.support.clocks import JumpingClock
@@ -176,12 +176,12 @@ def test_rules_count_the_same_error_in_a_row_only() -> None:
     rules, one = RetryRules(config(), ManualClock()), batch()
     skew = ClockSkewError("RequestTimeExpired", "x")
     one.history.note(Attempt(success=False), skew)
-    assert rules.decide(one, skew).retry
+    assert rules.delay(one, skew) is not None
     one.history.note(Attempt(success=False), NetworkError("R", "x"))
     one.history.note(Attempt(success=False), skew)
-    assert rules.decide(one, skew).retry
+    assert rules.delay(one, skew) is not None
     one.history.note(Attempt(success=False), skew)
-    assert rules.decide(one, skew) == STOP_RETRYING
+    assert rules.delay(one, skew) is None
 
 
 @pytest.mark.parametrize("limit", [1, 450, 5000])
@@ -246,7 +246,7 @@ def test_a_batch_behind_the_gate_of_a_quota_has_the_time_of_the_quota() -> None:
     assert rules.last_chance(one, 0.0) == pytest.approx(clock.monotonic() + 0.02 + 0.04)
     rules.take_last_chance(one, 0.0)
     one.history.note(Attempt(success=False), NetworkError("RequestError", "x"))
-    assert rules.decide(one, NetworkError("RequestError", "x")) == STOP_RETRYING
+    assert rules.delay(one, NetworkError("RequestError", "x")) is None
 
 
 def test_a_batch_that_is_split_after_quota_errors_has_no_fewer_retries_left() -> None:
@@ -278,9 +278,9 @@ def test_a_thousand_transient_failures_in_a_row_are_retried_each_after_the_first
     error = kind("Code", "x")
     for attempt in range(1000):
         one.history.note(Attempt(success=False), error)
-        decision = rules.decide(one, error)
-        assert decision.retry
-        assert decision.delay > 0 or (attempt < 1 and error.immediate)
+        delay = rules.delay(one, error)
+        assert delay is not None
+        assert delay > 0 or (attempt < 1 and error.immediate)
         one.history.retry_count += 1
     assert rules.last_chance(one, 0.0) == math.inf
 
@@ -299,10 +299,10 @@ def test_endless_rules_do_not_retry_a_permanent_failure() -> None:
     for error in (RejectedError("C", "x"), InternalError("C", "x")):
         one = batch()
         one.history.note(Attempt(success=False), error)
-        assert RetryRules(config(), ManualClock(), endless=True).decide(one, error) == STOP_RETRYING
+        assert RetryRules(config(), ManualClock(), endless=True).delay(one, error) is None
     policy = RetryPolicy(stop=tenacity.stop_after_attempt(1))
     rules = RetryRules(config(retry_policy=policy), ManualClock(), endless=True)
-    assert rules.decide(batch(), NetworkError("R", "x")) == STOP_RETRYING
+    assert rules.delay(batch(), NetworkError("R", "x")) is None
 
 
 def test_a_missing_projectconfig_or_a_refused_access_key_is_retried() -> None:
@@ -311,8 +311,8 @@ def test_a_missing_projectconfig_or_a_refused_access_key_is_retried() -> None:
         ProjectNotConfiguredError("ProjectConfigNotExist", "x"),
         MisconfiguredError("InvalidAccessKeyId", "x"),
     ):
-        assert RetryRules(config(), ManualClock(), endless=True).decide(batch(), error).retry
-        assert not RetryRules(config(), ManualClock()).decide(batch(), error).retry
+        assert RetryRules(config(), ManualClock(), endless=True).delay(batch(), error) is not None
+        assert RetryRules(config(), ManualClock()).delay(batch(), error) is None
 
 
 def test_a_quota_error_holds_back_its_logstore_and_no_other() -> None:
