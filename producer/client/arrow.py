@@ -27,7 +27,7 @@ from ..pipeline.batching.accumulator import Piece
 from ..pipeline.batching.cut import CutRule
 from ..pipeline.sender import Door
 from ..runtime.clock import Clock
-from ..wire.columnar import ColumnarEncoder, EncodedRows, Grouping, Names
+from ..wire.columnar import ColumnarEncoder, Grouping, Names
 from ..wire.text import moment_of
 from .stream_keys import StreamKeys
 
@@ -141,13 +141,13 @@ class ArrowSender:
         """
         self._encoder.check(batch)
         for start, rows in self._slices(batch):
-            task = _Slice(self, rows, start, first_row)
+            pieces, places = self._encoded(rows, start, first_row)
             try:
-                futures = self._door.accept_pieces(task.encode(), self._callback)
+                futures: Sequence[SendFuture] = self._door.accept_pieces(pieces, self._callback)
             except ProducerError as error:
-                yield from task.pieces_of(cast("Sequence[SendFuture]", error.accepted))
+                yield from _accepted(cast("Sequence[SendFuture]", error.accepted), pieces, places)
                 raise
-            yield from task.pieces_of(futures)
+            yield from _accepted(futures, pieces, places)
 
     def _slices(self, batch: pa.RecordBatch) -> Iterator[tuple[int, pa.RecordBatch]]:
         """Yield slices of about the right size: first row, and rows. A batch without rows has none."""
@@ -166,7 +166,36 @@ class ArrowSender:
         yield from self._halved(start, rows.slice(0, count // 2))
         yield from self._halved(start + count // 2, rows.slice(count // 2))
 
-    def key_of(self, names: Names) -> StreamKey:
+    def _encoded(self, batch: pa.RecordBatch, start: int, first_row: int) -> tuple[list[Piece], list[Rows]]:
+        """Encode a slice; return its pieces, all of them checked, and the rows of each.
+
+        :param start: the position of its first row in the batch.
+        :param first_row: the number of the batch's first row in errors.
+        :raises InvalidArgumentError: a value that cannot be sent, or a row that is too large; with the row.
+        """
+        grouping, first = self._encoder.group(batch), start + first_row
+        now = moment_of(self._clock.time())[0]
+        encoded = self._encoder.encode(batch, now, range(first, first + batch.num_rows))
+        if not isinstance(grouping.rows, range):
+            encoded = encoded.in_order(grouping.rows)
+        pieces, places = list[Piece](), list[Rows]()
+        for names, begin, stop in self._cuts(grouping, encoded.ends):
+            row = first + int(grouping.rows[begin])
+            pieces.append(self._piece(names, encoded.piece(begin, stop), stop - begin, row))
+            places.append(_rows(grouping.rows[begin:stop], start))
+        return pieces, places
+
+    def _piece(self, names: Names, record: memoryview, logs: int, row: int) -> Piece:
+        try:
+            piece = Piece(self._key_of(names), record, logs)
+            self._door.check_size(piece)
+        except LogSizeTooLargeError as error:
+            raise LogSizeTooLargeError(error.size, error.limit, f"row {row}: {error.what}") from error
+        except InvalidArgumentError as error:
+            raise InvalidArgumentError(f"row {row}: {error}") from error
+        return piece
+
+    def _key_of(self, names: Names) -> StreamKey:
         """Return the key of the stream that columns select.
 
         :raises InvalidArgumentError: an invalid shard hash, or names that are too long.
@@ -180,15 +209,7 @@ class ArrowSender:
             key = self._picked[names] = self._keys.picked(self._key, *names)
         return key
 
-    def encode(self, batch: pa.RecordBatch, rows: Sequence[int]) -> EncodedRows:
-        """Return the records of rows; ``rows`` are their numbers in errors."""
-        return self._encoder.encode(batch, moment_of(self._clock.time())[0], rows)
-
-    def group(self, batch: pa.RecordBatch) -> Grouping:
-        """Group the rows of a batch by the stream that columns select."""
-        return self._encoder.group(batch)
-
-    def cuts(self, grouping: Grouping, ends: Any) -> Iterator[tuple[Names, int, int]]:
+    def _cuts(self, grouping: Grouping, ends: Any) -> Iterator[tuple[Names, int, int]]:
         """Yield the cuts of a slice: the names, the first row, and the row after the last one."""
         start = 0
         for names, stop in grouping.groups:
@@ -199,53 +220,11 @@ class ArrowSender:
                 yield names, start, cut
                 start = cut
 
-    def check_size(self, piece: Piece) -> None:
-        """Raise if a piece could never be accepted."""
-        self._door.check_size(piece)
 
-
-class _Slice:
-    """One slice while it is encoded.
-
-    :param start: the position of its first row in the batch.
-    :param first_row: the number of the batch's first row in errors.
-    """
-
-    def __init__(self, sender: ArrowSender, rows: pa.RecordBatch, start: int, first_row: int) -> None:
-        self._sender, self._batch, self._start, self._first_row = sender, rows, start, first_row
-        self._sent: list[tuple[Rows, int, int]] = []
-
-    def encode(self) -> list[Piece]:
-        """Encode the slice, and return its pieces; all of them are checked.
-
-        :raises InvalidArgumentError: a value that cannot be sent, or a row that is too large; with the row.
-        """
-        grouping = self._sender.group(self._batch)
-        first = self._start + self._first_row
-        encoded = self._sender.encode(self._batch, range(first, first + self._batch.num_rows))
-        if not isinstance(grouping.rows, range):
-            encoded = encoded.in_order(grouping.rows)
-        pieces = []
-        for names, start, stop in self._sender.cuts(grouping, encoded.ends):
-            record = encoded.piece(start, stop)
-            pieces.append(self._piece(names, record, stop - start, first + int(grouping.rows[start])))
-            self._sent.append((_rows(grouping.rows[start:stop], self._start), stop - start, len(record)))
-        return pieces
-
-    def _piece(self, names: Names, record: memoryview, logs: int, row: int) -> Piece:
-        try:
-            piece = Piece(self._sender.key_of(names), record, logs)
-            self._sender.check_size(piece)
-        except LogSizeTooLargeError as error:
-            raise LogSizeTooLargeError(error.size, error.limit, f"row {row}: {error.what}") from error
-        except InvalidArgumentError as error:
-            raise InvalidArgumentError(f"row {row}: {error}") from error
-        return piece
-
-    def pieces_of(self, futures: Sequence[SendFuture]) -> Iterator[ArrowPiece]:
-        """Yield the pieces that were accepted."""
-        for future, (rows, logs, size) in zip(futures, self._sent, strict=False):
-            yield ArrowPiece(future, logs, rows, size)
+def _accepted(futures: Sequence[SendFuture], pieces: Sequence[Piece], places: Sequence[Rows]) -> Iterator[ArrowPiece]:
+    """Yield the pieces that were accepted, which are the first ones."""
+    for future, piece, rows in zip(futures, pieces, places, strict=False):
+        yield ArrowPiece(future, piece.logs, rows, len(piece.record))
 
 
 def _shifted(rows: Any, by: int) -> Any:

@@ -7,7 +7,7 @@ import math
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager, nullcontext, suppress
 from dataclasses import dataclass
 from typing import Protocol, Self
 
@@ -216,16 +216,18 @@ class Stop:
     """Request to end an operation, or one run of a component.
 
     :param clock: the clock for waits.
+    :param outer: the stop of an enclosing operation, which sets this one, too; None for none.
     """
 
-    def __init__(self, clock: Clock | None = None) -> None:
-        self._clock = clock or SystemClock()
+    def __init__(self, clock: Clock | None = None, outer: Stop | None = None) -> None:
+        self._outer = outer
+        self._clock: Clock = clock or (SystemClock() if outer is None else outer._clock)
         self._room = WaitingRoom(self._clock, look_again=1.0)
         self._set = False
         self._wakes: list[Callable[[], object]] = []
 
     def set(self) -> None:
-        """Request the end."""
+        """Request the end; an outer stop stays as it is."""
         self._set = True
         self._room.wake_all()
         for wake in tuple(self._wakes):
@@ -236,36 +238,16 @@ class Stop:
         """Make :meth:`set` call ``wake`` too, inside the block. The thread that enters it checks before it waits."""
         self._wakes.append(wake)
         try:
-            yield
+            with nullcontext() if self._outer is None else self._outer.waking(wake):
+                yield
         finally:
             self._wakes.remove(wake)
 
     def is_set(self) -> bool:
         """Return True if the end was requested."""
-        return self._set
+        return self._set or (self._outer is not None and self._outer.is_set())
 
     def wait(self, seconds: float | None = None) -> bool:
         """Sleep for ``seconds``, or until the end is requested. Return True if it was."""
-        return self._room.wait_until(self.is_set, Deadline.after(self._clock, seconds))
-
-
-class InnerStop(Stop):
-    """Stop that ``outer`` sets, too.
-
-    :param outer: the stop of the enclosing operation, which stays as it is if this one is set.
-    """
-
-    def __init__(self, outer: Stop) -> None:
-        super().__init__(outer._clock)
-        self._outer = outer
-
-    @contextmanager
-    def waking(self, wake: Callable[[], object]) -> Iterator[None]:
-        with super().waking(wake), self._outer.waking(wake):
-            yield
-
-    def is_set(self) -> bool:
-        return self._set or self._outer.is_set()
-
-    def wait(self, seconds: float | None = None) -> bool:
-        return self._room.wait_until(self.is_set, Deadline.after(self._clock, seconds, self._outer)) or self.is_set()
+        deadline = Deadline.after(self._clock, seconds, self._outer)
+        return self._room.wait_until(self.is_set, deadline) or self.is_set()

@@ -183,7 +183,7 @@ def test_an_error_of_the_data_itself_reports_the_accepted_pieces() -> None:
 
 @pytest.mark.parametrize("estimate", [1, 10**12], ids=["too low", "too high"])
 def test_a_wrong_estimate_costs_no_memory_and_no_rows(monkeypatch: pytest.MonkeyPatch, estimate: int) -> None:
-    """Slices of the wrong size are sent all the same, whole."""
+    """With a wrong estimate, all rows are sent, and no memory stays in use."""
     sink, clock = RecordingSink(), ManualClock()
     data = table(300)
     monkeypatch.setattr("producer.wire.columnar.ColumnarEncoder.estimate", lambda *_: estimate)

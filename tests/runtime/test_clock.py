@@ -9,7 +9,7 @@ from types import FrameType
 
 import pytest
 
-from producer.runtime.clock import NO_DEADLINE, Deadline, InnerStop, Signal, Stop, SystemClock, WaitingRoom
+from producer.runtime.clock import NO_DEADLINE, Deadline, Signal, Stop, SystemClock, WaitingRoom
 from producer.testing import ManualClock
 from tests.support.waiting import PATIENCE, Call, eventually
 
@@ -202,15 +202,16 @@ def test_a_stop_ends_the_waits_of_all_its_deadlines_at_once() -> None:
 def test_an_inner_stop_is_set_with_the_outer_one_and_also_alone() -> None:
     """The outer stop also sets the inner one, and ends its waits; the inner one alone leaves the outer one."""
     outer, woken = Stop(), list[bool]()
-    inner = InnerStop(outer)
+    inner = Stop(outer=outer)
     with inner.waking(lambda: woken.append(True)):
         waiting = Call(lambda: inner.wait(60))
         outer.set()
         assert waiting.result()
     assert (woken, inner.is_set()) == ([True], True)
-    alone = InnerStop(Stop())
+    alone = Stop(outer=Stop())
     alone.set()
     assert alone.wait(0)
+    assert alone._outer is not None
     assert not alone._outer.is_set()
 
 

@@ -22,7 +22,7 @@ from typing import Any, ClassVar
 
 from ...model.errors import ConfigError
 from ...model.options import option
-from ...runtime.clock import InnerStop, Stop
+from ...runtime.clock import Stop
 from ...runtime.loggers import get_logger
 from ...runtime.rate_limited_log import RateLimitedLog
 from ..config.flume_keys import renamed
@@ -367,11 +367,11 @@ class _Reading:
         return False
 
 
-class _Member(InnerStop):
+class _Member(Stop):
     """Stop signal whose wait also polls the client, so that it remains a member while a channel is full."""
 
     def __init__(self, consumer: Any, stop: Stop) -> None:
-        super().__init__(stop)
+        super().__init__(outer=stop)
         self._consumer = consumer
 
     def wait(self, seconds: float | None = None) -> bool:

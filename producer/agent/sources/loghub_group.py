@@ -20,7 +20,7 @@ from typing import Self
 
 from ...reading.consumer_group import ConsumerGroup
 from ...reading.errors import LogHubReadError
-from ...runtime.clock import Clock, InnerStop, Stop
+from ...runtime.clock import Clock, Stop
 from ...runtime.locks import Lock
 from ...runtime.loggers import get_logger
 from ...runtime.whole_file import write_whole
@@ -143,14 +143,14 @@ class Membership:
             self._given, self._heard = given, begun
 
 
-class UntilRelease(InnerStop):
+class UntilRelease(Stop):
     """Stop signal that is also set when shards have to be released.
 
     :param outer: the source's stop signal.
     """
 
     def __init__(self, outer: Stop, membership: Membership) -> None:
-        super().__init__(outer)
+        super().__init__(outer=outer)
         self._membership = membership
 
     def is_set(self) -> bool:

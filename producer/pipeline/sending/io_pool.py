@@ -149,16 +149,7 @@ class IOThreadPool:
 
     def _take_submitted(self) -> Sequence[tuple[ProducerBatch, Hashable]]:
         """Return the submitted batches with their destinations. The sink is called without the lock."""
-        if not self._inbox:
-            return ()
-        submitted: list[tuple[ProducerBatch, Hashable]] = []
-        try:
-            for place in range(len(self._inbox)):
-                batch = self._inbox[place]
-                submitted.append((batch, self._destination_of(batch.key)))
-        except IndexError:  # another thread has taken it
-            pass
-        return submitted
+        return [(batch, self._destination_of(batch.key)) for batch in self._inbox.copy()]
 
     def _catch_up(self, submitted: Iterable[tuple[ProducerBatch, Hashable]], now: float) -> None:
         """Pass finished attempts and submitted batches to the queue. The caller holds the lock."""

@@ -6,7 +6,7 @@ from concurrent.futures import FIRST_COMPLETED, Future, ThreadPoolExecutor, wait
 from contextlib import closing, nullcontext, suppress
 from typing import ClassVar
 
-from ....runtime.clock import Clock, InnerStop, Stop
+from ....runtime.clock import Clock, Stop
 from ...events.batch import EventBatch
 from ...events.interfaces import Context, Outlet
 from .bucket import Bucket
@@ -43,7 +43,7 @@ class S3Source:
         """:raises S3Error: the bucket or the queue cannot be read."""
         options, context = self._options, self._context
         s3, sqs = clients_of(options)
-        ended = InnerStop(stop)
+        ended = Stop(outer=stop)
         with closing(s3), closing(sqs) if sqs else nullcontext(), suppress(StoppedError):
             reader = ObjectReader(Requests(s3, ended), options, context, outlet, ended)
             feed: Feed = (
