@@ -154,9 +154,9 @@ def text(value: str) -> bytes:
     return sized(valid_text(value).encode())
 
 
-def array(events: Sequence[bytes]) -> bytes:
-    """Encode an array of events."""
-    return b"".join([long(len(events)), *events, b"\0"]) if events else b"\0"
+def array(items: Sequence[bytes]) -> bytes:
+    """Encode an array of events, or a map of headers."""
+    return b"".join([long(len(items)), *items, b"\0"]) if items else b"\0"
 
 
 def events_of(batch: EventBatch, bodies: Iterable[bytes]) -> list[bytes]:
@@ -168,14 +168,10 @@ def _heads(batch: EventBatch) -> Iterable[bytes]:
     """Yield the encoded headers of each event."""
     shared = [text(name) + text(value) for name, value in batch.shared.items()]
     if not batch.columns:
-        return repeat(_map(shared), batch.count)
+        return repeat(array(shared), batch.count)
     rows = zip(*(_column(text(name), column) for name, column in batch.columns.items()), strict=True)
-    return (_map([*shared, *filter(None, row)]) for row in rows)
+    return (array([*shared, *filter(None, row)]) for row in rows)
 
 
 def _column(name: bytes, column: Iterable[str | None]) -> Iterator[bytes | None]:
     return (None if value is None else name + text(value) for value in column)
-
-
-def _map(pairs: Sequence[bytes]) -> bytes:
-    return b"".join([long(len(pairs)), *pairs, b"\0"]) if pairs else b"\0"

@@ -47,12 +47,15 @@ def kept(fields: Sequence[str]) -> Sequence[str]:
 
 
 def _translated(texts: Mapping[str, str]) -> dict[str, str]:
-    """Drop options without effect: bodies are bytes, and the messages of one read are a batch."""
+    """Rename ``host``, the address to listen on, and drop options without effect.
+
+    Bodies are bytes, and the messages of one read are a batch.
+    """
     found = without_needless(texts, ("batchSize", "readBufferSize", "numProcessors"))
     for key in [key for key in found if key.startswith("charset.")]:
         if found[key].lower() in ("utf-8", "utf8"):
             del found[key]
-    return found
+    return {"bind" if key == "host" else key: value for key, value in found.items()}
 
 
 class _Fields(Protocol):
@@ -94,10 +97,7 @@ class SyslogTcpSource(TcpSource):
                 raise ConfigError("ports", "must be from 0 to 65535", self.ports)
             TcpOptions.__post_init__(self)
 
-        @staticmethod
-        def translate_flume(texts: Mapping[str, str]) -> dict[str, str]:
-            """Rename Flume's ``host``, the address to listen on."""
-            return {"bind" if key == "host" else key: value for key, value in _translated(texts).items()}
+        translate_flume = staticmethod(_translated)
 
     def __init__(self, options: Options, context: Context) -> None:
         super().__init__(options, options.ports if options.port is None else (options.port,), context)
@@ -157,8 +157,8 @@ class SyslogUdpSource:
 
         @staticmethod
         def translate_flume(texts: Mapping[str, str]) -> dict[str, str]:
-            """Rename Flume's ``host``, and drop the maximum size: a read takes any datagram whole."""
-            return {"bind" if k == "host" else k: v for k, v in _translated(texts).items() if k != "maxsize"}
+            """Drop the maximum size, too: a read takes any datagram whole."""
+            return without_needless(_translated(texts), ("maxsize",))
 
     def __init__(self, options: Options, context: Context) -> None:
         self._header = options.client_ip_header
