@@ -650,8 +650,15 @@ def test_check_connect_asks_the_bucket_or_the_queue_and_takes_no_message(
 
 
 def test_an_error_names_the_permission_that_a_key_lacks(cloud: Cloud, bucket: str, tmp_path: Path) -> None:
-    """A key without a permission ends the run with its name; a wrong key with the options to check."""
-    for code, words in (("AccessDenied", "permission s3:GetObject"), ("SignatureDoesNotMatch", "secret_access_key")):
+    """A key without a permission ends the run with its name; a wrong key with the options to check; a wrong clock with
+    that.
+    """
+    advice = {
+        "AccessDenied": "permission s3:GetObject",
+        "SignatureDoesNotMatch": "secret_access_key",
+        "RequestTimeTooSkewed": "set this machine's clock",
+    }
+    for code, words in advice.items():
         with pytest.raises(DeniedError, match=words), translated("s3://b/k", "s3:GetObject"):
             raise ClientError({"Error": {"Code": code, "Message": "no"}}, "GetObject")
     with pytest.raises(DeniedError, match="no credentials; set access_key_id"), translated("s3://b"):

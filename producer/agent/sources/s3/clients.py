@@ -60,6 +60,7 @@ _CODES: Mapping[str, tuple[type[S3Error], str]] = {
     **dict.fromkeys(("AccessDenied", "AccessDeniedException", "403", "Forbidden"), (DeniedError, _PERMISSION)),
     **dict.fromkeys(("InvalidAccessKeyId", "SignatureDoesNotMatch", "InvalidClientTokenId"), (DeniedError, _KEYS)),
     **dict.fromkeys(("ExpiredToken", "TokenRefreshRequired", "InvalidToken"), (DeniedError, "renew session_token")),
+    **dict.fromkeys(("RequestTimeTooSkewed", "RequestExpired"), (DeniedError, "set this machine's clock")),
     "InvalidObjectState": (UnreadableError, "it is archived: restore it"),
     "InvalidRequest": (UnreadableError, ""),  # of GetObject: it is encrypted with a key that its writer keeps
     "NoSuchBucket": (DeniedError, "check bucket, region and endpoint_url"),
