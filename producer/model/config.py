@@ -493,13 +493,18 @@ def _normal_endpoint(endpoint: object) -> str:
         raise ConfigError("endpoint", "must not hold a user name or password", f"{parts.scheme}://***@{parts.hostname}")
     if (
         parts.scheme not in {"http", "https"}
-        or not parts.hostname
+        or not _is_host(parts.hostname)
         or parts.path.strip("/")
         or parts.query
         or parts.fragment
     ):
         raise ConfigError("endpoint", rule, endpoint)
     return f"{parts.scheme}://{parts.netloc}"
+
+
+def _is_host(name: str | None) -> bool:
+    """Return True if the parts of a host's name have lengths that a resolver accepts."""
+    return all(0 < len(part) < 64 for part in (name or "").removesuffix(".").split("."))
 
 
 def _check_has_no_project(endpoint: str, project: str) -> None:

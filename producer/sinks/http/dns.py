@@ -48,6 +48,8 @@ class _Lookup:
         try:
             found = socket.getaddrinfo(*self._place, type=socket.SOCK_STREAM)
             self._addresses = list(dict.fromkeys(str(place[0]) for *_, place in found))
+            if not self._addresses:  # gevent's resolvers and others that replace Python's
+                raise socket.gaierror(socket.EAI_NONAME, "it has no addresses")
         except Exception as error:  # noqa: BLE001  # raised where it is waited for
             self._error = error.with_traceback(None)
         self.ended = monotonic()

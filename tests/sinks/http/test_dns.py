@@ -124,6 +124,14 @@ def test_where_no_thread_can_be_started_the_caller_asks(monkeypatch: pytest.Monk
         dns.addresses_of("nowhere.invalid", 80, lambda: 5.0)
 
 
+def test_a_name_without_an_address_is_unreachable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A resolver of gevent, or another that replaces Python's, may return no address: the attempt can be retried."""
+    monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [])
+    transport = _transport()
+    with pytest.raises(UnreachableError, match="failed to resolve 'p.hangs.test': it has no addresses"):
+        transport.request("GET", f"http://{_HOST}", *_ASKED)
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 def test_a_forked_child_does_not_wait_for_a_thread_of_its_parent(resolver: Hanging) -> None:
     """A forked child calls the resolver itself."""
