@@ -277,8 +277,10 @@ def test_bad_endpoints_are_refused(given: Any, rule: str) -> None:
 
 @pytest.mark.parametrize(
     "endpoint",
-    ["", "  ", None, 5, "ftp://h", "https://", "http://h/path", "http://h?x=1", "http://h:port", "http://h:99999"]
-    + ["http://a..b", f"http://{'a' * 64}.b"],
+    [
+        *("", "  ", None, 5, "ftp://h", "https://", "http://h/path", "http://h?x=1", "http://h:port", "http://h:99999"),
+        *("http://a..b", f"http://{'a' * 64}.b"),
+    ],
 )
 def test_a_bad_endpoint_is_refused_with_an_example(endpoint: Any) -> None:
     """An invalid endpoint is refused with an example."""

@@ -128,7 +128,7 @@ def test_a_name_without_an_address_is_unreachable(monkeypatch: pytest.MonkeyPatc
     """A resolver of gevent, or another that replaces Python's, may return no address: the attempt can be retried."""
     monkeypatch.setattr(socket, "getaddrinfo", lambda *_, **__: [])
     transport = _transport()
-    with pytest.raises(UnreachableError, match="failed to resolve 'p.hangs.test': it has no addresses"):
+    with pytest.raises(UnreachableError, match=r"failed to resolve 'p\.hangs\.test': it has no addresses"):
         transport.request("GET", f"http://{_HOST}", *_ASKED)
 
 
