@@ -41,7 +41,7 @@ if TYPE_CHECKING:
     from ..model.interfaces import Channel, Sink
     from ..pipeline.batching.accumulator import Piece
     from ..pipeline.batching.open_records import OpenRecords
-    from ..pipeline.sender import Sender
+    from ..pipeline.sender import Door, Sender
     from ..pipeline.settling.leftovers import Fallback
     from ..pipeline.shutdown import Shutdown
     from .arrow import ArrowSender
@@ -296,10 +296,19 @@ class Producer:
         key = self._keys.key(project, logstore, topic, source, shard_hash, pairs_of(tags) if tags is not None else ())
         return await Stream(self, key).asend(log, callback=callback, urgent=urgent)
 
+    def _door(self, callback: Callback | None) -> Door:
+        """Return the entry to the pipeline.
+
+        :raises InvalidArgumentError: the callback is not callable.
+        """
+        if callback is not None and not callable(callback):
+            raise InvalidArgumentError(
+                f"callback: must be None or callable with one argument, got {described(callback)}"
+            )
+        return (self._pipeline or self._make_pipeline()).admission
+
     def _send(self, key: StreamKey, log: Log | Sequence[Log], callback: Callback | None) -> SendFuture:
-        if callback is not None:
-            _check_callback(callback)
-        pipeline = self._pipeline or self._make_pipeline()
+        door = self._door(callback)
         now, nanos = moment_of(self._clock.time())
         logs = 1
         if type(log) is not dict and isinstance(log, list | tuple):
@@ -310,7 +319,7 @@ class Producer:
         else:
             record = encode_log(log, now, nanos, self._fallback)  # type: ignore[arg-type]  # one log
         try:
-            return pipeline.admission.accept(key, record, logs, callback)
+            return door.accept(key, record, logs, callback)
         except ProducerClosedError:
             at_exit.wait_for_signal()
             raise
@@ -340,14 +349,12 @@ class Producer:
         return None if pipeline is None else pipeline.admission.open_records(future)
 
     def _send_many(self, key: StreamKey, logs: Iterable[Log], callback: Callback | None) -> list[SendFuture]:
-        if callback is not None:
-            _check_callback(callback)
+        door = self._door(callback)
         if isinstance(logs, Mapping | LogItem | str) or not isinstance(logs, Iterable):
             kind = type(logs).__qualname__
             raise InvalidArgumentError(f"send_many takes a list of logs or an iterator, got {kind}: send takes one log")
-        pipeline = self._pipeline or self._make_pipeline()
         try:
-            return pipeline.admission.accept_pieces(self._pieces(key, logs), callback)
+            return door.accept_pieces(self._pieces(key, logs), callback)
         except ProducerClosedError:
             at_exit.wait_for_signal()
             raise
@@ -355,14 +362,12 @@ class Producer:
     def _send_lines(
         self, key: StreamKey, block: Any, field: str, time: float | datetime | None, callback: Callback | None
     ) -> list[SendFuture]:
-        from .lines import LineSender
+        from .lines import send_lines
 
-        if callback is not None:
-            _check_callback(callback)
-        pipeline = self._pipeline or self._make_pipeline()
-        sender = LineSender(pipeline.admission, key, self._cut, field, time, moment_of(self._clock.time())[0])
+        door = self._door(callback)
         try:
-            return sender.send(block, callback)
+            now = moment_of(self._clock.time())[0]
+            return send_lines(door, key, self._cut, block, field=field, time=time, now=now, callback=callback)
         except ProducerClosedError:
             at_exit.wait_for_signal()
             raise
@@ -370,15 +375,10 @@ class Producer:
     def _arrow_sender(
         self, key: StreamKey, schema: Any, options: Mapping[str, str | None], callback: Callback | None
     ) -> ArrowSender:
-        if callback is not None:
-            _check_callback(callback)
-        arrow = arrow_sending()
+        door, arrow = self._door(callback), arrow_sending()
         # A schema with metadata, such as one from a pandas.DataFrame, cannot be hashed.
         encoder = arrow.encoder_of(schema.remove_metadata(), tuple(options.items()))
-        pipeline = self._pipeline or self._make_pipeline()
-        sender: ArrowSender = arrow.ArrowSender(
-            pipeline.admission, self._keys, key, self.config, self._clock, encoder, callback
-        )
+        sender: ArrowSender = arrow.ArrowSender(door, self._keys, key, self.config, self._clock, encoder, callback)
         return sender
 
     def _pieces(self, key: StreamKey, logs: Iterable[Log]) -> Iterator[Piece]:
@@ -779,8 +779,3 @@ def _made_of(fallback: FallbackOption, channel: Channel | None) -> Fallback:
     from .fallback import made_of  # most programs have no fallback
 
     return made_of(fallback)
-
-
-def _check_callback(callback: object) -> None:
-    if not callable(callback):
-        raise InvalidArgumentError(f"callback: must be None or callable with one argument, got {described(callback)}")
