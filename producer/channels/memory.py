@@ -20,7 +20,7 @@ import dataclasses
 import itertools
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from types import TracebackType
 from typing import Any, Self
 
@@ -98,12 +98,6 @@ class MemoryTransaction(BaseTransaction):
         if self.state is not OPEN:
             raise self._wrong_order("put")
         self._channel._put_one(self, event)
-
-    def put_many(self, events: Iterable[Event]) -> None:
-        if isinstance(events, list | tuple) and len(events) == 1:
-            self.put(events[0])
-        else:
-            super().put_many(events)
 
     def _do_put(self, events: Sequence[Event]) -> None:
         self._channel._put(self, events)

@@ -665,8 +665,7 @@ class Producer:
 
         channels = self._channel, self._dead_letter
         durable = DurablePipeline(*parts, *channels, owner=owner, counters=self._counters)
-        closer = DurableCloser(durable)
-        return owner.owns(durable, Shutdown(durable.pipeline, closer, threads=durable.working_threads))
+        return owner.owns(durable, Shutdown(durable.pipeline, DurableCloser(durable)))
 
     def _renew_in_child(self) -> None:
         """Start empty in a forked child; called by the fork hook."""

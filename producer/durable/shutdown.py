@@ -27,7 +27,7 @@ class DurableCloser(Closer):
 
     def __init__(self, durable: DurablePipeline) -> None:
         super().__init__(durable.pipeline)
-        self._durable = durable
+        self._durable, self.threads = durable, durable.working_threads
 
     def begin(self) -> None:
         self._durable.admission.refusing = True

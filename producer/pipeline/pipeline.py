@@ -115,7 +115,6 @@ class Pipeline:
         # Guards the start of the threads. Not an OwnedLock: a signal handler that interrupts a start may start them
         # itself.
         self._starting = RLock()
-        self._started = False
         #: True if the threads could not start.
         self.late = False
         self._last = False  # True if this pipeline is never closed, so that each send completes before it returns
@@ -138,13 +137,13 @@ class Pipeline:
 
     def start(self) -> None:
         with self._starting:
-            if self._started:
+            if self.admission.started:
                 return
             if not self.owner.begins():
                 self.threadless = self.late = self._last = True
             if not self.threadless:
                 self._start_threads()
-            self._started = self.admission.started = True
+            self.admission.started = True
 
     def _start_threads(self) -> None:
         try:
@@ -221,7 +220,7 @@ class Pipeline:
         if self.threadless:
             self.work_inline(deadline)
         remaining = self.accumulator.wait_settled(serial, deadline)
-        barriers = [handler.barrier() for handler in self.settlement.handlers if self._started]
+        barriers = [handler.barrier() for handler in self.settlement.handlers if self.admission.started]
         if self.threadless:
             self.work_inline(deadline)
         if remaining or not all(self.passed(barrier, deadline) for barrier in barriers):

@@ -35,7 +35,12 @@ CUT_GRACE = 0.3
 
 
 class Closer:
-    """The steps to close a pipeline; here of one whose records exist only in memory."""
+    """The steps to close a pipeline; here of one whose records exist only in memory.
+
+    :ivar threads: threads that work besides the pipeline's own.
+    """
+
+    threads: tuple[StageThread, ...] = ()
 
     def __init__(self, pipeline: Pipeline) -> None:
         self._pipeline = pipeline
@@ -70,14 +75,10 @@ class Shutdown:
     """Closes a pipeline once, for any number of callers on any threads.
 
     :ivar closer: the steps; by default those of a pipeline whose records exist only in memory.
-    :param threads: threads that work besides the pipeline's own.
     """
 
-    def __init__(
-        self, pipeline: Pipeline, closer: Closer | None = None, *, threads: tuple[StageThread, ...] = ()
-    ) -> None:
+    def __init__(self, pipeline: Pipeline, closer: Closer | None = None) -> None:
         self._pipeline = pipeline
-        self._threads = threads
         self.closer = closer or Closer(pipeline)
         self._room = WaitingRoom(pipeline.clock, LOOK_AGAIN)
         self._lock = OwnedLock()  # guards everything below
@@ -103,7 +104,7 @@ class Shutdown:
         :raises CloseTimeoutError: ``timeout`` has passed; the remaining records failed.
         :raises ProducerError: called by a sink, a channel or a strategy on a thread that it would wait for.
         """
-        self._pipeline.refuse_own_threads("close", self._threads)
+        self._pipeline.refuse_own_threads("close", self.closer.threads)
         if self._performer is not None and self._thread == threading.get_ident():
             return  # called by a sink or a channel that is being closed
         deadline = Deadline.after(self._pipeline.clock, timeout)
