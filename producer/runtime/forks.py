@@ -10,6 +10,7 @@ from __future__ import annotations
 import enum
 import os
 import threading
+import time
 import weakref
 from collections.abc import Callable, Iterator
 from typing import Protocol
@@ -36,14 +37,18 @@ _objects: dict[Stage, weakref.WeakSet[Forkable]] = {stage: weakref.WeakSet() for
 
 
 _held: list[Held] = []
-# The locks of _held that the forking thread has taken.
+#: The locks of objects, in the order of registration; a thread that has one of them may take one of ``_held``.
+_of_objects: list[weakref.ref[Held]] = []
+# The locks that the forking thread has taken.
 _here = threading.local()
+#: Seconds that a fork waits for the locks of objects, whose disks may hang.
+_LONGEST_WAIT = 5.0
 
 
 class Held(Protocol):
     """An ``RLock``; only this kind knows whether the calling thread holds it."""
 
-    def acquire(self) -> bool: ...
+    def acquire(self, *, timeout: float = -1) -> bool: ...
     def release(self) -> None: ...
 
 
@@ -53,6 +58,14 @@ def hold_across_fork(lock: Held) -> None:
     It is released afterwards in parent and child. No thread may hold two such locks at a time.
     """
     _held.append(lock)
+
+
+def hold_while_it_lives(lock: Held) -> None:
+    """Hold an object's ``lock`` during every fork, as long as the lock lives.
+
+    For the calls of SQLite: it has locks of its own, and a child that finds them locked waits forever.
+    """
+    _of_objects.append(weakref.ref(lock, _of_objects.remove))
 
 
 def call_in_child(renew: Callable[[], None], stage: Stage) -> None:
@@ -76,10 +89,23 @@ def _has(lock: Held) -> bool:
     return bool(lock._is_owned())  # type: ignore[attr-defined]  # as threading.Condition asks
 
 
+def _free_lock() -> Held | None:
+    """Return the first lock of an object that this thread does not have; an object may be made during the waits."""
+    locks = (known() for known in list(_of_objects))
+    return next((lock for lock in locks if lock is not None and not _has(lock)), None)
+
+
 def _before_fork() -> None:
     """Take all locks. Python forks even if this raises, so the error is raised when all are taken."""
     raised = None
     _here.taken = taken = list[Held]()
+    end = time.monotonic() + _LONGEST_WAIT
+    while (lock := _free_lock()) is not None and (left := end - time.monotonic()) > 0:
+        try:
+            if lock.acquire(timeout=left):
+                taken.append(lock)
+        except BaseException as error:  # noqa: BLE001  # raised when all are taken
+            raised = error
     for lock in _held:
         if _has(lock):  # held by a call that a forking signal handler interrupted
             continue

@@ -18,11 +18,11 @@ class AskedFor:
     ) -> None:
         self.lock, self._asked, self._then = lock or threading.RLock(), asked, then
 
-    def acquire(self) -> bool:
+    def acquire(self, *, timeout: float = -1) -> bool:
         self._asked()
-        self.lock.acquire()
+        found = self.lock.acquire(timeout=timeout)
         self._then()
-        return True
+        return bool(found)
 
     def release(self) -> None:
         self.lock.release()

@@ -20,13 +20,13 @@ import queue
 import sqlite3
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
 from typing import Any, TypeVar
 
-from ...runtime.forks import Stage, keep_for_ever, watch_fork
-from ...runtime.locks import Lock
+from ...runtime.forks import Stage, hold_while_it_lives, keep_for_ever, watch_fork
+from ...runtime.locks import Lock, RLock
 from ...text.plural import counted
 from ..errors import ApiError, ForkedServerError, ServerStartError
 from .ownership import in_use, unusable
@@ -85,6 +85,8 @@ class Database:
         self._closed = False
         self._is_copy = False
         self._full = _FullDisk()
+        self._using = RLock()  # held during calls of SQLite
+        hold_while_it_lives(self._using)
         watch_fork(self, Stage.LOCKS)
         self._thread = threading.Thread(target=self._loop, name="loghub-server-store", daemon=True)
         self._thread.start()
@@ -127,7 +129,8 @@ class Database:
             jobs, more = self._wait_for_jobs()
             if jobs:
                 self._run_together(jobs)
-        self._connection.close()
+        with self._using:
+            self._connection.close()
 
     def _wait_for_jobs(self) -> tuple[list[_Job], bool]:
         """Return the waiting jobs, at least one, and whether others can follow."""
@@ -141,14 +144,9 @@ class Database:
         return jobs, False
 
     def _run_together(self, jobs: list[_Job]) -> None:
-        connection = self._connection
         try:
-            self._check_owned()
-            connection.execute("BEGIN IMMEDIATE")
-            answers = [(future, _run(job, connection)) for job, future in jobs]
-            connection.execute("COMMIT")
+            answers = self._answers(jobs)
         except BaseException as error:  # noqa: BLE001 - every job of the transaction gets it
-            _undo(connection)
             failure = self._refusal(error, len(jobs))
             for _, future in jobs:
                 future.set_exception(failure)
@@ -158,6 +156,20 @@ class Database:
                 future.set_result(result)
             else:
                 future.set_exception(self._refusal(refusal, 1))
+
+    def _answers(self, jobs: Sequence[_Job]) -> list[tuple[Future[Any], tuple[Any, Exception | None]]]:
+        """Run jobs in one transaction; return the result or the error of each."""
+        connection = self._connection
+        with self._using:
+            try:
+                self._check_owned()
+                connection.execute("BEGIN IMMEDIATE")
+                answers = [(future, _run(job, connection)) for job, future in jobs]
+                connection.execute("COMMIT")
+            except BaseException:
+                _undo(connection)
+                raise
+            return answers
 
     def _refusal(self, error: BaseException, jobs: int) -> BaseException:
         """Return the error to raise: for a full disk one that names the remedy, since it passes."""

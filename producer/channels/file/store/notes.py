@@ -20,8 +20,8 @@ from pathlib import Path
 from typing import TypeVar
 
 from ....model.errors import ChannelClosedError, ChannelIOError
-from ....runtime.forks import Stage, keep_for_ever, watch_fork
-from ....runtime.locks import Lock
+from ....runtime.forks import Stage, hold_while_it_lives, keep_for_ever, watch_fork
+from ....runtime.locks import RLock
 from ....runtime.loggers import get_logger
 
 _log = get_logger("loghub.channel")
@@ -53,7 +53,8 @@ class FileNotes:
         self._directory, self._name = Path(directory), name
         self._path = self._directory / NOTES_NAME
         # Guards the fields below; held during I/O, because SQLite allows one writer at a time.
-        self._lock = Lock()
+        self._lock = RLock()
+        hold_while_it_lives(self._lock)
         self._connection: sqlite3.Connection | None = None
         self._closed = False
         watch_fork(self, Stage.CHANNELS)
@@ -164,7 +165,7 @@ class FileNotes:
 
     def _renew_in_child(self) -> None:
         """Never close the connection, whose files are the parent's: closing would remove its newest notes."""
-        self._lock, self._closed = Lock(), True
+        self._lock, self._closed = RLock(), True
         if self._connection is not None:
             keep_for_ever(self._connection)
             self._connection = None

@@ -1,8 +1,10 @@
 """Notes: on the disk when a call returns, removed with the events that they refer to."""
 
+import os
 import sqlite3
 import subprocess
 import sys
+import threading
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -11,6 +13,9 @@ import pytest
 
 from producer.channels.file.store.notes import FileNotes
 from producer.model.errors import ChannelIOError
+from producer.runtime.forks import hold_while_it_lives
+from tests.support.held_locks import AskedFor
+from tests.support.waiting import Call, passed
 
 
 @pytest.fixture
@@ -89,3 +94,25 @@ def test_a_forked_child_that_drops_its_copy_or_ends_takes_no_note_away(
     """SQLite's close in a child would remove the file with the newest notes, and the parent's later ones with it."""
     subprocess.run([sys.executable, "-c", _FORKS, str(tmp_path), child], check=True, timeout=60)
     assert set(notes.items("")) == {"before", "after"}
+
+
+def test_a_fork_waits_for_a_call_of_sqlite(tmp_path: Path) -> None:
+    """A child that found SQLite's own locks taken would wait forever as soon as it used SQLite."""
+    inside, forking, order = threading.Event(), threading.Event(), list[str]()
+    asked = AskedFor(forking.set)
+    hold_while_it_lives(asked)
+    notes = FileNotes(str(tmp_path), "c")
+
+    def job(_: sqlite3.Connection) -> None:
+        inside.set()
+        passed(forking)
+        order.append("committed")
+
+    writing = Call(lambda: notes._do(job, make=True))
+    passed(inside)
+    child = os.fork()
+    if child == 0:
+        os._exit(len(order))
+    assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 1
+    writing.result()
+    notes.close()
