@@ -212,6 +212,7 @@ def test_agents_share_a_queue(cloud: Cloud, bucket: str, tmp_path: Path) -> None
             return cloud.waiting(address) == (0, 0)
 
         eventually(enough)
+        enough()  # batches that came after the last look at them
     assert sorted(found) == [line for number in range(20) for line in numbered(100 * number, 10)]
 
 
