@@ -164,6 +164,28 @@ def test_if_the_disk_neither_syncs_nor_reads_sync_and_commits_raise_and_nothing_
 
 
 @both
+def test_what_was_taken_before_a_checkpoint_is_not_counted_as_lost_behind_it(lazy: ChannelMachine) -> None:
+    """Damage that begins at a checkpoint counts no earlier event, such as a delivered one."""
+    lazy.put_and_commit(count=2, times=1)
+    lazy.sync()
+    lazy.take_and_commit(count=3, times=1)
+    lazy.fail_in(what="checkpoint", operation="append", times=1, more="put", crash=True, seed=0)
+
+
+@both
+def test_a_lost_take_is_reported_as_damage_once(lazy: ChannelMachine) -> None:
+    """A replay without a checkpoint does not report again what an earlier one has found."""
+    lazy.fail_in(what="put", operation="create", times=1, more="checkpoint", crash=True, seed=0)
+    lazy.put_and_commit(count=4, times=3)
+    lazy.put(count=3, which=0)
+    lazy.together(what=["roll back", "put"], switches=set(), fails=0, operations=None, seed=0)
+    lazy.put_and_commit(count=1, times=1)
+    lazy.put_and_commit(count=3, times=2)
+    lazy.fail_in(what="take", operation="create", times=1, more=None, crash=True, seed=845510862)
+    lazy.damage_checkpoints(copies=("checkpoint", "checkpoint.backup"), how="gone")
+
+
+@both
 def test_an_opening_rewrites_cached_records_of_a_process_whose_syncs_failed(lazy: ChannelMachine) -> None:
     """An opening rewrites cached records of a process whose syncs failed."""
     for seed in range(5):

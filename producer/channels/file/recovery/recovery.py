@@ -63,10 +63,10 @@ class Recovered:
     def needs_live(self) -> bool:
         """True if the log must begin with a Live, before any other record.
 
-        Otherwise another replay of the whole log would count lost events again, and would take torn transactions for
-        damage, since later segments follow them.
+        Otherwise another replay of the whole log would report the same damage again, and would take torn transactions
+        for damage, since later segments follow them.
         """
-        return bool(self.dropped or self.sums["lost_events"])
+        return bool(self.dropped or self.sums["damaged_records"] or self.sums["lost_events"])
 
     def live_run(self, clock: Clock) -> Run:
         """Build the transaction with the Live."""

@@ -129,11 +129,11 @@ class _SegmentPass:
     def __init__(self, replay: Replay, segment: Segment, data: bytes, first: int, following: int) -> None:
         self._replay, self._segment, self._data, self._following = replay, segment, data, following
         self._end = first  # of the last valid record
-        self._whole = first == segment.header.first_record  # True if the last sequence number is known
         self._run: _Run | None = None
         self._loose: Damage | None = None
         self._flaw_before: Flaw | None = None  # damage before the first record of the run
-        self._last_sequence = segment.header.first_sequence - 1
+        at_checkpoint = first > segment.header.first_record
+        self._last_sequence = (replay.next_sequence if at_checkpoint else segment.header.first_sequence) - 1
         self._last_transaction = 0
         self._written_means_committed = False
 
@@ -144,7 +144,7 @@ class _SegmentPass:
             if self._run is not None:
                 self._run.damages.append(item)
             return
-        self._end, self._whole = item.offset + FRAME_SIZE + item.length, True
+        self._end = item.offset + FRAME_SIZE + item.length
         if item.kind == Kind.GAP:  # repaired damage, which was reported and counted then
             if self._run is not None:
                 end = item.offset + FRAME_SIZE + item.length
@@ -246,7 +246,7 @@ class _SegmentPass:
 
     def _zeroed(self) -> Damage | None:
         """Return the zeros at the end as damage, if the next segment shows that events were there."""
-        if self._whole and self._end < len(self._data) and self._last_sequence < self._following - 1:
+        if self._end < len(self._data) and self._last_sequence < self._following - 1:
             return Damage(self._end, len(self._data), final=True)
         return None
 
