@@ -63,7 +63,6 @@ def _kept(character: str) -> bytes:
 codecs.register_error(KEEP_BYTES, _keep_bytes)
 
 
-@functools.cache
 def is_valid_utf8(data: bytes) -> bool:
     """Return True if the bytes are UTF-8."""
     if data.isascii():
@@ -75,6 +74,7 @@ def is_valid_utf8(data: bytes) -> bool:
     return True
 
 
+@functools.cache
 def is_utf8(encoding: str) -> bool:
     """Return True if the bytes of lines can stay unchanged.
 
