@@ -164,6 +164,15 @@ def test_if_the_disk_neither_syncs_nor_reads_sync_and_commits_raise_and_nothing_
 
 
 @both
+def test_a_commit_that_a_failed_sync_moves_before_it_is_seen_survives_a_crash(lazy: ChannelMachine) -> None:
+    """A commit between its write and its publication gets its new place when another thread's sync fails."""
+    lazy.together(what=["take", "sync", "put"], switches=set(), fails=0, operations=None, seed=0)
+    lazy.together(what=["put", "put"], switches={3, 46}, fails=1, operations=None, seed=0)
+    lazy.power_fails_soon(operations=8, seed=0)
+    lazy.checkpoint()
+
+
+@both
 def test_what_was_taken_before_a_checkpoint_is_not_counted_as_lost_behind_it(lazy: ChannelMachine) -> None:
     """Damage that begins at a checkpoint counts no earlier event, such as a delivered one."""
     lazy.put_and_commit(count=2, times=1)

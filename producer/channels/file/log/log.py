@@ -364,6 +364,7 @@ class Log:
         """Repoint runs that were rewritten. They are on the disk, with everything written before them."""
         goal = _Goal(self._last_run, self.next_transaction - 1, self.next_sequence - 1)
         with self._state:
+            self._publish_pending(goal.run)  # first, since a commit that has just been written may be among the moved
             pointers: dict[int, int] = {}
             for run, place in moved:
                 run.place = place
