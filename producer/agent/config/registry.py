@@ -92,67 +92,30 @@ BUILT_IN: dict[str, dict[str, tuple[str, str]]] = {
     },
 }
 
-#: Flume's aliases and class names without packages, in lower case, and our names for them.
-FLUME: dict[str, dict[str, str]] = {
+#: Flume's types, and the names of its classes without their kind, where they are not ours; in lower case.
+_FLUME: dict[str, dict[str, str]] = {
     "sources": {
         "seq": "sequence",
+        "sequencegenerator": "sequence",
+        "spooldirectory": "spooldir",
         "syslogtcp": "syslog_tcp",
         "multiport_syslogtcp": "syslog_tcp",
+        "multiportsyslogtcp": "syslog_tcp",
         "syslogudp": "syslog_udp",
-        "avrosource": "avro",
-        "execsource": "exec",
-        "httpsource": "http",
-        "kafkasource": "kafka",
-        "netcatsource": "netcat",
-        "netcatudpsource": "netcatudp",
-        "sequencegeneratorsource": "sequence",
-        "spooldirectorysource": "spooldir",
-        "stresssource": "stress",
-        "syslogtcpsource": "syslog_tcp",
-        "multiportsyslogtcpsource": "syslog_tcp",
-        "syslogudpsource": "syslog_udp",
-        "taildirsource": "taildir",
-        "thriftsource": "thrift",
     },
-    "channels": {
-        "filechannel": "file",
-        "memorychannel": "memory",
-        "spillablememory": "spillable",
-        "spillablememorychannel": "spillable",
-    },
-    "selectors": {
-        "replicatingchannelselector": "replicating",
-        "multiplexingchannelselector": "multiplexing",
-        "loadbalancingchannelselector": "load_balancing",
-    },
+    "channels": {"spillablememory": "spillable"},
+    "selectors": {"loadbalancing": "load_balancing"},
     "interceptors": {
-        "hostinterceptor": "host",
-        "regexextractorinterceptor": "regex_extractor",
-        "regexfilteringinterceptor": "regex_filter",
-        "removeheaderinterceptor": "remove_header",
-        "searchandreplaceinterceptor": "search_replace",
-        "staticinterceptor": "static",
-        "timestampinterceptor": "timestamp",
-        "uuidinterceptor": "uuid",
+        "regexextractor": "regex_extractor",
+        "regexfiltering": "regex_filter",
+        "removeheader": "remove_header",
+        "searchandreplace": "search_replace",
     },
-    "processors": {
-        "failoversinkprocessor": "failover",
-        "loadbalancingsinkprocessor": "load_balance",
-        "defaultsinkprocessor": "default",
-    },
-    "sinks": {
-        "avrosink": "avro",
-        "elasticsearchsink": "elasticsearch",
-        "hdfs": "objects",
-        "hdfseventsink": "objects",
-        "httpsink": "http",
-        "kafkasink": "kafka",
-        "loggersink": "logger",
-        "nullsink": "null",
-        "rollingfilesink": "file_roll",
-        "thriftsink": "thrift",
-    },
+    "processors": {"loadbalancing": "load_balance"},
+    "sinks": {"hdfs": "objects", "hdfsevent": "objects", "rollingfile": "file_roll"},
 }
+#: The ends of Flume's class names, where they are not the kind.
+_ENDS = {"selectors": "channelselector", "processors": "sinkprocessor"}
 
 
 #: Flume's types that are not supported, in lower case, and what to use instead.
@@ -193,9 +156,8 @@ def instead_of(kind: str, name: str) -> str | None:
 
     :param name: a name as :func:`canonical` takes it.
     """
-    short = name.lower().removesuffix("$builder").rpartition(".")[2]
-    type_name = _CLASSES.get(short, short.removesuffix({"processors": "sinkprocessor"}.get(kind, kind[:-1])))
-    return INSTEAD.get(kind, {}).get(type_name)
+    short, type_name = _in_flume(kind, name)
+    return INSTEAD.get(kind, {}).get(_CLASSES.get(short, type_name))
 
 
 def canonical(kind: str, name: str) -> str:
@@ -204,13 +166,15 @@ def canonical(kind: str, name: str) -> str:
     :param kind: ``sources``, ``channels`` and so on.
     :param name: our name, Flume's alias in any case, or Flume's class, with or without ``$Builder``.
     """
-    known = BUILT_IN[kind]
-    lower = name.lower()
-    short = lower.removesuffix("$builder").rpartition(".")[2]
-    for candidate in (name, lower, short, FLUME[kind].get(lower), FLUME[kind].get(short)):
-        if candidate in known:
-            return candidate
-    return name
+    names = name.lower(), *_in_flume(kind, name)
+    candidates = [name, *names, *(_FLUME[kind].get(each, "") for each in names)]
+    return next((each for each in candidates if each in BUILT_IN[kind]), name)
+
+
+def _in_flume(kind: str, name: str) -> tuple[str, str]:
+    """Return the name of a Flume class in lower case, without its package; and the type in it."""
+    short = name.lower().removesuffix("$builder").rpartition(".")[2]
+    return short, short.removesuffix(_ENDS.get(kind, kind[:-1]))
 
 
 def class_of(kind: str, name: str) -> Any:
