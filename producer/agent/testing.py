@@ -28,10 +28,10 @@ from ..runtime.clock import Stop, SystemClock
 from ..runtime.locks import Lock
 from .config.options import AgentConfigError, Problem, read_options
 from .events.batch import EventBatch, Position
-from .events.counters import Counters
 from .events.interfaces import Context, Interceptor, RefusedError, Routes, Selector, Sink, SinkError, Source
 from .flow.channel import BatchChannel
 from .flow.channels import MemoryChannelBuilder
+from .flow.health import Health
 from .flow.sink_runner import SinkRunner
 
 __all__ = [
@@ -403,13 +403,13 @@ class SinkConformance(_Conformance, ABC):
             for headers, body in odd:
                 channel.put(EventBatch.of_bodies([body], headers))
             channel.put(EventBatch.of_lines(b"good-2\n"))
-            counters = Counters()
+            health = Health()
             runner = SinkRunner(
-                "odd", channel, sink, counters, dead_letters=None, most_events=1000, most_bytes=sink.most_bytes
+                "odd", channel, sink, health, dead_letters=None, most_events=1000, most_bytes=sink.most_bytes
             )
             for _ in range(_DELIVERIES):
                 runner.deliver(0)
-            assert channel.held == 0, f"{channel.held} events are retried: {counters.last_error}"
+            assert channel.held == 0, f"{channel.held} events are retried: {health.counters.last_error}"
             assert {b"good-1", b"good-2"} <= set(self.delivered())
 
     def test_writing_nothing_succeeds(self, tmp_path: Path) -> None:

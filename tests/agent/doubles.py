@@ -6,10 +6,10 @@ from pathlib import Path
 from typing import Any
 
 from producer.agent.events.batch import EventBatch
-from producer.agent.events.counters import Counters
 from producer.agent.events.interfaces import Context
 from producer.agent.flow.channel import BatchChannel
 from producer.agent.flow.channels import FileChannelBuilder, MemoryChannelBuilder, SpillableChannelBuilder
+from producer.agent.flow.health import Health
 from producer.agent.flow.outlet import SourceOutlet
 from producer.agent.ledger.lanes import rules_of
 from producer.agent.ledger.ledger import Ledger
@@ -161,4 +161,4 @@ def outlet_to(
     """Return the outlet of a source that puts each batch into all channels."""
     selector = ReplicatingSelector(ReplicatingSelector.Options(), Context("a", "s", state), channels)
     ledger = ledger_of(source, channels, selector)
-    return SourceOutlet(source, [], selector, channels, ledger, Counters(), clock or SystemClock())
+    return SourceOutlet(source, [], selector, channels, ledger, Health(clock))

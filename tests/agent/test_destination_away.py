@@ -236,7 +236,7 @@ class _World:
         """Return True if the channel is full. Data read at once is one batch, which may wait for the room of a single
         event.
         """
-        refused = self.agent.counters[f"sources.{kind}"].get("ChannelWriteFail")
+        refused = self.agent.health_of(f"sources.{kind}").counters.get("ChannelWriteFail")
         return self.agent.channels[kind].held > _ROOM - _PART or refused > 0
 
     def arrived(self, kind: str) -> list[int]:

@@ -416,4 +416,4 @@ def test_every_example_is_run() -> None:
 
 def agent_has(agent: Agent, count: int, sink: str = "k1") -> Callable[[], bool]:
     """Return a test whether a sink has delivered so many events."""
-    return lambda: agent.counters[f"sinks.{sink}"].get("EventDrainSuccessCount") >= count
+    return lambda: agent.health_of(f"sinks.{sink}").counters.get("EventDrainSuccessCount") >= count

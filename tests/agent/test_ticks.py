@@ -4,11 +4,9 @@ import pytest
 
 from producer.agent import Context, Stop
 from producer.agent.config.registry import class_of
-from producer.agent.events.counters import Counters
 from producer.agent.flow.counted_sink import CountedSink
 from producer.agent.flow.health import Health
 from producer.agent.flow.sink_runner import SinkRunner
-from producer.runtime.clock import SystemClock
 from tests.agent.components import made
 
 
@@ -28,8 +26,7 @@ class _Ticking:
 
 
 def _counted(sink):
-    counters = Counters()
-    return CountedSink(lambda: sink, counters, Health(counters, SystemClock()))
+    return CountedSink(lambda: sink, Health())
 
 
 @pytest.mark.parametrize(("processor", "sinks"), [("default", 1), ("failover", 2), ("load_balance", 2)])
@@ -40,7 +37,7 @@ def test_every_sink_is_called_while_nothing_comes(tmp_path, processor, sinks):
     channel = made("channels", "memory", tmp_path).open()
     counted = {name: _counted(sink) for name, sink in ticking.items()}
     group = cls(cls.Options(), Context("a1", "g", tmp_path), counted)
-    runner = SinkRunner("g", channel, group, Counters(), dead_letters=None, most_events=1, most_bytes=1)
+    runner = SinkRunner("g", channel, group, Health(), dead_letters=None, most_events=1, most_bytes=1)
     runner.run(stop)
     assert {sink.ticks for sink in ticking.values()} == {2}
     channel.close()

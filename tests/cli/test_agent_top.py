@@ -36,7 +36,7 @@ def test_once_prints_rates_lag_retries_and_dead_letters(
     """``--once`` prints each component with its totals: lag, retries, dead letters and the last error, escaped."""
     running.hub.failing = True
     running.hub.lines.put(b"one\ntwo\n")
-    sink = running.agent.counters["sinks.k1"]
+    sink = running.agent.health_of("sinks.k1").counters
     eventually(lambda: sink.get("EventWriteFail"))
     running.hub.refusing, running.hub.failing = True, False
     eventually(lambda: sink.get("EventRefusedCount") == 2)

@@ -7,6 +7,7 @@ import pytest
 
 from producer.agent.events.batch import EventBatch
 from producer.agent.events.counters import Counters
+from producer.agent.flow.health import Health
 from producer.agent.flow.outlet import SourceOutlet
 from producer.agent.run.supervisor import Supervised
 from producer.agent.selectors.replicating import ReplicatingSelector
@@ -51,19 +52,17 @@ def test_a_source_that_waits_for_a_full_channel_logs_that_every_ten_seconds(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     """A source that waits for a full channel logs that every ten seconds."""
-    clock, counters = ManualClock(), Counters()
+    health = Health(clock := ManualClock())
     channel = memory_channel(tmp_path, capacity=1, keep_alive=0)
     channel.put(EventBatch.of_lines(b"full\n"))
     selector = ReplicatingSelector(ReplicatingSelector.Options(), context(tmp_path), {"c": channel})
-    outlet = SourceOutlet(
-        "r1", [], selector, {"c": channel}, ledger_of("r1", {"c": channel}, selector), counters, clock
-    )
+    outlet = SourceOutlet("r1", [], selector, {"c": channel}, ledger_of("r1", {"c": channel}, selector), health)
 
     class FourTimes(Stop):
         """A stop at the fifth try."""
 
         def wait(self, seconds: float | None = None) -> bool:
-            return counters.get("ChannelWriteFail") >= 5
+            return health.counters.get("ChannelWriteFail") >= 5
 
     with caplog.at_level(logging.WARNING):
         assert not outlet.put_until(EventBatch.of_lines(b"waits\n"), FourTimes())
@@ -94,7 +93,7 @@ def test_a_source_that_continues_after_a_full_channel_logs_it_except_for_an_opti
     optional.put(EventBatch.of_lines(b"full\n"))
     channels = {"c": channel, "o": optional}
     selector = ReplicatingSelector(ReplicatingSelector.Options(optional=("o",)), context(tmp_path), channels)
-    outlet = SourceOutlet("r1", [], selector, channels, ledger_of("r1", channels, selector), Counters(), clock)
+    outlet = SourceOutlet("r1", [], selector, channels, ledger_of("r1", channels, selector), Health(clock))
     with caplog.at_level(logging.INFO):
         outlet.put(EventBatch.of_lines(b"1\n"), 0)
         assert not outlet.put_until(EventBatch.of_lines(b"2\n"), _Ended())

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 from ...runtime.clock import Deadline
 from ..events.batch import EventBatch
-from ..events.counters import Counters, timed
+from ..events.counters import timed
 from ..events.interfaces import Patience, RefusedError, Sink, SinkError, give_up, left_of, tick
 from .health import Health
 from .refusals import events_of
@@ -24,10 +24,8 @@ class CountedSink:
     :ivar failure: the error that prevented the first build; None if there was none.
     """
 
-    def __init__(
-        self, make: Callable[[], Sink], counters: Counters, health: Health, again: Callable[[], object] = lambda: None
-    ) -> None:
-        self._make, self._counters, self._health, self._again = make, counters, health, again
+    def __init__(self, make: Callable[[], Sink], health: Health, again: Callable[[], object] = lambda: None) -> None:
+        self._make, self._counters, self._health, self._again = make, health.counters, health, again
         self._sink: Sink | None = None
         self.failure: Exception | None = None
         # A missing sink sets no limit for its group.

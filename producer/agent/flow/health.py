@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import math
 
-from ...runtime.clock import Clock
+from ...runtime.clock import Clock, SystemClock
 from ..config.options import words_of
 from ..events.counters import Counters
+from .refused import Refused
+from .taps import Tap
 
 #: Seconds without a success after which a failing component is in trouble. A restart of its destination takes less.
 FAILING = 10.0
@@ -17,22 +19,25 @@ HANGING = 60.0
 
 
 class Health:
-    """The health of one sink, group or source during the agent's life; used by any thread.
+    """The health of one sink, group or source during the agent's life, and its samples; used by any thread.
 
-    :param counters: the component's counters, which get its last error.
     :param nothing: the description of a component that only fails.
     :param forgotten: seconds after which a failure no longer counts.
+    :ivar counters: its counters, which get its last error.
     :ivar clock: the time.
+    :ivar tap: shows its batches.
+    :ivar refused: its refused events.
     """
 
     def __init__(
-        self, counters: Counters, clock: Clock, nothing: str = "has delivered nothing", forgotten: float = math.inf
+        self, clock: Clock | None = None, nothing: str = "has delivered nothing", forgotten: float = math.inf
     ) -> None:
-        self._counters, self.clock = counters, clock
+        self.counters, self.clock = Counters(), clock or SystemClock()
         self._nothing, self._forgotten = nothing, forgotten
         self._failing_since: float | None = None
         self._failed_at = -math.inf
         self._begun: float | None = None
+        self.tap, self.refused = Tap(), Refused()
 
     def begun(self) -> None:
         """Record the start of a delivery."""
@@ -46,7 +51,7 @@ class Health:
         """Record a failure after which everything is retried."""
         now, begun = self.clock.monotonic(), self._begun
         self._begun = None
-        self._counters.last_error = f"{type(error).__name__}: {words_of(error)}"
+        self.counters.last_error = f"{type(error).__name__}: {words_of(error)}"
         if self._failing_since is None or now - self._failed_at >= self._forgotten:
             self._failing_since = now if begun is None else begun
         self._failed_at = now
@@ -55,7 +60,7 @@ class Health:
         """Describe what has blocked the component for a while; None if nothing has."""
         now, failing, begun = self.clock.monotonic(), self._failing_since, self._begun
         if failing is not None and now - failing >= FAILING and now - self._failed_at < self._forgotten:
-            return f"{self._nothing} for {now - failing:.0f} s: {self._counters.last_error}"
+            return f"{self._nothing} for {now - failing:.0f} s: {self.counters.last_error}"
         if begun is not None and now - begun >= HANGING:
             return f"has been at one delivery for {now - begun:.0f} s"
         return None

@@ -9,22 +9,22 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
+from typing import NamedTuple
 
 from ...model.errors import ChannelError, ChannelFullError, InvalidArgumentError
 from ...runtime.backoff import Backoff
-from ...runtime.clock import Clock, Deadline, Stop, WaitingRoom
+from ...runtime.clock import Deadline, Stop, WaitingRoom
 from ...runtime.loggers import get_logger
 from ...runtime.rate_limited_log import RateLimitedLog
 from ..config.limits import Memory, Pace
 from ..events.batch import EventBatch, Position
-from ..events.counters import Counters, timed
+from ..events.counters import timed
 from ..events.interfaces import Interceptor, Selector, UnfitError
 from ..ledger.ledger import Ledger
 from ..recoveries import recoveries
 from .channel import BatchChannel, can_never_take
 from .health import Health
 from .interception import Interception
-from .taps import Tap
 
 _log = get_logger("loghub.agent.source")
 
@@ -46,36 +46,33 @@ class SourceOutlet:
     :param source: the source's name.
     :param channels: all channels of the source, by name.
     :param ledger: the source's ledger.
+    :param health: records counts and failures of channels that are not full, and shows the batches after the
+        interceptors.
     :param pace: the limit of CPU; None for no limit.
     :param memory: the limit of memory; None for no limit.
-    :param health: records failures of channels that are not full.
-    :param tap: shows the batches after the interceptors.
     """
 
-    def __init__(  # noqa: PLR0917  # in the order of a batch's path
+    def __init__(  # in the order of a batch's path
         self,
         source: str,
         interceptors: Sequence[Interceptor],
         selector: Selector,
         channels: Mapping[str, BatchChannel],
         ledger: Ledger,
-        counters: Counters,
-        clock: Clock,
+        health: Health,
         pace: Pace | None = None,
         *,
         memory: Memory | None = None,
-        health: Health | None = None,
-        tap: Tap | None = None,
     ) -> None:
-        self._tap = tap or Tap()
-        self._health = health or Health(counters, clock)
+        clock = self._clock = health.clock
+        self._health, self._counters = health, health.counters
         self._pace = pace or Pace(None, clock)
         self._memory = memory or Memory(None, clock)
         self._looking = WaitingRoom(clock, look_again=_POLL_SECONDS)
         self._room = WaitingRoom(clock, look_again=1.0)
         self._source, self._selector = source, selector
-        self._interception = Interception(source, interceptors, counters, clock)
-        self._channels, self._ledger, self._counters, self._clock = channels, ledger, counters, clock
+        self._interception = Interception(source, interceptors, self._counters, clock)
+        self._channels, self._ledger = channels, ledger
         self._prefix = f"{source}/"
         #: The offset where the last batch of each position's name ended.
         self._ends: dict[str, int] = {}
@@ -85,7 +82,7 @@ class SourceOutlet:
         self._wait_for_memory(timeout)
         try:
             passage = self._passage(batch)
-            passage.commit(timeout, refuse=refuse)
+            self._commit(passage, timeout, refuse=refuse)
         except ChannelError as error:
             self._note(error)
             raise
@@ -100,7 +97,7 @@ class SourceOutlet:
         passage, backoff = self._passage(batch), Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
         while True:
             try:
-                passage.commit(None, stop)
+                self._commit(passage, None, stop)
                 self._end(passage)
                 self._pace.rest(stop.wait)
                 return True
@@ -200,43 +197,20 @@ class SourceOutlet:
             batch = batch.at(self._from_last(batch.position))
         with timed(self._counters, "InterceptionMicroseconds", self._clock) if self._interception else nullcontext():
             batch, callbacks = self._interception.run(batch)
-        if self._tap.viewers:
-            self._tap.show(batch)
-        return _Passage(
-            *(self._source, batch, received, self._selector, self._channels, self._ledger, self._counters, callbacks),
-            repeated=self._of_optional,
-        )
+        if self._health.tap.viewers:
+            self._health.tap.show(batch)
+        routes, at = self._selector.select(batch), batch.position
+        required = {name: [part] for name, part in self._new_to(routes.required, at).items()}
+        optional = self._new_to({n: b for n, b in routes.optional.items() if n not in routes.required}, at)
+        return _Passage(at, received, routes.dropped, required, optional, callbacks)
 
+    def _new_to(self, parts: Mapping[str, EventBatch], at: Position | None) -> dict[str, EventBatch]:
+        """Return the parts that the channels do not have yet."""
+        return {n: part for n, part in parts.items() if part.count and not (at and self._ledger.has(n, at))}
 
-class _Passage:
-    """One batch on its path into the channels.
-
-    :param callbacks: called once all required channels have the batch.
-    :ivar _required: parts that are not committed yet, by channel.
-    """
-
-    def __init__(  # noqa: PLR0917  # the outlet's parameters
-        self,
-        source: str,
-        batch: EventBatch,
-        received: int,
-        selector: Selector,
-        channels: Mapping[str, BatchChannel],
-        ledger: Ledger,
-        counters: Counters,
-        callbacks: Sequence[Callable[[], None]],
-        *,
-        repeated: RateLimitedLog,
+    def _commit(
+        self, passage: _Passage, timeout: float | None, stop: Stop | None = None, *, refuse: bool = False
     ) -> None:
-        self._repeated = repeated
-        self._source, self._received, self.position = source, received, batch.position
-        self._channels, self._ledger, self._counters, self._callbacks = channels, ledger, counters, callbacks
-        routes = selector.select(batch)
-        self._dropped = routes.dropped
-        self._required = {name: [part] for name, part in self._new_to(routes.required).items()}
-        self._optional = self._new_to({n: b for n, b in routes.optional.items() if n not in routes.required})
-
-    def commit(self, timeout: float | None, stop: Stop | None = None, *, refuse: bool = False) -> None:
         """Commit to every channel that lacks the batch. May be called again after an error.
 
         :param stop: ends a wait for room.
@@ -244,22 +218,22 @@ class _Passage:
         :raises ChannelError: if a required channel failed.
         :raises UnfitError: if a required channel can never take the batch.
         """
-        for name, parts in self._required.items():
+        for name, parts in passage.required.items():
             while parts:
                 try:
                     self._channels[name].put(parts[0], timeout, stop)
                     del parts[0]
                 except (ChannelFullError, InvalidArgumentError) as error:
                     parts[:1] = self._without_unfit(name, parts[0], error, refuse=refuse)
-        for name, part in self._optional.items():
+        for name, part in passage.optional.items():
             self._put_optional(name, part)
-        if self.position is not None:
-            self._ledger.pass_over(self.position)
-        for callback in self._callbacks:
+        if passage.position is not None:
+            self._ledger.pass_over(passage.position)
+        for callback in passage.callbacks:
             callback()
-        self._counters.add(EventAcceptedCount=self._received, AppendBatchAcceptedCount=1)
-        if self._dropped:
-            self._counters.add(EventDroppedCount=self._dropped)
+        self._counters.add(EventAcceptedCount=passage.received, AppendBatchAcceptedCount=1)
+        if passage.dropped:
+            self._counters.add(EventDroppedCount=passage.dropped)
 
     def _without_unfit(self, name: str, part: EventBatch, error: Exception, *, refuse: bool) -> Sequence[EventBatch]:
         """Return the halves of a batch that a channel can never take. A single event is dropped.
@@ -273,26 +247,37 @@ class _Passage:
         if part.count > 1:
             return part.halves()
         self._counters.add(EventDroppedCount=1)
-        more = self._repeated.due_error(error)
+        more = self._of_optional.due_error(error)
         if more is not None:
             _log.error(
                 "source %s: 1 event dropped: channel %s can never take it: %s%s", self._source, name, error, more
             )
         return ()
 
-    def _new_to(self, parts: Mapping[str, EventBatch]) -> dict[str, EventBatch]:
-        """Return the parts that the channels do not have yet."""
-        at = self.position
-        return {n: part for n, part in parts.items() if part.count and not (at and self._ledger.has(n, at))}
-
     def _put_optional(self, name: str, part: EventBatch) -> None:
         try:
             self._channels[name].put(part, 0)
         except (ChannelError, InvalidArgumentError) as error:
             self._counters.add(OptionalChannelWriteFail=1, OptionalChannelEventFailCount=part.count)
-            more = self._repeated.due_error(error)
+            more = self._of_optional.due_error(error)
             if more is not None:
                 _log.warning(
                     "source %s: %d events not put into the optional channel %s: %s%s",
                     *(self._source, part.count, name, error, more),
                 )
+
+
+class _Passage(NamedTuple):
+    """One batch on its path into the channels.
+
+    :ivar received: the number of its events before the interceptors.
+    :ivar required: parts that are not committed yet, by channel.
+    :ivar callbacks: called once all required channels have the batch.
+    """
+
+    position: Position | None
+    received: int
+    dropped: int
+    required: dict[str, list[EventBatch]]
+    optional: Mapping[str, EventBatch]
+    callbacks: Sequence[Callable[[], None]]

@@ -16,14 +16,14 @@ from typing import NamedTuple
 
 from ...model.errors import ChannelClosedError, ChannelError, InvalidArgumentError
 from ...runtime.backoff import Backoff
-from ...runtime.clock import Clock, Stop, SystemClock
+from ...runtime.clock import Stop
 from ...runtime.loggers import get_logger
 from ...runtime.rate_limited_log import RateLimitedLog
 from ...text.plural import counted
 from ..config.limits import Pace
 from ..config.options import words_of
 from ..events.batch import EventBatch
-from ..events.counters import Counters, timed
+from ..events.counters import timed
 from ..events.interfaces import Patience, Refusal, RefusedError, SinkError, SinkProcessor, left_of, tick
 from ..recoveries import recoveries
 from .channel import BatchChannel, can_never_take
@@ -33,8 +33,6 @@ from .held_back import HeldBack
 from .isolation import is_of_event, write_apart
 from .letters import REASON, Letter, marked, marks_of
 from .refusals import Known, Progress, by_reason, count_of, events_of, known_of
-from .refused import Refused
-from .taps import Tap
 
 _log = get_logger("loghub.agent.sink")
 
@@ -52,15 +50,13 @@ class SinkRunner:
 
     :param name: the name of the sink or group, for messages.
     :param channel: the channel to take from.
+    :param health: records counts, the outcome of each delivery and refused events, and shows the batches.
     :param dead_letters: the channel for refused events; None to retry them.
     :param most_events: the maximum number of events in one delivery.
     :param most_bytes: the maximum bytes in one delivery.
     :param patience: how long to wait for a full delivery; None not to wait.
     :param hurried: returns True if no more events will come.
-    :param health: records the outcome of each delivery.
-    :param tap: shows the batches of each delivery.
     :param pace: the limit of CPU.
-    :param refused: records refused events.
     """
 
     def __init__(
@@ -68,28 +64,21 @@ class SinkRunner:
         name: str,
         channel: BatchChannel,
         processor: SinkProcessor,
-        counters: Counters,
+        health: Health,
         *,
         dead_letters: BatchChannel | None,
         most_events: int,
         most_bytes: int,
         patience: Patience | None = None,
         hurried: Callable[[], bool] = bool,
-        clock: Clock | None = None,
-        health: Health | None = None,
         pace: Pace | None = None,
-        tap: Tap | None = None,
-        refused: Refused | None = None,
     ) -> None:
-        self._tap, self._refused = tap or Tap(), refused or Refused()
         self._name, self._channel, self._processor = name, channel, processor
-        self._counters, self._dead_letters = counters, dead_letters
-        self._repeated, self._clock = RateLimitedLog(clock), clock or SystemClock()
-        self._held_back, self._of_held = HeldBack(self._clock), RateLimitedLog(clock)
-        self._of_dropped = RateLimitedLog(clock)
+        self._health, self._counters, self._clock = health, health.counters, health.clock
+        self._dead_letters, self._held_back = dead_letters, HeldBack(self._clock)
+        self._repeated, self._of_held, self._of_dropped = (RateLimitedLog(self._clock) for _ in range(3))
         self._alone: _Alone | None = None
         self._patience, self._hurried = patience, hurried
-        self._health = health or Health(counters, self._clock)
         self._pace = pace or Pace(None, self._clock)
         self._most_events, self._most_bytes = most_events, most_bytes
         self._backoff = Backoff(_FIRST_PAUSE, _LONGEST_PAUSE)
@@ -133,8 +122,8 @@ class SinkRunner:
             delivery.rollback()
             raise
         self._count(delivery)
-        if self._tap.viewers:
-            self._tap.show(*delivery.batches)
+        if self._health.tap.viewers:
+            self._health.tap.show(*delivery.batches)
         self._health.begun()
         try:
             with timed(self._counters, "DeliveryMicroseconds", self._clock):
@@ -267,11 +256,11 @@ class SinkRunner:
                 raise
             self._drop(batch, f"{marks[REASON]}; {letters.name} can never take them: {words_of(error)}")
             return False
-        self._refused.add(batch, marks[REASON], self._clock)
+        self._health.refused.add(batch, marks[REASON], self._clock)
         return True
 
     def _drop(self, batch: EventBatch, reason: str) -> None:
-        self._refused.add(batch, reason, self._clock)
+        self._health.refused.add(batch, reason, self._clock)
         self._count_dropped(batch.count, reason)
 
     def _end(
@@ -300,7 +289,7 @@ class SinkRunner:
         """Log the outcome of refused events, one line for each reason."""
         if self._dead_letters is None:
             for refusal in done:
-                self._refused.add(refusal.batch, f"{refusal.reason}; {_NOWHERE}", self._clock)
+                self._health.refused.add(refusal.batch, f"{refusal.reason}; {_NOWHERE}", self._clock)
             for reason, count in by_reason(done).items():
                 self._count_dropped(count, f"{reason}; {_NOWHERE}")
         else:

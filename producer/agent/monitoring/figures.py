@@ -8,7 +8,6 @@ from __future__ import annotations
 import dataclasses
 import os
 import time
-from collections.abc import Mapping
 from typing import Any
 
 from ...model.errors import ChannelError
@@ -16,7 +15,7 @@ from ...model.interfaces import ChannelStats
 from ...runtime.process_memory import resident_bytes
 from ..events.counters import Counters
 from ..flow.channel import BatchChannel
-from ..flow.refused import MOST_REASON
+from ..flow.refused import MOST_REASON, Refused
 from ..run.agent import Agent
 from ..run.blueprint import SinkPart
 from ..run.supervisor import State
@@ -105,11 +104,10 @@ def not_ready(agent: Agent) -> list[str]:
     reasons = [f"channel {name} is closed" for name, each in dict(agent.channels).items() if not each.stats().open]
     reasons += [f"channel {name} is not open" for name in agent.blueprint.channels if name not in agent.channels]
     for kind, parts in (("source", agent.sources), ("sink", agent.sinks)):
-        reasons += [
-            f"{kind} {name} {part.status()}" for name, part in dict(parts).items() if part.state not in _WORKING
-        ]
-    reasons += [f"sink {name} {trouble}" for name in agent.sinks if (trouble := agent.trouble(name))]
-    reasons += [f"source {name} {trouble}" for name in agent.sources if (trouble := agent.trouble_of_source(name))]
+        running = dict(parts).items()
+        reasons += [f"{kind} {name} {part.status()}" for name, part in running if part.state not in _WORKING]
+        troubles = {name: agent.health_of(f"{kind}s.{name}").trouble() for name, _ in running}
+        reasons += [f"{kind} {name} {trouble}" for name, trouble in troubles.items() if trouble]
     expected = len(agent.blueprint.sources) + len(agent.blueprint.sinks)
     if len(agent.sources) + len(agent.sinks) < expected:
         reasons.append("not all components have started")
@@ -134,7 +132,7 @@ def _source(agent: Agent, name: str) -> dict[str, Any]:
         "selector": config.selector.type,
         "state": State.NEW.value if running is None else running.state.value,
         "lag": None if lag is None else dataclasses.asdict(lag),
-        **_counted(agent, agent.counters.get(f"sources.{name}"), SOURCE_COUNTERS),
+        **_counted(agent, agent.health_of(f"sources.{name}").counters, SOURCE_COUNTERS),
     }
 
 
@@ -146,9 +144,10 @@ def _sinks(agent: Agent, part: SinkPart, *, events: bool) -> list[dict[str, Any]
     common = {"channel": part.channel, "dead_letters": part.dead_letters}
 
     def row(name: str, kind: str, of: str | None, state: str) -> dict[str, Any]:
-        counted = _counted(agent, agent.counters.get(f"sinks.{name}"), SINK_COUNTERS)
-        counted["refused"] = _refused(agent, name, events=events)
-        delivers = agent.trouble(name) is None
+        health = agent.health_of(f"sinks.{name}")
+        counted = _counted(agent, health.counters, SINK_COUNTERS)
+        counted["refused"] = _refused(agent, health.refused, events=events)
+        delivers = health.trouble() is None
         known = {"name": name, "type": kind, "group": of, "is_group": name in agent.config.groups}
         return {**known, "state": state, "delivers": delivers, **common, **counted}
 
@@ -187,10 +186,7 @@ def _channel(agent: Agent, name: str, channel: BatchChannel) -> dict[str, Any]:
     }
 
 
-def _refused(agent: Agent, name: str, *, events: bool) -> dict[str, Any]:
-    refused = agent.refused.get(name)
-    if refused is None:
-        return {"reasons": [], "older": 0}
+def _refused(agent: Agent, refused: Refused, *, events: bool) -> dict[str, Any]:
     reasons, older = refused.reasons()
     named = [{"reason": _reason(agent, reason), "events": count} for reason, count in reasons.items()]
     sample = [
@@ -208,11 +204,10 @@ def _shown(agent: Agent, text: str) -> str:
     return redacted(text, agent.hidden)[:_MOST_SHOWN]
 
 
-def _counted(agent: Agent, counters: Counters | None, names: tuple[str, ...]) -> dict[str, Any]:
-    found: Mapping[str, int] = {} if counters is None else counters.snapshot()
-    error = None if counters is None else counters.last_error
+def _counted(agent: Agent, counters: Counters, names: tuple[str, ...]) -> dict[str, Any]:
+    error = counters.last_error
     return {
-        "counters": {**dict.fromkeys(names, 0), **found},
+        "counters": {**dict.fromkeys(names, 0), **counters.snapshot()},
         "error": None if error is None else _shown(agent, error),
     }
 

@@ -14,7 +14,7 @@ import asyncio
 import json
 from collections.abc import AsyncGenerator, Mapping
 
-from ..flow.taps import Tap, Viewer
+from ..flow.taps import Viewer
 from ..run.agent import Agent
 from .queries import QueryError, parameters_of
 from .redaction import redacted_event
@@ -35,7 +35,7 @@ def tapped(agent: Agent, query: str) -> AsyncGenerator[bytes, None]:
 
 async def _lines(agent: Agent, key: str, rate: int) -> AsyncGenerator[bytes, None]:
     viewer = Viewer(rate, agent.clock)
-    with agent.taps.setdefault(key, Tap()).watched(viewer):
+    with agent.health_of(key).tap.watched(viewer):
         passed = 0
         while agent.config.tap and key in _names(agent).values():
             for _ in range(_POLLS):

@@ -28,15 +28,12 @@ from ...text.plural import counted
 from ..config.limits import Memory, Pace
 from ..config.model import AgentConfig
 from ..config.options import Problem
-from ..events.counters import Counters
 from ..events.interfaces import Context, Lag, Patience, Sink, SinkProcessor, Source, give_up
 from ..flow.channel import BatchChannel
 from ..flow.counted_sink import CountedSink
 from ..flow.health import FORGOTTEN, Health
 from ..flow.outlet import SourceOutlet
-from ..flow.refused import Refused
 from ..flow.sink_runner import SinkRunner
-from ..flow.taps import Tap
 from ..ledger.former_state import read_former
 from ..ledger.lanes import Lane
 from ..ledger.ledgers import Ledgers
@@ -83,8 +80,7 @@ class Agent:
     :param changed: called after each change of a component's state, on any thread.
     :ivar remaining: after :meth:`stop`, the number of events in each channel that keeps them.
     :ivar undelivered: descriptions of the events in directories that no channel uses, by directory.
-    :ivar taps: the taps of sources and sinks, by kind and name.
-    :ivar refused: the refused events of sinks and groups, by name.
+    :ivar health: the health of each component, by kind and name.
     :ivar hidden: texts that the monitoring must not show, of the present and the former configuration, each with the
         text to show.
     :ivar reloads: the state of reloads, updated by the thread that watches the file.
@@ -98,13 +94,9 @@ class Agent:
         self.blueprint: Blueprint = draw(config)
         self._pace = Pace(config.limits.max_cpu, self._clock)
         self._memory = Memory(config.limits.max_memory_bytes, self._clock)
-        self.counters: dict[str, Counters] = {}
-        self.taps: dict[str, Tap] = {}
-        self.refused: dict[str, Refused] = {}
+        self.health: dict[str, Health] = {}
         self.hidden: dict[str, str] = secret_texts(self.blueprint)
         self._ledgers = Ledgers(Path(config.state) / "sources", self._clock)
-        self._health: dict[str, Health] = {}
-        self._putting: dict[str, Health] = {}
         self.channels: dict[str, BatchChannel] = {}
         self.sources: dict[str, Supervised] = {}
         self.sinks: dict[str, Supervised] = {}
@@ -212,15 +204,15 @@ class Agent:
         tell: Callable[[], Lag] | None = getattr(self._reading.get(source), "lag", None)
         return None if tell is None else tell()
 
-    def trouble(self, sink: str) -> str | None:
-        """Describe what has kept a sink or group from delivering for a while; None if nothing has."""
-        health = self._health.get(sink)
-        return None if health is None else health.trouble()
+    def health_of(self, component: str) -> Health:
+        """Return the health of a component.
 
-    def trouble_of_source(self, source: str) -> str | None:
-        """Describe what has kept a source from putting for a while, other than full channels; None if nothing has."""
-        health = self._putting.get(source)
-        return None if health is None else health.trouble()
+        :param component: its kind and name, such as ``sinks.k1``.
+        """
+        if component not in self.health:
+            words = ("has put nothing into its channels", FORGOTTEN) if component.startswith("sources.") else ()
+            self.health.setdefault(component, Health(self._clock, *words))
+        return self.health[component]
 
     def stop(self, timeout: float | None = None) -> bool:
         """Stop in order. Return False if a component did not end in time, or events were lost.
@@ -330,9 +322,10 @@ class Agent:
         removed = {f"sources.{name}" for name in changes.sources_ended - changes.sources_begun}
         removed |= {f"sinks.{name}" for name in changes.sinks_ended - changes.sinks_begun}
         removed |= {f"channels.{name}" for name in changes.channels_ended - changes.channels_begun}
-        self.counters = {name: counters for name, counters in self.counters.items() if name not in removed}
-        self.refused = {name: each for name, each in self.refused.items() if f"sinks.{name}" not in removed}
-        self._health = {name: health for name, health in self._health.items() if name not in changes.sinks_ended}
+        for name in removed:
+            self.health.pop(name, None)
+        for name in changes.sinks_ended & changes.sinks_begun:
+            self.health_of(f"sinks.{name}").worked()
 
     def _check_the_agent_stays(self, config: AgentConfig) -> None:
         for key in ("name", "state"):
@@ -437,17 +430,13 @@ class Agent:
                     part.name,
                     channel,
                     processor,
-                    context.counters,
+                    self.health_of(f"sinks.{part.name}"),
                     dead_letters=letters,
                     most_events=min(sink.most_events for sink in sinks.values()),
                     most_bytes=min(sink.most_bytes for sink in sinks.values()),
                     patience=_patience(sinks.values()),
                     hurried=lambda: bool(self.sources) and self.finished(),
-                    clock=self._clock,
-                    health=self._health_of(context),
                     pace=self._pace,
-                    tap=self.taps.setdefault(f"sinks.{part.name}", Tap()),
-                    refused=self.refused.setdefault(part.name, Refused()),
                 ).run(stop)
             finally:
                 processor.close()
@@ -465,8 +454,7 @@ class Agent:
         sinks = {
             each.name: CountedSink(
                 partial(each.make, contexts[each.name]),
-                contexts[each.name].counters,
-                self._health_of(contexts[each.name]),
+                self.health_of(f"sinks.{each.name}"),
                 partial(self._begin_anew, part.name),
             )
             for each in part.sinks
@@ -478,13 +466,6 @@ class Agent:
 
     def _begin_anew(self, sink: str) -> None:
         self.sinks[sink].again()
-
-    def _health_of(self, context: Context) -> Health:
-        return self._health.setdefault(context.name, Health(context.counters, self._clock))
-
-    def _putting_of(self, context: Context) -> Health:
-        made = Health(context.counters, self._clock, "has put nothing into its channels", FORGOTTEN)
-        return self._putting.setdefault(context.name, made)
 
     def _source(self, part: SourcePart) -> Supervised:
         name = part.source.name
@@ -498,14 +479,8 @@ class Agent:
                     interceptors.append(each.make(self._within(context, each.name)))
                     closing.callback(getattr(interceptors[-1], "close", bool))
                 selector = part.selector.make(context, channels)
-                shared = self._ledgers.of(name), context.counters, self._clock, self._pace
-                health = self._putting_of(context)
-                outlet = SourceOutlet(
-                    *(name, interceptors, selector, channels, *shared),
-                    memory=self._memory,
-                    health=health,
-                    tap=self.taps.setdefault(f"sources.{name}", Tap()),
-                )
+                shared = self._ledgers.of(name), self.health_of(f"sources.{name}"), self._pace
+                outlet = SourceOutlet(name, interceptors, selector, channels, *shared, memory=self._memory)
                 source: Source = part.source.make(context)
                 self._reading[name] = source
                 source.run(outlet, stop)
@@ -520,8 +495,7 @@ class Agent:
         self._changed()
 
     def _context(self, kind: str, name: str) -> Context:
-        counters = self.counters.setdefault(f"{kind}.{name}", Counters())
-        state = Path(self.config.state) / kind / name
+        state, counters = Path(self.config.state) / kind / name, self.health_of(f"{kind}.{name}").counters
         return Context(self.config.name, name, state, counters, self._clock)
 
     def _within(self, source: Context, interceptor: str) -> Context:

@@ -14,9 +14,9 @@ from producer.agent.config import limits, parse_toml
 from producer.agent.config.limits import Memory, Pace
 from producer.agent.config.toml_text import write_toml
 from producer.agent.events.batch import EventBatch
-from producer.agent.events.counters import Counters
 from producer.agent.events.interfaces import Context
 from producer.agent.flow.channel import BatchChannel
+from producer.agent.flow.health import Health
 from producer.agent.flow.outlet import MemoryFullError, SourceOutlet
 from producer.agent.flow.sink_runner import SinkRunner
 from producer.agent.run.blueprint import draw
@@ -112,10 +112,10 @@ def test_a_source_rests_behind_each_batch(tmp_path: Path) -> None:
             asked.append(most)
 
     with opened(memory_channel(tmp_path)) as channel:
-        channels, clock = {"c": channel}, SystemClock()
+        channels = {"c": channel}
         selector = ReplicatingSelector(ReplicatingSelector.Options(), Context("a", "s", tmp_path), channels)
         outlet = SourceOutlet(
-            *("s", [], selector, channels, ledger_of("s", channels, selector), Counters(), clock), Asked(0.05, clock)
+            *("s", [], selector, channels, ledger_of("s", channels, selector), Health()), Asked(0.05, SystemClock())
         )
         assert outlet.put_until(EventBatch.of_lines(b"x\n"), Stop())
         outlet.put(EventBatch.of_lines(b"x\n"))
@@ -139,7 +139,7 @@ def test_a_sink_rests_after_each_delivery_but_not_while_the_agent_waits_for_chan
     with opened(memory_channel(tmp_path)) as channel:
         channel.put(EventBatch.of_lines(b"x\n"))
         channel.hurried = hurried
-        SinkRunner("k", channel, sink, Counters(), dead_letters=None, most_events=9, most_bytes=9, pace=pace).run(stop)
+        SinkRunner("k", channel, sink, Health(), dead_letters=None, most_events=9, most_bytes=9, pace=pace).run(stop)
     assert (sink.bodies, waits) == ([b"x"], waited)
 
 
@@ -152,7 +152,7 @@ def test_an_agent_stays_within_its_share_of_the_processors(tmp_path: Path) -> No
         used, begun = cpu_of(own), time.monotonic()
         assert not agent.wait(1.0)
         share = (cpu_of(own) - used) / (time.monotonic() - begun)
-        assert agent.counters["sinks.none"].get("EventDrainSuccessCount")
+        assert agent.health_of("sinks.none").counters.get("EventDrainSuccessCount")
     finally:
         assert agent.stop(60)
     assert share < 0.4
@@ -247,13 +247,11 @@ def test_a_request_is_refused_before_it_is_read_while_there_is_no_memory() -> No
 
 def _outlet(channel: BatchChannel, used: list[int], state: Path) -> SourceOutlet:
     """Return the outlet of a process with a limit of 100 bytes; each check uses the next of ``used``."""
-    channels, clock = {"c": channel}, SystemClock()
+    channels = {"c": channel}
     selector = ReplicatingSelector(ReplicatingSelector.Options(), Context("a", "s", state), channels)
     memory = Memory(100, ManualClock(), lambda: used[0])
     memory.is_full = lambda: used[0] > 90  # type: ignore[method-assign]
-    return SourceOutlet(
-        *("s", [], selector, channels, ledger_of("s", channels, selector), Counters(), clock), memory=memory
-    )
+    return SourceOutlet("s", [], selector, channels, ledger_of("s", channels, selector), Health(), memory=memory)
 
 
 def test_at_its_memory_limit_the_process_delays_sources_that_can_wait_and_raises_to_others(tmp_path: Path) -> None:
@@ -296,7 +294,7 @@ def test_an_agent_stays_within_its_memory(tmp_path: Path, caplog: pytest.LogCapt
     agent.start()
     try:
         eventually(lambda: "at its memory limit" in caplog.text, "the source to wait", 120)
-        assert agent.counters["sources.numbers"].get("EventAcceptedCount") > 100
+        assert agent.health_of("sources.numbers").counters.get("EventAcceptedCount") > 100
         assert resident_bytes() <= limit
     finally:
         agent.stop(1)

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from producer.agent.events.batch import EventBatch
-from producer.agent.events.counters import Counters
 from producer.agent.events.interfaces import Refusal, RefusedError, SinkError
 from producer.agent.flow import held_back
 from producer.agent.flow.channel import BatchChannel
@@ -64,17 +63,14 @@ def _runner(
     most_events: int = 2,
     clock: ManualClock | None = None,
 ) -> SinkRunner:
-    clock, counters = clock or ManualClock(), Counters()
     return SinkRunner(
         "k",
         channel,
         sink,
-        counters,
+        Health(clock or ManualClock()),
         dead_letters=letters,
         most_events=most_events,
         most_bytes=1 << 20,
-        clock=clock,
-        health=Health(counters, clock),
     )
 
 

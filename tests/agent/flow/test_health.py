@@ -20,8 +20,8 @@ from ..doubles import RecordingSink, context, memory_channel, opened
 
 
 def _made() -> tuple[ManualClock, Counters, Health]:
-    clock, counters = ManualClock(), Counters()
-    return clock, counters, Health(counters, clock)
+    health = Health(clock := ManualClock())
+    return clock, health.counters, health
 
 
 def test_failures_alone_are_trouble_after_a_while_and_a_delivery_ends_it() -> None:
@@ -41,8 +41,7 @@ def test_failures_alone_are_trouble_after_a_while_and_a_delivery_ends_it() -> No
 
 def test_a_failed_put_that_is_not_retried_is_forgotten() -> None:
     """A failed put that is not retried is forgotten after a while."""
-    clock, counters = ManualClock(), Counters()
-    health = Health(counters, clock, "has put nothing", FORGOTTEN)
+    health = Health(clock := ManualClock(), "has put nothing", FORGOTTEN)
     health.failed(OSError("first"))
     clock.advance(FAILING)
     assert health.trouble() == "has put nothing for 10 s: OSError: first"
@@ -78,19 +77,17 @@ def test_a_sink_that_delivers_a_part_is_well(tmp_path: Path, delivered: int, tro
     with opened(memory_channel(tmp_path, clock=clock)) as channel:
         for number in range(2):
             channel.put(EventBatch.of_lines(b"%d\n" % number))
-        sink = CountedSink(partial(RecordingSink, fail), *(own := (Counters(), Health(Counters(), clock))))
-        runner = SinkRunner(
-            "k", channel, sink, counters, dead_letters=None, most_events=9, most_bytes=99, clock=clock, health=health
-        )
+        sink = CountedSink(partial(RecordingSink, fail), own := Health(clock))
+        runner = SinkRunner("k", channel, sink, health, dead_letters=None, most_events=9, most_bytes=99)
         assert not runner.deliver(0)
-    assert [each.trouble() is not None for each in (health, own[1])] == [trouble, trouble]
-    assert own[0].get("EventDrainSuccessCount") == counters.get("EventDrainSuccessCount") == delivered
+    assert [each.trouble() is not None for each in (health, own)] == [trouble, trouble]
+    assert own.counters.get("EventDrainSuccessCount") == counters.get("EventDrainSuccessCount") == delivered
 
 
 def test_how_long_deliveries_take_is_counted_also_of_one_that_fails(tmp_path: Path) -> None:
     """The time of deliveries, failed ones included, counts for the group and for the sink."""
     clock, counters, health = _made()
-    own, away = Counters(), [SinkError("away")]
+    own, away = Health(clock), [SinkError("away")]
 
     def slow(_batches: Sequence[EventBatch]) -> None:
         clock.advance(1.5)
@@ -99,24 +96,22 @@ def test_how_long_deliveries_take_is_counted_also_of_one_that_fails(tmp_path: Pa
 
     with opened(memory_channel(tmp_path, clock=clock)) as channel:
         channel.put(EventBatch.of_lines(b"a\n"))
-        sink = CountedSink(partial(RecordingSink, slow), own, Health(own, clock))
-        runner = SinkRunner(
-            "k", channel, sink, counters, dead_letters=None, most_events=9, most_bytes=99, clock=clock, health=health
-        )
+        sink = CountedSink(partial(RecordingSink, slow), own)
+        runner = SinkRunner("k", channel, sink, health, dead_letters=None, most_events=9, most_bytes=99)
         assert [runner.deliver(0), runner.deliver(0)] == [False, True]
-    assert own.get("DeliveryMicroseconds") == counters.get("DeliveryMicroseconds") == 3_000_000
+    assert own.counters.get("DeliveryMicroseconds") == counters.get("DeliveryMicroseconds") == 3_000_000
 
 
 def test_a_sink_whose_destination_refuses_events_works() -> None:
     """A sink whose destination refuses events works."""
-    clock, counters, health = _made()
+    clock, _, health = _made()
 
     def refuse(batches: Sequence[EventBatch]) -> None:
         clock.advance(FAILING)
         raise RefusedError("bad", batches)
 
     with pytest.raises(RefusedError):
-        CountedSink(partial(RecordingSink, refuse), counters, health).write([EventBatch.of_lines(b"a\n")])
+        CountedSink(partial(RecordingSink, refuse), health).write([EventBatch.of_lines(b"a\n")])
     assert health.trouble() is None
 
 
@@ -135,7 +130,7 @@ def test_a_failed_delivery_has_one_line(tmp_path: Path, caplog: pytest.LogCaptur
     group = FailoverProcessor(FailoverProcessor.Options(), context(tmp_path, "g", clock), {"a": made(0), "b": made(1)})
     with caplog.at_level(logging.INFO), opened(memory_channel(tmp_path, clock=clock)) as channel:
         channel.put(EventBatch.of_lines(b"x\n"))
-        runner = SinkRunner("g", channel, group, Counters(), dead_letters=None, most_events=9, most_bytes=99)
+        runner = SinkRunner("g", channel, group, Health(), dead_letters=None, most_events=9, most_bytes=99)
         assert not runner.deliver(0)
         away[1] = False
         clock.advance(60)

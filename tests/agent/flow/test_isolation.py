@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from producer.agent.events.batch import EventBatch
-from producer.agent.events.counters import Counters
 from producer.agent.events.interfaces import RefusedError, SinkError
 from producer.agent.flow.channel import BatchChannel
+from producer.agent.flow.health import Health
 from producer.agent.flow.sink_runner import SinkRunner
 from producer.agent.processors import FailoverProcessor
 from producer.testing import ManualClock
@@ -61,7 +61,7 @@ class _Failing(RecordingSink):
 def _runner(
     channel: BatchChannel, sink: RecordingSink, letters: BatchChannel | None = None, most_events: int = 1000
 ) -> SinkRunner:
-    return SinkRunner("k", channel, sink, Counters(), dead_letters=letters, most_events=most_events, most_bytes=1 << 20)
+    return SinkRunner("k", channel, sink, Health(), dead_letters=letters, most_events=most_events, most_bytes=1 << 20)
 
 
 def _put(channel: BatchChannel, *blocks: bytes) -> None:

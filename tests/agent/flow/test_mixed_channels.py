@@ -12,13 +12,13 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from producer.agent.events.batch import EventBatch, Position
-from producer.agent.events.counters import Counters
 from producer.agent.events.interfaces import Routes
 from producer.agent.flow.channel import BatchChannel
+from producer.agent.flow.health import Health
 from producer.agent.flow.outlet import SourceOutlet
 from producer.agent.selectors.load_balancing import LoadBalancingSelector
 from producer.agent.selectors.replicating import ReplicatingSelector
-from producer.runtime.clock import Clock, SystemClock
+from producer.runtime.clock import Clock
 from producer.testing import ManualClock
 
 from ..doubles import context, die, file_channel, ledger_of, memory_channel, spillable_channel
@@ -78,7 +78,7 @@ class _Agent:
     def _begin_source(self) -> None:
         selector = self.selector(self.selector.Options(), context(self._state, "s"), self.channels)
         self.ledger = ledger_of("s", self.channels, selector, self.selector.__name__)
-        self._outlet = SourceOutlet("s", (), selector, self.channels, self.ledger, Counters(), SystemClock())
+        self._outlet = SourceOutlet("s", (), selector, self.channels, self.ledger, Health())
         self._ends = self._outlet.ends("f")
         self.place = self._ends[0]
 

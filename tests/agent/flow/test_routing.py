@@ -9,15 +9,15 @@ import pytest
 
 from producer.agent.config.options import AgentConfigError
 from producer.agent.events.batch import EventBatch, Position
-from producer.agent.events.counters import Counters
 from producer.agent.events.interfaces import Routes, UnfitError
 from producer.agent.flow.channel import BatchChannel
+from producer.agent.flow.health import Health
 from producer.agent.flow.outlet import SourceOutlet
 from producer.agent.selectors.load_balancing import LoadBalancingSelector
 from producer.agent.selectors.multiplexing import MultiplexingSelector
 from producer.agent.selectors.replicating import ReplicatingSelector
 from producer.model.errors import ChannelFullError
-from producer.runtime.clock import Stop, SystemClock
+from producer.runtime.clock import Stop
 from producer.testing import ManualClock
 
 from ...support.waiting import Call, eventually
@@ -45,9 +45,8 @@ def channels(tmp_path: Path) -> Iterator[dict[str, BatchChannel]]:
 def _outlet(
     channels: dict[str, BatchChannel], selector: Any = ReplicatingSelector, *interceptors: Any, **options: Any
 ) -> SourceOutlet:
-    counters = options.pop("counters", None) or Counters()
     made = selector(selector.Options(**options), context(Path("unused"), "s"), channels)
-    return SourceOutlet("s", interceptors, made, channels, ledger_of("s", channels, made), counters, SystemClock())
+    return SourceOutlet("s", interceptors, made, channels, ledger_of("s", channels, made), Health())
 
 
 def _all(channels: dict[str, BatchChannel]) -> dict[str, list[bytes]]:
@@ -159,7 +158,7 @@ def test_a_put_does_not_wait_for_room_in_an_optional_channel_whatever_its_keep_a
 
 def test_how_long_interceptors_take_is_counted(channels: dict[str, BatchChannel]) -> None:
     """The time of all interceptors together is counted for each batch."""
-    clock, counters = ManualClock(), Counters()
+    health = Health(clock := ManualClock())
 
     class Slow:
         def intercept(self, batch: EventBatch) -> EventBatch:
@@ -167,10 +166,8 @@ def test_how_long_interceptors_take_is_counted(channels: dict[str, BatchChannel]
             return batch
 
     selector = ReplicatingSelector(ReplicatingSelector.Options(), context(Path("unused"), "s"), channels)
-    SourceOutlet("s", [Slow(), Slow()], selector, channels, ledger_of("s", channels, selector), counters, clock).put(
-        _LINES
-    )
-    assert counters.get("InterceptionMicroseconds") == 500_000
+    SourceOutlet("s", [Slow(), Slow()], selector, channels, ledger_of("s", channels, selector), health).put(_LINES)
+    assert health.counters.get("InterceptionMicroseconds") == 500_000
 
 
 def test_a_source_that_ends_while_a_channel_is_full_has_not_failed(
@@ -193,7 +190,7 @@ def test_a_channel_that_a_selector_names_twice_gets_a_batch_once(channels: dict[
         def select(self, batch: EventBatch) -> Routes:
             return Routes({"c1": batch}, {"c1": batch, "c2": batch})
 
-    SourceOutlet("s", [], Both(), channels, ledger_of("s", channels, Both), Counters(), SystemClock()).put(_LINES)
+    SourceOutlet("s", [], Both(), channels, ledger_of("s", channels, Both), Health()).put(_LINES)
     assert _all(channels) == {"c1": [b"a", b"b"], "c2": [b"a", b"b"], "c3": []}
 
 
@@ -239,13 +236,12 @@ def test_without_a_default_unmapped_events_are_dropped_and_counted_as_in_flumes_
     channels: dict[str, BatchChannel],
 ) -> None:
     """Without a default, unmapped events are dropped and counted, as in Flume's ``testNoDefault``."""
-    counters = Counters()
-    outlet = _multiplexing(channels, default=(), counters=counters)
+    outlet = _multiplexing(channels, default=())
     outlet.put(EventBatch.of_events([({"type": "z"}, b"1"), ({"type": "x"}, b"2"), ({}, b"3")]))
     assert _all(channels) == {"c1": [b"2"], "c2": [], "c3": []}
-    assert counters.get("EventDroppedCount") == 2
+    assert outlet._counters.get("EventDroppedCount") == 2
     outlet.put(EventBatch.of_lines(b"4\n5\n"))
-    assert counters.get("EventDroppedCount") == 4
+    assert outlet._counters.get("EventDroppedCount") == 4
 
 
 def test_optional_channels_of_a_value_that_are_already_required_for_it_do_not_get_the_event_twice(
@@ -417,9 +413,8 @@ _LONG = "n" * 70_000
 def test_an_event_that_no_channel_can_take_is_refused_or_dropped_alone(tmp_path: Path, make: Any) -> None:
     """An event that fits into no channel is refused before any commit, or dropped alone and counted."""
     batch = EventBatch.of_events([({}, b"0"), ({_LONG: "x", "m": "y"}, b"1"), ({"m": "z"}, b"2")], Position("f", 9))
-    counters = Counters()
     with opened(make(tmp_path)) as channel:
-        outlet = _outlet({"c": channel}, counters=counters)
+        outlet = _outlet({"c": channel})
         with pytest.raises(UnfitError, match="at most 65000 fit"):
             outlet.put(batch)
         assert channel.held == 0
@@ -427,7 +422,7 @@ def test_an_event_that_no_channel_can_take_is_refused_or_dropped_alone(tmp_path:
         assert outlet.put_until(EventBatch.of_bodies([b"alone"], {_LONG: "x"}, position=Position("f", 10)), Stop())
         outlet.put(EventBatch.of_bodies([b"alone"], {_LONG: "x"}), refuse=False)
         assert list(outlet.ends("f")) == [10]
-        assert (taken(channel), counters.get("EventDroppedCount")) == ([b"0", b"2"], 3)
+        assert (taken(channel), outlet._counters.get("EventDroppedCount")) == ([b"0", b"2"], 3)
 
 
 class _Choosy:
@@ -447,17 +442,17 @@ class _Choosy:
 @pytest.mark.parametrize("error", [ValueError("odd"), KeyError("host"), UnicodeDecodeError("utf-8", b"", 0, 1, "odd")])
 def test_an_event_for_which_an_interceptor_fails_is_dropped_alone(tmp_path: Path, error: Exception) -> None:
     """An event for which an interceptor fails is dropped alone and counted, once the interceptor has passed others."""
-    choosy, counters = _Choosy(), Counters()
+    choosy = _Choosy()
     choosy.error = error
     with opened(memory_channel(tmp_path)) as channel:
-        outlet = _outlet({"c": channel}, ReplicatingSelector, choosy, counters=counters)
+        outlet = _outlet({"c": channel}, ReplicatingSelector, choosy)
         with pytest.raises(type(error)):  # it has not passed any event yet
             outlet.put(EventBatch.of_bodies([b"bad"]))
         assert outlet.put_until(EventBatch.of_lines(b"1\nbad\n2\n").at(Position("f", 9)), Stop())
         assert outlet.put_until(EventBatch.of_lines(b"3\n"), Stop())
         assert outlet.put_until(EventBatch.of_lines(b"bad\n").at(Position("f", 13)), Stop())
         assert list(outlet.ends("f")) == [13]
-        assert counters.get("EventDroppedCount") == 2
+        assert outlet._counters.get("EventDroppedCount") == 2
         taking = channel.take(100, 1000, 0)
         assert taking is not None
         events = [event for batch in taking.batches for event in batch.events()]
@@ -468,12 +463,12 @@ def test_an_event_for_which_an_interceptor_fails_is_dropped_alone(tmp_path: Path
 @pytest.mark.parametrize("away", [ConnectionError("away"), KeyError("nothing is found while the table is away")])
 def test_an_interceptor_that_fails_for_all_events_drops_none(tmp_path: Path, away: Exception) -> None:
     """An interceptor that fails for all events drops none; the source can put them again."""
-    choosy, counters = _Choosy(), Counters()
+    choosy = _Choosy()
     with opened(memory_channel(tmp_path)) as channel:
-        outlet = _outlet({"c": channel}, ReplicatingSelector, choosy, counters=counters)
+        outlet = _outlet({"c": channel}, ReplicatingSelector, choosy)
         outlet.put(EventBatch.of_lines(b"0\n"))
         choosy.away = away
         for block in (b"1\n2\n", b"3\n"):
             with pytest.raises(type(away)):
                 outlet.put(EventBatch.of_lines(block))
-        assert (taken(channel), counters.get("EventDroppedCount")) == ([b"0"], 0)
+        assert (taken(channel), outlet._counters.get("EventDroppedCount")) == ([b"0"], 0)

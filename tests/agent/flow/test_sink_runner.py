@@ -10,7 +10,6 @@ import pytest
 
 from producer.agent import Agent, AgentConfig, ComponentConfig, SinkConfig, SourceConfig
 from producer.agent.events.batch import EventBatch, Position
-from producer.agent.events.counters import Counters
 from producer.agent.events.interfaces import Patience, RefusedError, SinkError
 from producer.agent.flow.channel import BatchChannel
 from producer.agent.flow.counted_sink import CountedSink
@@ -42,7 +41,7 @@ def letters(tmp_path: Path) -> Iterator[BatchChannel]:
 
 
 def _runner(channel: BatchChannel, sink: RecordingSink, letters: BatchChannel | None = None) -> SinkRunner:
-    return SinkRunner("k", channel, sink, Counters(), dead_letters=letters, most_events=100, most_bytes=1 << 20)
+    return SinkRunner("k", channel, sink, Health(), dead_letters=letters, most_events=100, most_bytes=1 << 20)
 
 
 def test_delivered_events_leave_the_channel_and_are_counted_as_in_flume(channel: BatchChannel) -> None:
@@ -230,7 +229,7 @@ def test_a_sink_of_a_group_is_made_to_see_that_it_can_be_and_closed() -> None:
         return sink
 
     clock = ManualClock()
-    counted = CountedSink(make, Counters(), Health(Counters(), clock), lambda: again.append(None))
+    counted = CountedSink(make, Health(clock), lambda: again.append(None))
     assert isinstance(counted.failure, FileNotFoundError)
     batches = [EventBatch.of_lines(b"1\n")]
     with pytest.raises(FileNotFoundError):
@@ -315,7 +314,7 @@ def test_a_stop_ends_the_wait_for_room_in_the_dead_letters(channel: BatchChannel
 
 def _patient(channel: BatchChannel, sink: RecordingSink, clock: ManualClock, **options: Any) -> SinkRunner:
     rest = {"dead_letters": None, "most_events": 10, "most_bytes": 1 << 20, "patience": Patience(60, 20)} | options
-    return SinkRunner("k", channel, sink, Counters(), clock=clock, **rest)
+    return SinkRunner("k", channel, sink, Health(clock), **rest)
 
 
 def _numbers(channel: BatchChannel, *numbers: int) -> None:
@@ -442,13 +441,13 @@ def test_a_batch_that_one_of_two_sinks_returns_is_taken_by_the_other_at_once(tmp
 
 def test_a_missing_sink_sets_no_limits_for_its_group() -> None:
     """A missing sink sets no limits for its group."""
-    counters, patience = Counters(), Patience(3.0, 1.0)
+    patience = Patience(3.0, 1.0)
     sink = RecordingSink()
     sink.patience, sink.most_events, sink.most_bytes = patience, 7, 70  # type: ignore[attr-defined]
 
     def absent() -> Any:
         raise FileNotFoundError("its directory is not there")
 
-    group = [CountedSink(make, counters, Health(counters, ManualClock())) for make in (absent, lambda: sink)]
+    group = [CountedSink(make, Health(ManualClock())) for make in (absent, lambda: sink)]
     assert [min(each.most_events for each in group), min(each.most_bytes for each in group)] == [7, 70]
     assert _patience(group) == patience

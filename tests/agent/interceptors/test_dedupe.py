@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from producer.agent.events.counters import Counters
 from producer.agent.events.interfaces import Routes
+from producer.agent.flow.health import Health
 from producer.agent.flow.outlet import SourceOutlet
 from producer.agent.ledger.ledger import Ledger
 from producer.model.errors import ChannelError
@@ -81,7 +81,7 @@ class _All:
 def test_an_event_that_was_not_committed_does_not_count_as_seen_so_its_repeat_is_not_dropped(tmp_path):
     """An event that was not committed does not count as seen, so its repeat is not dropped."""
     channel, ledger = _Channel(), Ledger(tmp_path / "s", SystemClock())
-    outlet = SourceOutlet("s", [interceptor("dedupe")], _All(), {"c": channel}, ledger, Counters(), SystemClock())
+    outlet = SourceOutlet("s", [interceptor("dedupe")], _All(), {"c": channel}, ledger, Health())
     with pytest.raises(ChannelError):
         outlet.put(lines("a"))
     channel.fails = False

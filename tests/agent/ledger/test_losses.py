@@ -248,7 +248,7 @@ def test_a_damaged_batch_of_a_channel_that_forgets_is_read_again_while_the_agent
         eventually(lambda: ledger.safe_end(name) == path.stat().st_size)
         assert sorted(hub.delivered) == sorted(lines)
         assert channel.counters.get("EventLostCount") == 0
-        assert agent.counters["sources.s"].get("RestartCount") == 0
+        assert agent.health_of("sources.s").counters.get("RestartCount") == 0
     finally:
         agent.stop(60)
     assert "not lost: their sources read them again" in caplog.text

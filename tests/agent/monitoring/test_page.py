@@ -132,7 +132,7 @@ def test_page_and_top_have_the_same_tables(watched: Monitored, monkeypatch: pyte
     page_of(watched)
     watched.hub.lines.put(b"one\ntwo\n")
     eventually(lambda: watched.hub.delivered)
-    eventually(lambda: watched.agent.counters["sinks.k1"].get("EventDrainSuccessCount") == 2)
+    eventually(lambda: watched.agent.health_of("sinks.k1").counters.get("EventDrainSuccessCount") == 2)
     (row,) = [row for row in page_of(watched).rows if row[:2] == ["k1", "keep"]]
     assert row[3] != "", "events a second"
     assert row[4:] == ["2", "0", "0", "0", ""]
@@ -145,7 +145,7 @@ def test_refused_events_have_their_reasons_and_a_sample_without_secrets(watched:
     """Dead letters are counted by reason; the last ones are shown, without secrets, where events may be shown."""
     watched.hub.refusing, watched.hub.why = True, "of-environment is not a <field>"
     watched.hub.lines.put(b"token=abc.def <b>\ntwo\n")
-    eventually(lambda: watched.agent.counters["sinks.k1"].get("EventRefusedCount") == 2)
+    eventually(lambda: watched.agent.health_of("sinks.k1").counters.get("EventRefusedCount") == 2)
     rows = page_of(watched).rows
     assert ["k1", "2", "${env:OF_ENVIRONMENT} is not a <field>"] in rows
     assert any("token=*** <b>" in row[-1] for row in rows if row)
@@ -157,7 +157,7 @@ def test_the_page_shows_no_event_where_taps_are_refused(watched: Monitored) -> N
     """Without ``tap = true``, or not on loopback, the page shows the reasons but no events, and says why."""
     watched.hub.refusing = True
     watched.hub.lines.put(b"an event\n")
-    eventually(lambda: watched.agent.counters["sinks.k1"].get("EventRefusedCount") == 1)
+    eventually(lambda: watched.agent.health_of("sinks.k1").counters.get("EventRefusedCount") == 1)
     watched.agent.reload(watched.config(options=""))
     everywhere = MonitoringServer(watched.agent, "0.0.0.0", 0)  # the case
     try:
@@ -181,7 +181,7 @@ def test_the_page_shows_no_secret(watched: Monitored, monkeypatch: pytest.Monkey
     watched.hub.why = watched.hubs[1].why = _WHY
     watched.hub.refusing = watched.hubs[1].failing = True
     watched.hub.lines.put(_WHY.encode())
-    eventually(lambda: watched.agent.counters["sinks.k1"].get("EventRefusedCount"))
+    eventually(lambda: watched.agent.health_of("sinks.k1").counters.get("EventRefusedCount"))
     eventually(lambda: watched.get("/health/ready")[0] == 503)
     for number in range(2):
         watched.agent.reloads.failed(_WHY)

@@ -49,7 +49,7 @@ def test_metrics_json_and_metrics_for_clients_that_accept_json_have_a_table_of_f
     """
     watched.hubs[0].lines.put(b"one\ntwo\n")
     eventually(lambda: watched.hubs[0].delivered == [b"one", b"two"])
-    eventually(lambda: watched.agent.counters["sinks.g<b>"].get("EventDrainSuccessCount") == 2)
+    eventually(lambda: watched.agent.health_of("sinks.g<b>").counters.get("EventDrainSuccessCount") == 2)
     found = watched.json("/metrics.json")
     assert found.keys() == {"SOURCE.r1", "CHANNEL.c1", "CHANNEL.dead", "SINK_GROUP.g<b>", "SINK.k1", "SINK.k2"}
     assert watched.json("/metrics", Accept="application/json").keys() == found.keys()
@@ -69,7 +69,7 @@ def test_prometheus_text_has_the_counters_and_the_lag_in_events_bytes_and_second
     watched.hubs[0].failing = watched.hubs[1].failing = True
     watched.hubs[0].lines.put(b"one\ntwo\nthree\n")
     eventually(lambda: watched.agent.channels["c1"].held == 3)
-    watched.agent.counters["sources.r1"].add(InterceptionMicroseconds=1_500_000)
+    watched.agent.health_of("sources.r1").counters.add(InterceptionMicroseconds=1_500_000)
     status, kind, text = watched.get("/metrics")
     assert (status, kind) == (200, "text/plain; version=0.0.4; charset=utf-8")
     samples = {
@@ -306,4 +306,4 @@ def test_an_agent_whose_channel_takes_nothing_as_on_a_read_only_disk_is_not_read
         (reason,) = watched.json("/health/ready")["reasons"]
     assert re.match(r"source r1 has put nothing into its channels for \d+ s: ChannelIOError: .*read-only", reason)
     eventually(lambda: watched.get("/health/ready")[0] == 200)
-    assert watched.agent.counters["sources.r1"].get("EventAcceptedCount") == 1
+    assert watched.agent.health_of("sources.r1").counters.get("EventAcceptedCount") == 1

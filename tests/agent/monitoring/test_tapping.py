@@ -44,7 +44,7 @@ class Watched(Monitored):
             connection.close()
 
     def viewers(self, key: str) -> int:
-        return len(self.agent.taps[key].viewers)
+        return len(self.agent.health_of(key).tap.viewers)
 
 
 @pytest.fixture

@@ -88,11 +88,11 @@ def test_a_replaced_sinks_failures_do_not_count_against_the_new_one(
     a.failing = True
     with running(config_of(tmp_path)) as agent:
         a.lines.put(b"one\n")
-        eventually(lambda: agent.trouble("k1"))
+        eventually(lambda: agent.health_of("sinks.k1").trouble())
         other.hanging.clear()
         agent.reload(config_of(tmp_path, ('hub = "a"\nchannel =', 'hub = "other"\nchannel =')))
         eventually(lambda: other.writing)
-        assert agent.trouble("k1") is None
+        assert agent.health_of("sinks.k1").trouble() is None
         other.hanging.set()
 
 
@@ -295,7 +295,7 @@ def test_components_come_and_go(tmp_path: Path, hubs: tuple[Hub, ...], caplog: p
         eventually(lambda: (a.made, b.made) == (2, 2))
         assert str(agent.reload(parse_toml(less))) == "removed: channel c2, sink k2, source r2"
         assert (set(agent.channels), set(agent.sources), set(agent.sinks), b.closed) == ({"c1"}, {"r1"}, {"k1"}, 1)
-        assert not [name for name in agent.counters if name.endswith("2")]
+        assert not [name for name in agent.health if name.endswith("2")]
         assert str(agent.reload(parse_toml(whole))) == "new: channel c2, sink k2, source r2"
         b.lines.put(b"again\n")
         eventually(lambda: b.delivered == [b"again"])
@@ -310,7 +310,7 @@ def test_a_failing_sink_leaves_other_pairs_working(
     a.failing = True
     with caplog.at_level(logging.INFO), running(config_of(tmp_path)) as agent:
         a.lines.put(b"waits\n")
-        eventually(lambda: agent.counters["sinks.k1"].get("EventWriteFail") >= 3)
+        eventually(lambda: agent.health_of("sinks.k1").counters.get("EventWriteFail") >= 3)
         b.lines.put(b"passes\n")
         eventually(lambda: b.delivered == [b"passes"])
         assert (agent.channels["c1"].held, agent.sinks["k1"].state) == (1, State.RUNNING)
@@ -346,9 +346,9 @@ def test_sinks_of_a_group_are_counted_each(tmp_path: Path, hubs: tuple[Hub, ...]
     with running(parse_toml(text + '[groups.g]\ntype = "failover"\nsinks = ["k1", "k2"]\n')) as agent:
         a.lines.put(b"one\n")
         eventually(lambda: b.delivered == [b"one"])
-        eventually(lambda: agent.counters["sinks.g"].get("EventDrainSuccessCount") == 1)
-        assert agent.counters["sinks.k1"].get("EventWriteFail") == 1
-        assert agent.counters["sinks.k2"].get("EventDrainSuccessCount") == 1
+        eventually(lambda: agent.health_of("sinks.g").counters.get("EventDrainSuccessCount") == 1)
+        assert agent.health_of("sinks.k1").counters.get("EventWriteFail") == 1
+        assert agent.health_of("sinks.k2").counters.get("EventDrainSuccessCount") == 1
 
 
 def test_a_group_delivers_without_a_sink_that_cannot_be_built(tmp_path: Path, hubs: tuple[Hub, ...]) -> None:
@@ -362,7 +362,7 @@ def test_a_group_delivers_without_a_sink_that_cannot_be_built(tmp_path: Path, hu
         b.absent = False
         a.lines.put(b"one\n")
         eventually(lambda: b.delivered == [b"one"])
-        assert "its directory is not there" in str(agent.counters["sinks.k1"].last_error)
+        assert "its directory is not there" in str(agent.health_of("sinks.k1").counters.last_error)
         a.absent = False
         a.lines.put(b"two\n")
         eventually(lambda: b"two" in a.delivered + b.delivered)

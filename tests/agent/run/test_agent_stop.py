@@ -62,7 +62,7 @@ def _begun(agent: Agent, hub: Hub) -> None:
     for number in range(3):
         hub.lines.put(b"%d\n" % number)
     eventually(lambda: agent.channels["q"].held == 3)
-    eventually(lambda: agent.counters["sinks.k"].snapshot().get("EventDrainAttemptCount", 0))
+    eventually(lambda: agent.health_of("sinks.k").counters.snapshot().get("EventDrainAttemptCount", 0))
 
 
 def test_the_end_does_not_wait_for_a_destination_that_is_away(
@@ -148,9 +148,9 @@ def test_a_destination_that_is_away_shows_at_once(tmp_path: Path, hub: Hub, away
     agent = Agent(config_of(tmp_path, away))
     try:
         _begun(agent, hub)
-        eventually(lambda: agent.counters["sinks.k"].get("EventWriteFail"), 5)
-        assert agent.counters["sinks.k"].get("ConnectionFailedCount")
-        assert "no connection" in str(agent.counters["sinks.k"].last_error)
+        eventually(lambda: agent.health_of("sinks.k").counters.get("EventWriteFail"), 5)
+        assert agent.health_of("sinks.k").counters.get("ConnectionFailedCount")
+        assert "no connection" in str(agent.health_of("sinks.k").counters.last_error)
     finally:
         agent.stop(0)
 

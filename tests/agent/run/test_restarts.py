@@ -12,10 +12,10 @@ import pytest
 from producer.agent import Agent
 from producer.agent.config import parse_toml
 from producer.agent.events.batch import EventBatch, Position
-from producer.agent.events.counters import Counters
 from producer.agent.events.interfaces import Context
 from producer.agent.flow.channel import BatchChannel
 from producer.agent.flow.delivery import Delivery
+from producer.agent.flow.health import Health
 from producer.agent.flow.outlet import SourceOutlet
 from producer.agent.selectors.load_balancing import LoadBalancingSelector
 from producer.testing import ManualClock
@@ -103,7 +103,7 @@ def test_after_three_stops_spilled_events_remain_and_others_are_read_again_once(
         ledger = ledger_in(agent.channels["c"])
         (name,) = ledger.names()
         assert ledger.safe_end(name) == path.stat().st_size
-        received = agent.counters["sources.s"].get("EventReceivedCount")
+        received = agent.health_of("sources.s").counters.get("EventReceivedCount")
     finally:
         agent.stop(60)
     assert Counter(hub.delivered) == _lines(range(18))
@@ -211,7 +211,7 @@ class _Outlet(SourceOutlet):
     def __init__(self, channels: dict[str, BatchChannel]) -> None:
         selector = LoadBalancingSelector(LoadBalancingSelector.Options(), Context("a", "s", Path()), channels)
         ledger = ledger_of("s", channels, selector)
-        super().__init__("s", [], selector, channels, ledger, Counters(), ManualClock())
+        super().__init__("s", [], selector, channels, ledger, Health(ManualClock()))
 
     def read(self, ends: Sequence[int]) -> None:
         for end in ends:

@@ -13,9 +13,9 @@ import pytest
 import trustme
 
 from producer.agent import AgentConfigError, EventBatch, RefusedError, SinkError
-from producer.agent.events.counters import Counters
 from producer.agent.events.interfaces import Sink
 from producer.agent.flow.channel import BatchChannel
+from producer.agent.flow.health import Health
 from producer.agent.flow.sink_runner import SinkRunner
 from producer.agent.testing import SinkConformance
 from producer.testing import ManualClock
@@ -251,5 +251,5 @@ def test_after_a_crash_with_refused_events_held_back_each_event_is_still_stored_
 
 def _runner(channel: BatchChannel, sink: Any) -> SinkRunner:
     return SinkRunner(
-        "search", channel, sink, Counters(), dead_letters=None, most_events=1000, most_bytes=sink.most_bytes
+        "search", channel, sink, Health(), dead_letters=None, most_events=1000, most_bytes=sink.most_bytes
     )

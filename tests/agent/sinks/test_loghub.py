@@ -9,9 +9,9 @@ import pytest
 
 from producer.agent.config.options import AgentConfigError, read_options
 from producer.agent.events.batch import EventBatch
-from producer.agent.events.counters import Counters
 from producer.agent.events.interfaces import RefusedError, SinkError
 from producer.agent.flow.channel import BatchChannel
+from producer.agent.flow.health import Health
 from producer.agent.flow.sink_runner import SinkRunner
 from producer.agent.sinks import loghub_pieces
 from producer.agent.sinks.loghub import LogHubSink
@@ -90,7 +90,7 @@ def _filled(channel: BatchChannel, batches: int) -> list[str]:
 
 
 def _deliver(channel: BatchChannel, sink: LogHubSink, letters: BatchChannel | None = None) -> bool:
-    runner = SinkRunner("k", channel, sink, Counters(), dead_letters=letters, most_events=1000, most_bytes=1 << 20)
+    runner = SinkRunner("k", channel, sink, Health(), dead_letters=letters, most_events=1000, most_bytes=1 << 20)
     try:
         return runner.deliver(0)
     finally:
@@ -212,9 +212,9 @@ def test_without_dead_letters_events_that_the_service_refuses_hold_no_others_up(
     """Without dead letters refused events wait, and are stored once the service accepts them; nothing is repeated."""
     _refuses_bad(server)
     with opened(file_channel(tmp_path)) as channel:
-        good, counters, clock = _put_some_bad(channel), Counters(), ManualClock()
+        good, clock = _put_some_bad(channel), ManualClock()
         limits = {"most_events": 1000, "most_bytes": 1 << 20}
-        runner = SinkRunner("k", channel, sinks(lanes=2), counters, dead_letters=None, clock=clock, **limits)
+        runner = SinkRunner("k", channel, sinks(lanes=2), Health(clock), dead_letters=None, **limits)
         for _ in range(20):
             assert runner.deliver(0)
         assert sorted(_stored(server), key=int) == good

@@ -15,8 +15,8 @@ from pyarrow import parquet
 from producer.agent.config import parse_flume
 from producer.agent.config.options import AgentConfigError, read_options
 from producer.agent.events.batch import EventBatch
-from producer.agent.events.counters import Counters
 from producer.agent.events.interfaces import Patience, Sink, SinkError
+from producer.agent.flow.health import Health
 from producer.agent.flow.sink_runner import SinkRunner
 from producer.agent.run.blueprint import draw
 from producer.agent.sinks.objects import ObjectsSink
@@ -113,10 +113,10 @@ def test_no_header_of_a_path_keeps_others_from_being_written(path: str, form: st
         channel.put(EventBatch.of_events([*odd, ({"host": "web1"}, b"good-1")]))
         channel.put(EventBatch.of_bodies([b"good-2"], {"host": "web1"}))
         made = sink(tmp_path / "state", folder / path, format=form, columns=["host"] if form == "parquet" else None)
-        counters = Counters()
-        runner = SinkRunner("k", channel, made, counters, dead_letters=letters, most_events=1000, most_bytes=1 << 26)
+        health = Health()
+        runner = SinkRunner("k", channel, made, health, dead_letters=letters, most_events=1000, most_bytes=1 << 26)
         while channel.held:
-            assert runner.deliver(0), counters.last_error
+            assert runner.deliver(0), health.counters.last_error
         assert letters.held == 0
     stored = b"".join(files(folder).values())
     assert b"good-1" in stored
@@ -132,7 +132,7 @@ def test_events_of_an_unwritable_path_go_to_the_dead_letters_the_others_are_stor
     with opened(memory_channel(tmp_path)) as channel, opened(memory_channel(tmp_path, "letters")) as letters:
         channel.put(batch)
         made = sink(tmp_path / "state", f"{folder}/{deep}")
-        runner = SinkRunner("k", channel, made, Counters(), dead_letters=letters, most_events=1000, most_bytes=1 << 20)
+        runner = SinkRunner("k", channel, made, Health(), dead_letters=letters, most_events=1000, most_bytes=1 << 20)
         assert runner.deliver(0)
         assert (channel.held, list(files(folder).values())) == (0, [b"a file in its place", b"3\n"])
         taking = letters.take(10, 1 << 20, 0)

@@ -647,7 +647,7 @@ def test_an_agent_follows_a_file(tmp_path: Path) -> None:
     )
     agent = Agent(config)
     agent.start()
-    delivered = agent.counters["sinks.k"]
+    delivered = agent.health_of("sinks.k").counters
     eventually(lambda: delivered.get("EventDrainSuccessCount") == 10)
     a.lines(5)
     eventually(lambda: delivered.get("EventDrainSuccessCount") == 15)
