@@ -84,17 +84,7 @@ class Activity:
     def writers(self) -> list[Writer]:
         """Return the clients that write, the most recent first."""
         with self._lock:
-            return [
-                Writer(
-                    w.user_agent,
-                    w.address,
-                    Sums(w.sums.requests, w.sums.seconds, w.sums.bytes, w.sums.logs),
-                    w.errors,
-                    w.endpoint,
-                    w.seen,
-                )
-                for w in reversed(self._writers.values())
-            ]
+            return [replace(writer, sums=replace(writer.sums)) for writer in reversed(self._writers.values())]
 
     def _add_writer(self, record: RequestRecord, address: str, now: float) -> None:
         agent = record.headers.get("user-agent", "")[:_MAX_TEXT]

@@ -18,8 +18,10 @@ from .limits import Limits
 from .service import Service
 from .serving.listening import check_exposure, listen
 from .serving.runner import Runner
+from .store import reading
 from .store.log_groups import StoredLog, StoredLogGroup
 from .store.rows import EVERYTHING, Place
+from .store.sizes import count_of
 from .store.store import Store
 
 TEST_ACCESS_KEY_ID, TEST_ACCESS_KEY_SECRET = TEST_ACCESS_KEY
@@ -271,7 +273,7 @@ class LogHubServer:
         """Return the number of logs in a logstore; 0 if it does not exist."""
         try:
             service = self._own_service()
-            return service.store.count(_place(project, logstore), service.now()).result()
+            return service.store.submit(count_of, _place(project, logstore), service.now()).result()
         except ApiError:
             return 0
 
@@ -281,14 +283,14 @@ class LogHubServer:
 
     def iter_log_groups(self, project: str, logstore: str) -> Iterator[StoredLogGroup]:
         """Yield the LogGroups that a logstore holds at this moment, without loading all of them into memory."""
-        place, store, now = _place(project, logstore), self._service.store, self._service.now()
+        place, submit, now = _place(project, logstore), self._service.store.submit, self._service.now()
         try:
-            until = store.last_row(place).result()
+            until = submit(reading.last_row, place).result()
         except ApiError:
             return
         after: int | None = 0
         while after is not None:
-            page = store.search(place, EVERYTHING, after, until, now).result()
+            page = submit(reading.search, place, EVERYTHING, after, until, now).result()
             yield from (group.unpack() for group in page.groups)
             after = page.after
 

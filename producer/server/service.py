@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import sqlite3
 import time
 from collections.abc import Awaitable, Callable, Mapping
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from typing import ParamSpec, TypeVar
+from typing import Concatenate, ParamSpec, TypeVar
 
 from .activity import Activity
 from .auth import AccessKey
@@ -104,10 +105,11 @@ class Service:
         """Run ``work``, a part of a search, in a search thread."""
         return await asyncio.wrap_future(self.searchers.submit(work, *args, **kwargs))
 
-    @staticmethod
-    async def stored(answer: Future[T]) -> T:
-        """Wait for the store's answer."""
-        return await asyncio.wrap_future(answer)
+    async def stored(
+        self, job: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> T:
+        """Run a job of the store, and return its answer."""
+        return await asyncio.wrap_future(self.store.submit(job, *args, **kwargs))
 
     def close(self) -> None:
         """Stop the processes and threads, and close the store."""

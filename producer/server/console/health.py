@@ -6,6 +6,7 @@ from typing import TYPE_CHECKING
 
 from ..messages import Answer
 from ..service import Service
+from ..store.catalog import list_projects
 from .plain import PlainRequest, text_answer
 
 if TYPE_CHECKING:
@@ -14,7 +15,7 @@ if TYPE_CHECKING:
 
 async def healthz(service: Service, _request: PlainRequest) -> Answer:
     """``GET /healthz``: ``ok`` if the store answers."""
-    await service.stored(service.store.projects("", 0, 0))
+    await service.stored(list_projects, "", 0, 0)
     return text_answer("ok\n")
 
 

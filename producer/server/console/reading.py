@@ -17,8 +17,10 @@ from ..operations.rendering import log_fields, pack_meta
 from ..operations.search import Part, Wanted, find_page, load_logs, searching, see_logs
 from ..operations.sql import run_sql
 from ..service import Service
+from ..store import reading as stored
 from ..store.log_groups import StoredLog
 from ..store.rows import EVERYTHING
+from ..store.sizes import sizes_of
 from .plain import PlainRequest
 
 _TAIL_LOGS = 500
@@ -35,7 +37,7 @@ async def list_logstores(service: Service, _request: PlainRequest) -> Answer:
     Each shard has its size, and its logs and bytes a second over the last minute.
     """
     now = service.now()
-    sizes = await service.stored(service.store.sizes(now, now - _RATE_SECONDS))
+    sizes = await service.stored(sizes_of, now, now - _RATE_SECONDS)
     return json_answer(
         {
             "now": now,
@@ -130,7 +132,7 @@ async def tail(service: Service, request: PlainRequest) -> Answer:
     ``after`` is that of the last answer; without it the answer has no logs, only the ``after`` to start with.
     """
     call = request.call()
-    until = await service.stored(service.store.last_row(call.place))
+    until = await service.stored(stored.last_row, call.place)
     if "after" not in request.query:
         return json_answer({"after": until, "logs": [], "skipped": False})
     # A client that was away for long gets only the last rows.
@@ -140,7 +142,7 @@ async def tail(service: Service, request: PlainRequest) -> Answer:
     logs: list[dict[str, Any]] = []
     async with searching(service):
         while after is not None and after < until:
-            page = await service.stored(service.store.search(call.place, EVERYTHING, after, until, service.now()))
+            page = await service.stored(stored.search, call.place, EVERYTHING, after, until, service.now())
             for group in page.groups:
                 logs += await service.search(_matching, wanted, group.unpack)
             after = page.after

@@ -17,6 +17,8 @@ class InstalledFault:
     :ivar number: 1 for the first fault of a server.
     :ivar label: description for people.
     :ivar wanted: the ``project``, ``logstore`` and ``operation`` that a request must have.
+    :ivar left: how many more requests it may affect; None if unlimited.
+    :ivar fired: the number of requests that it has affected.
     """
 
     def __init__(
@@ -30,29 +32,19 @@ class InstalledFault:
         self.number, self.label = name
         self.wanted = wanted
         self._fault = fault
-        self._left = times
         self._chance = chance
-        self._fired = 0
-
-    @property
-    def left(self) -> int | None:
-        """Return how many more requests it may affect; None if unlimited."""
-        return self._left
-
-    @property
-    def fired(self) -> int:
-        """Return the number of requests that it has affected."""
-        return self._fired
+        self.left = times
+        self.fired = 0
 
     def action_for(self, request: ApiRequest) -> Action | None:
         """Return the action for ``request``, or None. Only the server's thread calls it, so the counts need no lock."""
         matches = all(getattr(request, name) == value for name, value in self.wanted.items())
-        if self._left == 0 or not matches or not self._chance():
+        if self.left == 0 or not matches or not self._chance():
             return None
         action = self._fault(request)
         if action is not None:
-            self._fired += 1
-            self._left = None if self._left is None else self._left - 1
+            self.fired += 1
+            self.left = None if self.left is None else self.left - 1
         return action
 
 

@@ -11,6 +11,7 @@ from typing import Any
 from ..errors import ApiError
 from ..messages import Answer, json_answer, parse_number
 from ..service import Call, Service
+from ..store import catalog
 from ..store.rows import TTL_FOR_EVER, Logstore, Place, Project
 from ..store.shards import MAX_SHARDS, Shard
 from .json_body import parse_json
@@ -28,13 +29,13 @@ async def create_project(service: Service, call: Call) -> Answer:
     wanted = parse_json(call.body)
     name = check_name("project", wanted.get("projectName"))
     description = str(wanted.get("description") or "")
-    await service.stored(service.store.create_project(name, description, service.now()))
+    await service.stored(catalog.create_project, name, description, service.now())
     return Answer()
 
 
 async def get_project(service: Service, call: Call) -> Answer:
     """Return a project: ``GET /``."""
-    return json_answer(_description(await service.stored(service.store.project(call.request.project))))
+    return json_answer(_description(await service.stored(catalog.project_of, call.request.project)))
 
 
 async def list_projects(service: Service, call: Call) -> Answer:
@@ -42,20 +43,20 @@ async def list_projects(service: Service, call: Call) -> Answer:
     query = call.request.query
     offset, size = _page(query)
     part = query.get("projectName", "")
-    total, page = await service.stored(service.store.projects(part, offset, size))
+    total, page = await service.stored(catalog.list_projects, part, offset, size)
     return json_answer({"count": len(page), "total": total, "projects": [_description(project) for project in page]})
 
 
 async def update_project(service: Service, call: Call) -> Answer:
     """Change a project's description: ``PUT /`` with ``{"description": …}``."""
     description = str(parse_json(call.body).get("description") or "")
-    await service.stored(service.store.update_project(call.request.project, description, service.now()))
+    await service.stored(catalog.update_project, call.request.project, description, service.now())
     return Answer()
 
 
 async def delete_project(service: Service, call: Call) -> Answer:
     """Delete a project with all its logstores: ``DELETE /``."""
-    await service.stored(service.store.delete_project(call.request.project))
+    await service.stored(catalog.delete_project, call.request.project)
     return Answer()
 
 
@@ -89,7 +90,7 @@ async def create_logstore(service: Service, call: Call) -> Answer:
         raise ApiError("ParameterInvalid", f"logstoreName is {str(name)[:64]!r}: it must be the name of a logstore")
     _check_settings(settings)
     place = Place(project=call.request.project, logstore=name)
-    await service.stored(service.store.create_logstore(place, settings, service.now()))
+    await service.stored(service.store.create_logstore, place, settings, service.now())
     return Answer()
 
 
@@ -97,8 +98,8 @@ async def list_logstores(service: Service, call: Call) -> Answer:
     """List logstores: ``GET /logstores[?offset=…&size=…&logstoreName=…&telemetryType=None|Metrics|…]``."""
     query = call.request.query
     part, kind = query.get("logstoreName", ""), query.get("telemetryType", "")
-    names = service.store.logstore_names(call.request.project, part, kind, *_page(query))
-    total, page = await service.stored(names)
+    names = service.store.logstore_names
+    total, page = await service.stored(names, call.request.project, part, kind, *_page(query))
     return json_answer({"count": len(page), "total": total, "logstores": page})
 
 
@@ -107,13 +108,13 @@ async def list_configs(service: Service, call: Call) -> Answer:
 
     Clients that copy a logstore ask for them.
     """
-    await service.stored(service.store.project(call.request.project))
+    await service.stored(catalog.project_of, call.request.project)
     return json_answer({"count": 0, "total": 0, "configs": []})
 
 
 async def get_logstore(service: Service, call: Call) -> Answer:
     """Return a logstore's settings: ``GET /logstores/{logstore}``."""
-    return json_answer(_settings(await service.stored(service.store.logstore(call.place))))
+    return json_answer(_settings(await service.stored(catalog.logstore_of, call.place)))
 
 
 async def update_logstore(service: Service, call: Call) -> Answer:
@@ -122,13 +123,13 @@ async def update_logstore(service: Service, call: Call) -> Answer:
     settings.pop("logstoreName", None)
     settings.pop("shardCount", None)
     _check_settings(settings)
-    await service.stored(service.store.update_logstore(call.place, settings, service.now()))
+    await service.stored(catalog.update_logstore, call.place, settings, service.now())
     return Answer()
 
 
 async def get_metering_mode(service: Service, call: Call) -> Answer:
     """Return the billing mode: ``GET /logstores/{logstore}/meteringmode``; by function if it was never set."""
-    logstore = await service.stored(service.store.logstore(call.place))
+    logstore = await service.stored(catalog.logstore_of, call.place)
     return json_answer({"meteringMode": logstore.settings.get(_METERING_MODE, _METERING_MODES[0])})
 
 
@@ -139,13 +140,13 @@ async def update_metering_mode(service: Service, call: Call) -> Answer:
     mode = parse_json(call.body).get("meteringMode")
     if mode not in _METERING_MODES:
         raise ApiError("ParameterInvalid", f"meteringMode is {str(mode)[:64]!r}: use {' or '.join(_METERING_MODES)}")
-    await service.stored(service.store.update_logstore(call.place, {_METERING_MODE: mode}, service.now()))
+    await service.stored(catalog.update_logstore, call.place, {_METERING_MODE: mode}, service.now())
     return Answer()
 
 
 async def delete_logstore(service: Service, call: Call) -> Answer:
     """Delete a logstore with all its data: ``DELETE /logstores/{logstore}``."""
-    await service.stored(service.store.delete_logstore(call.place))
+    await service.stored(catalog.delete_logstore, call.place)
     return Answer()
 
 
@@ -154,13 +155,13 @@ async def clear_logstore(service: Service, call: Call) -> Answer:
 
     Cursors, checkpoints and sequence numbers stay.
     """
-    await service.stored(service.store.clear_logstore(call.place))
+    await service.stored(catalog.clear_logstore, call.place)
     return Answer()
 
 
 async def list_shards(service: Service, call: Call) -> Answer:
     """List a logstore's shards: ``GET /logstores/{logstore}/shards``."""
-    return _as_list(await service.stored(service.store.shards(call.place)))
+    return _as_list(await service.stored(service.store.shards, call.place))
 
 
 async def split_shard(service: Service, call: Call) -> Answer:
@@ -173,15 +174,14 @@ async def split_shard(service: Service, call: Call) -> Answer:
     if "key" in query and "shardCount" in query:
         raise ApiError("ParameterInvalid", "a split takes key or shardCount, and the request has both: send one")
     where = query.get("key") or parse_number("shardCount", query.get("shardCount", "2"), 2, MAX_SHARDS)
-    parts = service.store.split_shard(call.place, shard_number(call), where, service.now())
-    return _as_list(await service.stored(parts))
+    return _as_list(await service.stored(catalog.split_shard, call.place, shard_number(call), where, service.now()))
 
 
 async def merge_shards(service: Service, call: Call) -> Answer:
     """Merge a shard with the next one: ``POST …/shards/{shard}?action=merge``. The answer is the new and the old
     shards.
     """
-    return _as_list(await service.stored(service.store.merge_shard(call.place, shard_number(call), service.now())))
+    return _as_list(await service.stored(catalog.merge_shard, call.place, shard_number(call), service.now()))
 
 
 def _as_list(shards: list[Shard]) -> Answer:

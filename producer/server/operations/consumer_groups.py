@@ -7,6 +7,7 @@ from typing import Any
 from ..errors import ApiError
 from ..messages import Answer, json_answer, parse_number
 from ..service import Call, Service
+from ..store import consumer_groups as groups
 from ..store.consumer_groups import Checkpoint, ConsumerGroup, GroupPlace
 from .cursors import decode_cursor
 from .json_body import parse_json, parse_json_list
@@ -24,15 +25,15 @@ async def create_consumer_group(service: Service, call: Call) -> Answer:
         timeout=_timeout(wanted.get("timeout")),
         in_order=_flag("order", wanted.get("order", False)),
     )
-    await service.stored(service.store.consumer_groups.create(call.place, group))
+    await service.stored(groups.create, call.place, group)
     return Answer()
 
 
 async def list_consumer_groups(service: Service, call: Call) -> Answer:
     """List the groups: ``GET /logstores/{logstore}/consumergroups``."""
-    groups = await service.stored(service.store.consumer_groups.groups(call.place))
+    found = await service.stored(groups.groups, call.place)
     return json_answer(
-        [{"name": group.name, "timeout": int(group.timeout), "order": group.in_order} for group in groups]
+        [{"name": group.name, "timeout": int(group.timeout), "order": group.in_order} for group in found]
     )
 
 
@@ -41,13 +42,13 @@ async def update_consumer_group(service: Service, call: Call) -> Answer:
     wanted = parse_json(call.body)
     timeout = _timeout(wanted["timeout"]) if "timeout" in wanted else None
     in_order = _flag("order", wanted["order"]) if "order" in wanted else None
-    await service.stored(service.store.consumer_groups.update(_where(call), timeout, in_order))
+    await service.stored(groups.update, _where(call), timeout, in_order)
     return Answer()
 
 
 async def delete_consumer_group(service: Service, call: Call) -> Answer:
     """Delete a group: ``DELETE …/consumergroups/{group}``."""
-    await service.stored(service.store.consumer_groups.delete(_where(call)))
+    await service.stored(groups.delete, _where(call))
     return Answer()
 
 
@@ -59,8 +60,7 @@ async def heartbeat(service: Service, call: Call) -> Answer:
     held = [parse_number("a shard", str(shard)) for shard in parse_json_list(call.body)]
     if len(held) > _MAX_HELD:
         raise ApiError("ParameterInvalid", f"the heartbeat names {len(held)} shards: at most {_MAX_HELD} are allowed")
-    groups = service.store.consumer_groups
-    shards = await service.stored(groups.heartbeat(_where(call), _consumer(call), held, service.now()))
+    shards = await service.stored(groups.heartbeat, _where(call), _consumer(call), held, service.now())
     return json_answer(shards)
 
 
@@ -68,7 +68,7 @@ async def get_checkpoints(service: Service, call: Call) -> Answer:
     """Return the checkpoints: ``GET …/consumergroups/{group}[?shard=…]``; the cursor of a new shard is empty."""
     text = call.request.query.get("shard")
     shard = None if text is None else parse_number("shard", text)
-    checkpoints = await service.stored(service.store.consumer_groups.checkpoints(_where(call), shard))
+    checkpoints = await service.stored(groups.checkpoints, _where(call), shard)
     return json_answer(
         [
             {
@@ -95,7 +95,7 @@ async def update_checkpoint(service: Service, call: Call) -> Answer:
         updated=service.now(),
         consumer=call.request.query.get("consumer", ""),
     )
-    await service.stored(service.store.consumer_groups.save_checkpoint(_where(call), checkpoint, force))
+    await service.stored(groups.save_checkpoint, _where(call), checkpoint, force)
     return Answer()
 
 

@@ -14,6 +14,7 @@ from typing import Any
 from ..errors import ApiError
 from ..messages import Answer, json_answer, parse_number
 from ..service import Call, Service
+from ..store import reading
 from ..store.log_groups import StoredLog
 from ..store.rows import PackedGroup
 from .rendering import log_fields, pack_meta
@@ -61,7 +62,7 @@ async def neighbours(
     :raises ApiError: ``ParameterInvalid``, there is no such log.
     """
     shard, position, index = where
-    group = await service.stored(service.store.group_at(call.place, shard, position, service.now()))
+    group = await service.stored(reading.group_at, call.place, shard, position, service.now())
     logs = [] if group is None else await service.offload(_logs_of, group)
     if group is None or index >= len(logs):
         raise ApiError("ParameterInvalid", "pack_meta names no stored log: it is wrong, or the log has expired")
@@ -76,7 +77,7 @@ async def _more(
     """Extend ``found`` in one direction to at most ``count`` logs."""
     group, backward = way
     while len(found) < count:
-        groups = await service.stored(service.store.next_in_context(call.place, group, backward, service.now()))
+        groups = await service.stored(reading.next_in_context, call.place, group, backward, service.now())
         if not groups:
             break
         for group in groups:

@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 from ..errors import ApiError
 from ..messages import Answer, json_answer, parse_number
 from ..service import Call, Service
+from ..store import reading
 from .get_logs import parse_wanted
 from .search import TIME_SHIFT, WHOLE, Part, Wanted, searching, see_back
 
@@ -57,8 +58,10 @@ async def count_parts(
 
     async def see_rows(after: int, until: int) -> None:
         if wanted.matches.matches_all:
-            found = service.store.counts(call.place, wanted.search, counts.step, (after, until), service.now())
-            counts.add(await service.stored(found))
+            rows = after, until
+            counts.add(
+                await service.stored(reading.counts, call.place, wanted.search, counts.step, rows, service.now())
+            )
 
     async with searching(service):
         before = await see_back(service, call, read, counts.see, see_rows, part)

@@ -34,7 +34,7 @@ async def get_project_logs(service: Service, call: Call) -> Answer:
     if text[:6].lower() != "select" and text[:4].lower() != "with":
         raise ApiError("ParameterInvalid", "the query of GetProjectLogs must be one SELECT, with conditions in WHERE")
     project = call.request.project
-    _, known = await service.stored(service.store.logstore_names(project, "", "", 0, -1))
+    _, known = await service.stored(service.store.logstore_names, project, "", "", 0, -1)
     text, names = tables_in(text, known)
     if not names:
         message = f"the query names no logstore of project {project} after FROM or JOIN: write its name there"

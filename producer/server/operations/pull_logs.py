@@ -11,6 +11,7 @@ from ..errors import ApiError
 from ..limits import Limits
 from ..messages import Answer, ApiRequest, json_answer, parse_number
 from ..service import Call, Service
+from ..store import reading
 from .cursors import decode_cursor, encode_cursor
 from .spl import Sifted, sift
 from .spl_text import Pipeline, read_spl
@@ -27,10 +28,10 @@ async def get_cursor(service: Service, call: Call) -> Answer:
     shard = shard_number(call)
     start = call.request.query.get("from", "")
     if start == "end":
-        position = await service.stored(service.store.end_position(call.place, shard))
+        position = await service.stored(reading.end_of, call.place, shard)
     else:
         time = 0 if start == "begin" else parse_number("from ('begin', 'end' or Unix seconds)", start)
-        position = await service.stored(service.store.position_since(call.place, shard, time, service.now()))
+        position = await service.stored(reading.position_since, call.place, shard, time, service.now())
     return json_answer({"cursor": encode_cursor(position)})
 
 
@@ -38,7 +39,7 @@ async def get_cursor_time(service: Service, call: Call) -> Answer:
     """Return a cursor's time: ``GET …/shards/{shard}?type=cursor_time&cursor=…``."""
     shard = shard_number(call)
     position, now = _cursor(call.request, "cursor"), service.now()
-    received = await service.stored(service.store.received_at(call.place, shard, position, now))
+    received = await service.stored(reading.received_at, call.place, shard, position, now)
     return json_answer({"cursor_time": int(now if received is None else received)})
 
 
@@ -49,14 +50,13 @@ async def pull_logs(service: Service, call: Call) -> Answer:
     start = _cursor(request, "cursor")
     count = parse_number("count", request.query.get("count", "100"), 1, service.limits.pull_groups)
     # The end is read first, so that LogGroups that arrive meanwhile are beyond it, and none is skipped.
-    end = await service.stored(service.store.end_position(call.place, shard))
+    end = await service.stored(reading.end_of, call.place, shard)
     stop = min(end, _cursor(request, "end_cursor")) if "end_cursor" in request.query else end
     groups = await service.stored(
-        service.store.read_shard(
-            *(call.place, shard, range(start, max(start, stop)), service.now()),
-            limit=count,
-            max_raw_bytes=service.limits.pull_bytes,
-        )
+        reading.read_shard,
+        *(call.place, shard, range(start, max(start, stop)), service.now()),
+        limit=count,
+        max_raw_bytes=service.limits.pull_bytes,
     )
     # An empty range up to ``stop`` has expired.
     following = groups[-1].position + 1 if groups else max(start, stop)

@@ -26,11 +26,6 @@ _CONTENT_TYPE = "application/x-protobuf"
 _PACKAGE_COMPRESSIONS = {0: "none", 1: "deflate", 2: "lz4", 3: "zstd"}
 
 
-def max_body(limits: Limits) -> int:
-    """Return the largest body of a write, bytes."""
-    return limits.wire_bytes
-
-
 def bytes_held(request: ApiRequest, declared: int | None, limits: Limits) -> int:
     """Return the bytes of memory of a write: the body and its decoded form, each counted twice for copies.
 
@@ -64,10 +59,10 @@ async def _store(service: Service, call: Call, route: Route | None) -> Answer:
         groups = await service.decode(raw_size, read_groups, call.request, call.body, service.limits)
     except ApiError:
         if service.refused_takes_number and route is not None and route.sequence is not None:
-            await service.stored(service.store.append(call.place, [], route, service.now()))
+            await service.stored(service.store.append, call.place, [], route, service.now())
         raise
     if groups:
-        await service.stored(service.store.append(call.place, groups, route, service.now()))
+        await service.stored(service.store.append, call.place, groups, route, service.now())
     return Answer(logs=sum(group.count for group in groups))
 
 

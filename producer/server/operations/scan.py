@@ -13,6 +13,7 @@ from typing import Any
 
 from ...wire.schema import LogGroup
 from ..service import Call, Service
+from ..store import reading
 from ..store.log_groups import StoredLogGroup, parse_group
 from .search import Wanted, find_page, searching
 from .spl import sifted
@@ -119,7 +120,7 @@ async def _load_part(service: Service, call: Call, page: Wanted, *, back: bool) 
         for row, numbers in rows.items():
             if left < 0:
                 break
-            packed = await service.stored(service.store.group(call.place, row, service.now()))
+            packed = await service.stored(reading.group, call.place, row, service.now())
             if packed is None:  # expired since it was found
                 seen.update(numbers.values())
                 continue

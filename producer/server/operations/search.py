@@ -26,6 +26,7 @@ from ...text.plural import counted
 from ..errors import ApiError, ClientGoneError
 from ..limits import Limits
 from ..service import Call, Service
+from ..store import reading
 from ..store.log_groups import StoredLog, StoredLogGroup
 from ..store.rows import PackedGroup, Page, Search
 from .query import Query
@@ -204,7 +205,7 @@ async def load_logs(
     size = 0
     for row in dict(places):
         indexes = {index for other, index in places if other == row}
-        group = await service.stored(service.store.group(call.place, row, service.now()))
+        group = await service.stored(reading.group, call.place, row, service.now())
         if group is not None:
             rendered = await service.search(_render, group, indexes, render)
             found |= rendered
@@ -265,7 +266,7 @@ class _Scan:
         """Pass each LogGroup that may match to ``sift``, and return the row to continue at; None at the end."""
         clock = asyncio.get_running_loop().time
         end = clock() + part.seconds
-        last = await self._service.stored(self._service.store.last_row(self._call.place))
+        last = await self._service.stored(reading.last_row, self._call.place)
         at: int | None = 0
         if self._back:
             at = last + 1 if part.before is None else min(part.before, last + 1)
@@ -284,10 +285,10 @@ class _Scan:
         return at
 
     async def _page(self, at: int, last: int) -> Page:
-        store, place = self._service.store, self._call.place
+        place = self._call.place
         if self._back:
-            return await self._service.stored(store.search_back(place, self._search(), at, self._now))
-        return await self._service.stored(store.search(place, self._search(), at, last, self._now))
+            return await self._service.stored(reading.search_back, place, self._search(), at, self._now)
+        return await self._service.stored(reading.search, place, self._search(), at, last, self._now)
 
     def _sift(self, groups: list[PackedGroup], sift: Sift) -> None:
         for packed in groups:

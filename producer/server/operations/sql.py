@@ -15,6 +15,7 @@ from ..errors import ApiError, ClientGoneError
 from ..limits import Limits
 from ..service import Call, Service
 from ..sql_process import NotTakenError, SqlProcess, SqlResult
+from ..store import indexes
 from .search import Wanted, in_time, see_logs, time_to_search
 from .sql_rows import SqlRows
 from .sql_text import SqlText, folded, read_sql
@@ -180,7 +181,7 @@ def _statement(sql: SqlText, limits: Limits, tables: list[tuple[list[str], dict[
 async def _index_types(service: Service, call: Call) -> dict[str, str]:
     """Return the SQL type of each field that an index declares as a number."""
     try:
-        content, _ = await service.stored(service.store.indexes.get(call.place))
+        content, _ = await service.stored(indexes.get, call.place)
     except ApiError as error:
         if error.code != "IndexConfigNotExist":
             raise

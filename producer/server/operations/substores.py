@@ -10,6 +10,7 @@ from typing import Any
 from ..errors import ApiError
 from ..messages import Answer, json_answer, parse_number
 from ..service import Call, Service
+from ..store import catalog
 from ..store.rows import TTL_FOR_EVER
 from .json_body import parse_json
 from .names import check_name
@@ -52,25 +53,25 @@ async def delete_substore(service: Service, call: Call) -> Answer:
 
 async def get_substore_ttl(service: Service, call: Call) -> Answer:
     """Return the logstore's time to live, days: ``GET /logstores/{logstore}/substores/storage/ttl``."""
-    return json_answer({"ttl": (await service.stored(service.store.logstore(call.place))).ttl_days})
+    return json_answer({"ttl": (await service.stored(catalog.logstore_of, call.place)).ttl_days})
 
 
 async def update_substore_ttl(service: Service, call: Call) -> Answer:
     """Set the logstore's time to live: ``PUT /logstores/{logstore}/substores/storage/ttl?ttl=days``."""
     ttl = parse_number("ttl", call.request.query.get("ttl", ""), 1, TTL_FOR_EVER)
-    await service.stored(service.store.update_logstore(call.place, {"ttl": ttl}, service.now()))
+    await service.stored(catalog.update_logstore, call.place, {"ttl": ttl}, service.now())
     return Answer()
 
 
 async def _substores(service: Service, call: Call) -> dict[str, Any]:
-    logstore = await service.stored(service.store.logstore(call.place))
+    logstore = await service.stored(catalog.logstore_of, call.place)
     return dict(logstore.settings.get(SUBSTORES, {}))
 
 
 async def _keep(service: Service, call: Call, substores: dict[str, Any]) -> Answer:
     if len(substores) > _MOST:
         raise ApiError("ParameterInvalid", f"the logstore has {_MOST} substores, the limit: delete one first")
-    await service.stored(service.store.update_logstore(call.place, {SUBSTORES: substores}, service.now()))
+    await service.stored(catalog.update_logstore, call.place, {SUBSTORES: substores}, service.now())
     return Answer()
 
 

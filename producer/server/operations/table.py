@@ -47,11 +47,14 @@ def _lists_projects(query: Mapping[str, str], project: str) -> bool:
     return not project or "size" in query or "offset" in query
 
 
-_PUT_LOGS = Operation(name="PutLogs", handler=put_logs.put_logs, max_body=put_logs.max_body, holds=put_logs.bytes_held)
-_WRITE_METRICS = replace(_PUT_LOGS, takes_basic=True)
-_PUT_LOGS_BY_KEY = Operation(
-    name="PutLogs", handler=put_logs.put_logs_by_key, max_body=put_logs.max_body, holds=put_logs.bytes_held
+_PUT_LOGS = Operation(
+    name="PutLogs",
+    handler=put_logs.put_logs,
+    max_body=lambda limits: limits.wire_bytes,
+    holds=put_logs.bytes_held,
 )
+_WRITE_METRICS = replace(_PUT_LOGS, takes_basic=True)
+_PUT_LOGS_BY_KEY = replace(_PUT_LOGS, handler=put_logs.put_logs_by_key)
 _PULL_LOGS = Operation(name="PullLogs", handler=pull_logs.pull_logs, holds=pull_logs.bytes_held)
 _LIST_PROJECTS = Operation(name="ListProject", handler=admin.list_projects, needs_project=False)
 

@@ -8,8 +8,9 @@ from typing import Any
 
 from ...text.names import LOGSTORE_RULE, PROJECT_RULE, is_logstore_name, is_project_name
 from ..errors import ApiError
+from . import shards
 from .rows import Logstore, Place, Project
-from .shards import find_shard, make_shards
+from .shards import Shard, find_shard, make_shards
 
 
 def no_project(name: str) -> ApiError:
@@ -43,11 +44,18 @@ def list_projects(connection: sqlite3.Connection, part: str, offset: int, size: 
     return total, [Project(name=row[0], description=row[1], created=row[2], modified=row[3]) for row in rows]
 
 
-def insert_project(connection: sqlite3.Connection, name: str, description: str, now: float) -> None:
+def create_project(connection: sqlite3.Connection, name: str, description: str, now: float) -> None:
     """Create a project.
 
-    :raises ApiError: ``ParameterInvalid``, clients could not send to a project of that name.
+    :raises ApiError: ``ProjectAlreadyExist``, or ``ParameterInvalid``: clients could not send to a project of that
+        name.
     """
+    if has_project(connection, name):
+        raise ApiError("ProjectAlreadyExist", f"project {name} already exists")
+    _insert_project(connection, name, description, now)
+
+
+def _insert_project(connection: sqlite3.Connection, name: str, description: str, now: float) -> None:
     if not is_project_name(name):
         raise ApiError("ParameterInvalid", f"project name {name[:140]!r} is invalid: it {PROJECT_RULE}")
     connection.execute("INSERT INTO projects VALUES (?, ?, ?, ?)", (name, description, now, now))
@@ -121,7 +129,7 @@ def insert_logstore(
     if not is_logstore_name(place.logstore):
         raise ApiError("LogStoreInfoInvalid", f"logstore name {place.logstore[:140]!r} is invalid: it {LOGSTORE_RULE}")
     if not has_project(connection, place.project):
-        insert_project(connection, place.project, "", now)
+        _insert_project(connection, place.project, "", now)
     row = connection.execute(
         "INSERT INTO logstores (project, name, shard_count, settings, created, modified) VALUES (?, ?, 0, ?, ?, ?)",
         (place.project, place.logstore, json.dumps(settings), now, now),
@@ -156,6 +164,16 @@ def clear_logstore(connection: sqlite3.Connection, place: Place) -> None:
     row = logstore_of(connection, place).row
     for table in ("log_groups", "log_blocks"):
         connection.execute(f"DELETE FROM {table} WHERE logstore = ?", (row,))
+
+
+def split_shard(connection: sqlite3.Connection, place: Place, shard: int, where: str | int, now: float) -> list[Shard]:
+    """Split a shard of a logstore: :func:`.shards.split_shard`."""
+    return shards.split_shard(connection, logstore_of(connection, place).row, shard, where, now)
+
+
+def merge_shard(connection: sqlite3.Connection, place: Place, shard: int, now: float) -> list[Shard]:
+    """Merge a shard of a logstore with the next one: :func:`.shards.merge_shard`."""
+    return shards.merge_shard(connection, logstore_of(connection, place).row, shard, now)
 
 
 def _delete_logstore(connection: sqlite3.Connection, row: int) -> None:

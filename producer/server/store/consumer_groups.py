@@ -7,19 +7,20 @@ another.
 A consumer with too many shards gets an answer without them. They are assigned to another consumer only when the first
 one no longer lists them, so no shard has two readers. In a group that reads in order, shards from a split or merge stay
 unassigned until their parent shards are read to the end.
+
+Each public function is a job of the store. It raises :class:`ApiError`: ``ConsumerGroupNotExist``, ``ProjectNotExist``
+or ``LogStoreNotExist``.
 """
 
 from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterable
-from concurrent.futures import Future
 from dataclasses import dataclass
 
 from ...wire.cursors import position_of
 from ..errors import ApiError
 from .catalog import logstore_of
-from .database import Database
 from .rows import Place
 from .shards import Shard, find_shard, shards_of
 
@@ -66,114 +67,89 @@ class GroupPlace:
     group: str
 
 
-class ConsumerGroups:
-    """All consumer groups. Each method returns a future.
+def create(connection: sqlite3.Connection, place: Place, group: ConsumerGroup) -> None:
+    """Create a group.
 
-    The future fails with ``ConsumerGroupNotExist``, ``ProjectNotExist`` or ``LogStoreNotExist``.
+    :raises ApiError: ``ConsumerGroupAlreadyExist``, or ``ParameterInvalid`` if there are too many.
     """
-
-    def __init__(self, database: Database) -> None:
-        self._database = database
-
-    def create(self, place: Place, group: ConsumerGroup) -> Future[None]:
-        """Create a group. Fails with ``ConsumerGroupAlreadyExist``, or ``ParameterInvalid`` if there are too many."""
-
-        def job(connection: sqlite3.Connection) -> None:
-            logstore = logstore_of(connection, place).row
-            names = [one.name for one in _groups(connection, logstore)]
-            if group.name in names:
-                raise ApiError("ConsumerGroupAlreadyExist", f"consumer group {group.name} already exists")
-            if len(names) >= MAX_GROUPS:
-                message = f"the logstore has {MAX_GROUPS} consumer groups, the limit: delete one first"
-                raise ApiError("ParameterInvalid", message)
-            connection.execute(
-                "INSERT INTO consumer_groups (logstore, name, timeout, in_order) VALUES (?, ?, ?, ?)",
-                (logstore, group.name, group.timeout, group.in_order),
-            )
-
-        return self._database.submit(job)
-
-    def groups(self, place: Place) -> Future[list[ConsumerGroup]]:
-        """Return the groups of a logstore, by name."""
-        return self._database.submit(lambda connection: _groups(connection, logstore_of(connection, place).row))
-
-    def update(self, where: GroupPlace, timeout: float | None, in_order: bool | None) -> Future[None]:
-        """Change a group; None keeps a value."""
-
-        def job(connection: sqlite3.Connection) -> None:
-            values = "timeout = COALESCE(?, timeout), in_order = COALESCE(?, in_order)"
-            update = f"UPDATE consumer_groups SET {values} WHERE id = ?"
-            connection.execute(update, (timeout, in_order, _find(connection, where)[1]))
-
-        return self._database.submit(job)
-
-    def delete(self, where: GroupPlace) -> Future[None]:
-        """Delete a group with its checkpoints."""
-
-        def job(connection: sqlite3.Connection) -> None:
-            connection.execute("DELETE FROM consumer_groups WHERE id = ?", (_find(connection, where)[1],))
-
-        return self._database.submit(job)
-
-    def heartbeat(self, where: GroupPlace, consumer: str, held: Iterable[int], now: float) -> Future[list[int]]:
-        """Record a consumer's heartbeat with the shards it reads, and return the shards assigned to it.
-
-        Fails with ``ParameterInvalid`` if the group has too many consumers.
-        """
-
-        def job(connection: sqlite3.Connection) -> list[int]:
-            logstore, group = _find(connection, where)
-            _see(connection, group, consumer, now)
-            _shards(connection, logstore, group)
-            _take_back(connection, group, consumer, set(held))
-            shards = shards_of(connection, logstore)
-            early = _too_early(connection, group, shards)
-            return _assign(connection, group, consumer, [one.number for one in shards if one.number not in early])
-
-        return self._database.submit(job)
-
-    def checkpoints(self, where: GroupPlace, shard: int | None) -> Future[list[Checkpoint]]:
-        """Return the checkpoint of each shard, or of one. Fails with ``ShardNotExist``."""
-
-        def job(connection: sqlite3.Connection) -> list[Checkpoint]:
-            logstore, group = _find(connection, where)
-            _shards(connection, logstore, group)
-            if shard is not None:
-                find_shard(connection, logstore, shard)
-            query = (
-                "SELECT shard, checkpoint, updated, updater FROM consumer_shards"
-                " WHERE consumer_group = ? AND (? IS NULL OR shard = ?) ORDER BY shard"
-            )
-            rows = connection.execute(query, (group, shard, shard))
-            return [Checkpoint(shard=row[0], cursor=row[1], updated=row[2], consumer=row[3]) for row in rows]
-
-        return self._database.submit(job)
-
-    def save_checkpoint(self, where: GroupPlace, checkpoint: Checkpoint, force: bool) -> Future[None]:
-        """Save a checkpoint. Without ``force`` only the owner of the shard may do so.
-
-        Fails with ``ConsumerNotExsit`` (LogHub's spelling), ``ConsumerNotMatch`` and ``ShardNotExist``.
-        """
-
-        def job(connection: sqlite3.Connection) -> None:
-            logstore, group = _find(connection, where)
-            find_shard(connection, logstore, checkpoint.shard)
-            _shards(connection, logstore, group)
-            if not force:
-                _check_owner(connection, group, checkpoint)
-            connection.execute(
-                "UPDATE consumer_shards SET checkpoint = ?, updated = ?, updater = ?"
-                " WHERE consumer_group = ? AND shard = ?",
-                (checkpoint.cursor, checkpoint.updated, checkpoint.consumer, group, checkpoint.shard),
-            )
-
-        return self._database.submit(job)
+    names = [one.name for one in groups(connection, place)]
+    if group.name in names:
+        raise ApiError("ConsumerGroupAlreadyExist", f"consumer group {group.name} already exists")
+    if len(names) >= MAX_GROUPS:
+        message = f"the logstore has {MAX_GROUPS} consumer groups, the limit: delete one first"
+        raise ApiError("ParameterInvalid", message)
+    connection.execute(
+        "INSERT INTO consumer_groups (logstore, name, timeout, in_order) VALUES (?, ?, ?, ?)",
+        (logstore_of(connection, place).row, group.name, group.timeout, group.in_order),
+    )
 
 
-def _groups(connection: sqlite3.Connection, logstore: int) -> list[ConsumerGroup]:
+def groups(connection: sqlite3.Connection, place: Place) -> list[ConsumerGroup]:
+    """Return the groups of a logstore, by name."""
     query = "SELECT name, timeout, in_order FROM consumer_groups WHERE logstore = ? ORDER BY name"
-    rows = connection.execute(query, (logstore,))
+    rows = connection.execute(query, (logstore_of(connection, place).row,))
     return [ConsumerGroup(name=name, timeout=timeout, in_order=bool(in_order)) for name, timeout, in_order in rows]
+
+
+def update(connection: sqlite3.Connection, where: GroupPlace, timeout: float | None, in_order: bool | None) -> None:
+    """Change a group; None keeps a value."""
+    values = "timeout = COALESCE(?, timeout), in_order = COALESCE(?, in_order)"
+    statement = f"UPDATE consumer_groups SET {values} WHERE id = ?"
+    connection.execute(statement, (timeout, in_order, _find(connection, where)[1]))
+
+
+def delete(connection: sqlite3.Connection, where: GroupPlace) -> None:
+    """Delete a group with its checkpoints."""
+    connection.execute("DELETE FROM consumer_groups WHERE id = ?", (_find(connection, where)[1],))
+
+
+def heartbeat(
+    connection: sqlite3.Connection, where: GroupPlace, consumer: str, held: Iterable[int], now: float
+) -> list[int]:
+    """Record a consumer's heartbeat with the shards it reads, and return the shards assigned to it.
+
+    :raises ApiError: ``ParameterInvalid``, the group has too many consumers.
+    """
+    logstore, group = _find(connection, where)
+    _see(connection, group, consumer, now)
+    _shards(connection, logstore, group)
+    _take_back(connection, group, consumer, set(held))
+    shards = shards_of(connection, logstore)
+    early = _too_early(connection, group, shards)
+    return _assign(connection, group, consumer, [one.number for one in shards if one.number not in early])
+
+
+def checkpoints(connection: sqlite3.Connection, where: GroupPlace, shard: int | None) -> list[Checkpoint]:
+    """Return the checkpoint of each shard, or of one.
+
+    :raises ApiError: ``ShardNotExist``.
+    """
+    logstore, group = _find(connection, where)
+    _shards(connection, logstore, group)
+    if shard is not None:
+        find_shard(connection, logstore, shard)
+    query = (
+        "SELECT shard, checkpoint, updated, updater FROM consumer_shards"
+        " WHERE consumer_group = ? AND (? IS NULL OR shard = ?) ORDER BY shard"
+    )
+    rows = connection.execute(query, (group, shard, shard))
+    return [Checkpoint(shard=row[0], cursor=row[1], updated=row[2], consumer=row[3]) for row in rows]
+
+
+def save_checkpoint(connection: sqlite3.Connection, where: GroupPlace, checkpoint: Checkpoint, force: bool) -> None:
+    """Save a checkpoint. Without ``force`` only the owner of the shard may do so.
+
+    :raises ApiError: ``ConsumerNotExsit`` (LogHub's spelling), ``ConsumerNotMatch`` or ``ShardNotExist``.
+    """
+    logstore, group = _find(connection, where)
+    find_shard(connection, logstore, checkpoint.shard)
+    _shards(connection, logstore, group)
+    if not force:
+        _check_owner(connection, group, checkpoint)
+    connection.execute(
+        "UPDATE consumer_shards SET checkpoint = ?, updated = ?, updater = ? WHERE consumer_group = ? AND shard = ?",
+        (checkpoint.cursor, checkpoint.updated, checkpoint.consumer, group, checkpoint.shard),
+    )
 
 
 def _find(connection: sqlite3.Connection, where: GroupPlace) -> tuple[int, int]:

@@ -23,7 +23,7 @@ import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Concatenate, ParamSpec, TypeVar
 
 from ...runtime.forks import Stage, hold_while_it_lives, keep_for_ever, watch_fork
 from ...runtime.locks import Lock, RLock
@@ -31,6 +31,7 @@ from ...text.plural import counted
 from ..errors import ApiError, ForkedServerError, ServerStartError
 from .ownership import in_use, unusable
 
+P = ParamSpec("P")
 T = TypeVar("T")
 
 _logger = logging.getLogger("loghub.server")
@@ -91,9 +92,12 @@ class Database:
         self._thread = threading.Thread(target=self._loop, name="loghub-server-store", daemon=True)
         self._thread.start()
 
-    def submit(self, job: Callable[[sqlite3.Connection], T]) -> Future[T]:
+    def submit(
+        self, job: Callable[Concatenate[sqlite3.Connection, P], T], *args: P.args, **kwargs: P.kwargs
+    ) -> Future[T]:
         """Run ``job`` on the database's thread in a transaction; the future completes after the commit.
 
+        :param job: the job; its first argument is the connection.
         :raises RuntimeError: the database is closed.
         :raises ForkedServerError: this is a copy in a forked child.
         """
@@ -105,7 +109,7 @@ class Database:
         with self._lock:
             if self._closed:
                 raise RuntimeError("the embedded LogHub is closed, and its store with it: read before close()")
-            self._jobs.put((job, future))
+            self._jobs.put((lambda connection: job(connection, *args, **kwargs), future))
         return future
 
     def close(self) -> None:

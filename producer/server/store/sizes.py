@@ -105,8 +105,9 @@ def _shard_size(number: int, status: str, held: tuple[Any, ...], new: tuple[Any,
     )
 
 
-def count_of(connection: sqlite3.Connection, logstore: Logstore, now: float) -> int:
+def count_of(connection: sqlite3.Connection, place: Place, now: float) -> int:
     """Return the number of logs in a logstore."""
+    logstore = logstore_of(connection, place)
     return sum(sums[0] for sums in _sums(connection, logstore, logstore.horizon(now)).values())
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from producer.server import LogHubServer
 from producer.server.limits import Limits
 from producer.server.operations.query import compile_query
-from producer.server.store import store as store_module
+from producer.server.store import reading
 from producer.server.store.log_groups import StoredLogGroup
 
 from ..client import LOGSTORE, PROJECT, Client, log_group
@@ -32,7 +32,7 @@ def decoded(monkeypatch: pytest.MonkeyPatch) -> list[int]:
         return scan(self)
 
     monkeypatch.setattr(StoredLogGroup, "scan", note)
-    monkeypatch.setattr(store_module, "_BYTES_PER_STEP", 1)
+    monkeypatch.setattr(reading, "_BYTES_PER_STEP", 1)
     return seen
 
 

@@ -8,6 +8,7 @@ import pytest
 from producer.server.store import store as stores
 from producer.server.store.catalog import find_logstore
 from producer.server.store.log_groups import CheckedGroup
+from producer.server.store.reading import position_since
 from producer.server.store.rows import Place
 from producer.server.store.store import Store
 
@@ -32,13 +33,13 @@ def fill(store: Store, times: list[float]) -> None:
         for time in times:
             stores._insert_groups(connection, logstore, 0, [GROUP], time)
 
-    store.create_logstore(PLACE, {}, times[0]).result()
+    store.submit(store.create_logstore, PLACE, {}, times[0]).result()
     store._database.submit(job).result()
 
 
 def since(store: Store, time: float, now: float) -> int:
     """Return the position of a cursor by time."""
-    return store.position_since(PLACE, 0, time, now).result()
+    return store.submit(position_since, PLACE, 0, time, now).result()
 
 
 def test_a_time_is_found_at_every_position(store: Store) -> None:
@@ -57,10 +58,10 @@ def test_expired_loggroups_are_skipped_whether_removed_or_not(store: Store) -> N
     fill(store, [0.0, 1.0, 2.0, 29 * DAY])
     assert since(store, 0, 29 * DAY) == 0
     assert since(store, 0, 31 * DAY) == 3
-    store.append(PLACE, [GROUP], None, 31 * DAY).result()
+    store.submit(store.append, PLACE, [GROUP], None, 31 * DAY).result()
     assert (since(store, 0, 31 * DAY), since(store, 30 * DAY, 31 * DAY)) == (3, 4)
     assert since(store, 32 * DAY, 31 * DAY) == 5
-    store.append(PLACE, [GROUP], None, 90 * DAY).result()
+    store.submit(store.append, PLACE, [GROUP], None, 90 * DAY).result()
     assert (since(store, 0, 90 * DAY), since(store, 91 * DAY, 90 * DAY)) == (5, 6)
 
 

@@ -7,9 +7,10 @@ from typing import Any
 
 import pytest
 
+from producer.server.store.catalog import delete_logstore, update_logstore
 from producer.server.store.log_groups import CheckedGroup
 from producer.server.store.rows import LogstoreSize, Place, Route
-from producer.server.store.sizes import BLOCK
+from producer.server.store.sizes import BLOCK, count_of, sizes_of
 from producer.server.store.store import Store
 
 PLACE = Place(project="my-project", logstore="app-log")
@@ -32,16 +33,16 @@ def group(dice: random.Random) -> CheckedGroup:
 
 def append(store: Store, dice: random.Random, count: int, now: float, shard: int) -> None:
     route = Route(key=shard << 127, sequence=None)
-    store.append(PLACE, [group(dice) for _ in range(count)], route, now).result()
+    store.submit(store.append, PLACE, [group(dice) for _ in range(count)], route, now).result()
 
 
 def reported(store: Store, now: float, lately: float) -> list[tuple[Any, ...]]:
-    (size,) = store.sizes(now, lately).result()
+    (size,) = store.submit(sizes_of, now, lately).result()
     assert [one.number for one in size.shards] == [0, 1]
     rows = [
         (s.number, s.logs, s.bytes, s.first, s.last, s.new_logs, s.new_bytes) for s in size.shards if s.last is not None
     ]
-    assert store.count(PLACE, now).result() == sum(row[1] for row in rows)
+    assert store.submit(count_of, PLACE, now).result() == sum(row[1] for row in rows)
     return [*rows, (size.earliest, size.latest)]
 
 
@@ -66,7 +67,7 @@ def test_sizes_equal_sums_over_rows_after_writes_expiry_removal_restarts_and_a_l
         append(store, dice, dice.choice([1, 30, BLOCK - 1, BLOCK]), now, dice.randrange(2))
         if step % 9 == 8:
             days = dice.choice([1, 2, 3650])
-            store.update_logstore(PLACE, {"ttl": days}, now).result()
+            store.submit(update_logstore, PLACE, {"ttl": days}, now).result()
         if step % 13 == 12:
             store.close()
             store = open_store(tmp_path)
@@ -84,12 +85,12 @@ def test_a_failed_transaction_leaves_the_sums_unchanged_and_a_deleted_logstore_l
     store._database.submit(lambda connection: connection.execute("PRAGMA max_page_count = 1").fetchall()).result()
     big = CheckedGroup(raw_size=1, count=1, topic="", min_time=0, max_time=1, packed=bytes(1 << 22))
     with pytest.raises(Exception, match="free space"):
-        store.append(PLACE, [big], None, now).result()
+        store.submit(store.append, PLACE, [big], None, now).result()
     assert reported(store, now, now) == before
     store._database.submit(lambda connection: connection.execute("PRAGMA max_page_count = 9999").fetchall()).result()
-    store.delete_logstore(PLACE).result()
+    store.submit(delete_logstore, PLACE).result()
     append(store, dice, 1, now, 0)
-    assert store.count(PLACE, now).result() == 1
+    assert store.submit(count_of, PLACE, now).result() == 1
     store.close()
 
 
