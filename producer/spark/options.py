@@ -33,6 +33,10 @@ MAX_PARTITIONS = 1_000
 #: The largest ``receivedWithin``: a hundred years.
 MAX_SECONDS = 100 * 366 * 86_400
 
+#: The handling of a row that LogHub refuses, and the delivery guarantee of a row.
+OnFailure = Literal["fail", "deadletter", "drop"]
+Guarantee = Literal["atLeastOnce", "exactlyOnce"]
+
 #: The options that reading and writing share.
 TARGET_OPTIONS = table(
     endpoint=Option(
@@ -66,16 +70,14 @@ WRITE_OPTIONS = table(
     ),
     onFailure=Option(
         "for a row that LogHub refuses: fail the task, store the row in deadLetterPath, or drop it",
-        kind=Literal["fail", "deadletter", "drop"],
+        kind=OnFailure,
         default="fail",
     ),
     deadLetterPath=Option(
         "a directory that all executors reach, or a URI such as hdfs://…, for refused rows, as Parquet; with "
         "onFailure=deadletter"
     ),
-    deliveryGuarantee=Option(
-        "the delivery guarantee of a row", kind=Literal["atLeastOnce", "exactlyOnce"], default="atLeastOnce"
-    ),
+    deliveryGuarantee=Option("the delivery guarantee of a row", kind=Guarantee, default="atLeastOnce"),
     runId=Option(
         "the name of this write for exactlyOnce: a run with the same name adds only missing rows; by default "
         "the id of a streaming query, and a random name for a batch"

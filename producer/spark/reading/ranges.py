@@ -56,8 +56,8 @@ def divided(client: LogstoreClient, part: ShardRange, most: int) -> list[ShardRa
     times = sorted({first + (last - first) * number // most for number in range(1, most)} - {first})
     cuts = (client.cursor(part.shard, time) for time in times)
     # A cursor for the second of the end, or a later one, may be after the end.
-    inner = sorted({cut for cut in cuts if _lies_in(cut, part)}, key=lambda cut: position_of(cut) or 0)
-    edges = [part.begin, *inner, part.end]
+    inner = {cut for cut in cuts if _precedes(part.begin, cut) and _precedes(cut, part.end)}
+    edges = [part.begin, *sorted(inner, key=lambda cut: position_of(cut) or 0), part.end]
     return [ShardRange(part.shard, begin, end) for begin, end in itertools.pairwise(edges)]
 
 
@@ -72,28 +72,19 @@ def received_between(
     """
     begin, end = part.begin, part.end
     if first is not None and first > 0:
-        begin = _later(begin, client.cursor(part.shard, min(first, _MOST_SECONDS)))
+        found = client.cursor(part.shard, min(first, _MOST_SECONDS))
+        begin = found if _precedes(begin, found) else begin
     if last is not None and last < _MOST_SECONDS:
-        end = _earlier(end, client.cursor(part.shard, max(1, last + 1)))
+        found = client.cursor(part.shard, max(1, last + 1))
+        end = found if _precedes(found, end) else end
     narrowed = ShardRange(part.shard, begin, end)
     return None if _is_empty(narrowed) else narrowed
 
 
-def _later(cursor: str, other: str) -> str:
-    """Return ``other`` if it is known to be after ``cursor``."""
+def _precedes(cursor: str, other: str) -> bool:
+    """Return True if a cursor is known to be before another."""
     place, its = position_of(cursor), position_of(other)
-    return other if place is not None and its is not None and its > place else cursor
-
-
-def _earlier(cursor: str, other: str) -> str:
-    place, its = position_of(cursor), position_of(other)
-    return other if place is not None and its is not None and its < place else cursor
-
-
-def _lies_in(cursor: str, part: ShardRange) -> bool:
-    """Return True if a cursor is known to divide a range."""
-    begin, place, end = map(position_of, (part.begin, cursor, part.end))
-    return begin is not None and place is not None and end is not None and begin < place < end
+    return place is not None and its is not None and place < its
 
 
 def _is_empty(part: ShardRange) -> bool:
@@ -138,8 +129,7 @@ def _pulls(client: LogstoreClient, part: ShardRange, count: int) -> Generator[Pu
 
 
 def _check_complete(client: LogstoreClient, part: ShardRange, reached: str) -> None:
-    position, end = position_of(reached), position_of(part.end)
-    if position is not None and end is not None and position < end:
+    if _precedes(reached, part.end):
         raise LogHubReadError(
             f"shard {part.shard} of {client.target} ends at cursor {reached}, before its end {part.end} when the read "
             "was planned: the logstore may have been created again; read again"

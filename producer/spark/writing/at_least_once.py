@@ -17,11 +17,9 @@ from ...client.stream import Stream
 from ...model.errors import ProducerError, ResultFailedError
 from ...model.futures import SendFuture
 from ...model.results import Result
-from ...text.plural import counted
 from ..ack_timeout import send_open
 from ..errors import DeliveryFailedError
 from ..failure_reason import blames_rows, reason_of
-from .metrics import WriteMetrics
 from .options import WriteOptions
 from .refusals import UNSENDABLE, Refusals, blames_row, full_reason, reason_of_error
 from .rows import Rows
@@ -47,13 +45,9 @@ class AtLeastOnce:
     :param producer: the producer to send with.
     :param options: the options of the write.
     :param refusals: the handler of refused rows.
-    :param metrics: the counts of the task.
-    :param partition: the task's partition, for messages.
     """
 
-    def __init__(
-        self, producer: Producer, options: WriteOptions, refusals: Refusals, metrics: WriteMetrics, partition: int
-    ) -> None:
+    def __init__(self, producer: Producer, options: WriteOptions, refusals: Refusals) -> None:
         target = options.target
         self._producer = producer
         self._stream: Stream = producer.stream(
@@ -61,9 +55,7 @@ class AtLeastOnce:
         )
         self._options = options
         self._columns: dict[str, Any] = dict(options.columns.as_arguments())
-        self._refusals = refusals
-        self._metrics = metrics
-        self._partition = partition
+        self._refusals, self._metrics = refusals, refusals.metrics
         self._sent: deque[_Sent] = deque()
         self._rows = 0
         self._last_result: Result | None = None
@@ -157,9 +149,5 @@ class AtLeastOnce:
             self._sent = others
 
     def _not_acknowledged(self, rows: Rows, reason: str) -> DeliveryFailedError:
-        verb = "was" if len(rows) == 1 else "were"
-        return DeliveryFailedError(
-            f"{rows} of partition {self._partition} for {self._options.target} {verb} not acknowledged: "
-            f"{' '.join(reason.split())}. Acknowledged by this task before: {counted(self._metrics.rows, 'row')}; "
-            f"still in flight: {sum(len(other.rows) for other in self._sent)}"
-        )
+        in_flight = sum(len(other.rows) for other in self._sent)
+        return self._refusals.not_acknowledged(rows, reason, f"; still in flight: {in_flight}")

@@ -30,14 +30,11 @@ from ...model.interfaces import Record
 from ...model.results import Result
 from ...model.sequence import SequenceKey
 from ...runtime.clock import SystemClock
-from ...text.plural import counted
 from ...wire.columnar import ColumnarEncoder, EncodedRows, Names
 from ...wire.put_logs import adjust_shard_hash
 from ...wire.text import moment_of
-from ..errors import DeliveryFailedError
 from ..failure_reason import Reason, blames_rows, reason_of
-from .metrics import WriteMetrics
-from .options import OnFailure, WriteOptions
+from .options import WriteOptions
 from .part import Part
 from .refusals import UNSENDABLE, Refusals, blames_row, full_reason, reason_of_error
 from .rows import Rows
@@ -119,17 +116,13 @@ class ExactlyOnce:
     :param producer: the producer to send with.
     :param options: the options of the write.
     :param refusals: the handler of refused rows.
-    :param metrics: the counts of the task.
     :param part: the task's part of the write.
     """
 
-    def __init__(
-        self, producer: Producer, options: WriteOptions, refusals: Refusals, metrics: WriteMetrics, part: Part
-    ) -> None:
+    def __init__(self, producer: Producer, options: WriteOptions, refusals: Refusals, part: Part) -> None:
         self._producer = producer
         self._options = options
         self._refusals = refusals
-        self._metrics = metrics
         self._part = part
         self._encoder: tuple[pa.Schema, ColumnarEncoder] | None = None
         self._lines: dict[Names, _Line] = {}
@@ -198,7 +191,7 @@ class ExactlyOnce:
         )
         # The order of streams is that of the rows, so that another attempt gets the same sizes.
         size = min(options.chunk_bytes, max(_SMALLEST, _OPEN_CHUNKS_BYTES // (len(self._lines) + 1)))
-        return _Line(stream, options, self._refusals, self._metrics, self._part.number, size)
+        return _Line(stream, options, self._refusals, size)
 
 
 class _Line:
@@ -207,21 +200,11 @@ class _Line:
     :param size: the limit of a request, bytes before compression.
     """
 
-    def __init__(
-        self,
-        stream: Stream,
-        options: WriteOptions,
-        refusals: Refusals,
-        metrics: WriteMetrics,
-        partition: int,
-        size: int,
-    ) -> None:
+    def __init__(self, stream: Stream, options: WriteOptions, refusals: Refusals, size: int) -> None:
         self._size = size
         self._stream = stream
         self._options = options
         self._refusals = refusals
-        self._metrics = metrics
-        self._partition = partition
         self._clock = SystemClock()
         self._chunk: list[_Piece] = []
         self._chunk_rows = self._chunk_bytes = 0
@@ -243,7 +226,7 @@ class _Line:
             encoded = encoder.encode(rows.batch, moment_of(self._clock.time())[0])
         except UNSENDABLE as error:
             if not blames_row(error):
-                raise self._not_acknowledged(rows, full_reason(error)) from error
+                raise self._refusals.not_acknowledged(rows, full_reason(error)) from error
             if len(rows) == 1:
                 self._refusals.refuse(rows, reason_of_error(error))
                 return
@@ -289,10 +272,10 @@ class _Line:
             future = self._stream._send_numbered(chunk.body, len(chunk), chunk.number)
         except InvalidArgumentError as error:  # larger than a request's limit
             if not blames_row(error):
-                raise self._not_acknowledged(chunk.rows, full_reason(error)) from error
+                raise self._refusals.not_acknowledged(chunk.rows, full_reason(error)) from error
             self._cut_or_refuse(chunk, reason_of_error(error))
         except ProducerError as error:
-            raise self._not_acknowledged(chunk.rows, str(error)) from error
+            raise self._refusals.not_acknowledged(chunk.rows, str(error)) from error
         else:
             self._sent = chunk, future
 
@@ -304,10 +287,10 @@ class _Line:
         try:
             result = future.result(self._options.ack_timeout)
         except TimeoutError as error:
-            raise self._not_acknowledged(chunk.rows, str(error)) from error
+            raise self._refusals.not_acknowledged(chunk.rows, str(error)) from error
         except ResultFailedError as error:
             if not blames_rows(error.result):
-                raise self._not_acknowledged(chunk.rows, str(reason_of(error.result))) from error
+                raise self._refusals.not_acknowledged(chunk.rows, str(reason_of(error.result))) from error
             self._stream.resume()
             self._cut_or_refuse(chunk, reason_of(error.result))
         else:
@@ -319,7 +302,7 @@ class _Line:
         With ``onFailure=fail`` nothing of the chunk is sent: its rows may be fixed, and sent again as a whole.
         """
         rows = chunk.rows
-        if len(rows) == 1 or self._options.on_failure is OnFailure.FAIL:
+        if len(rows) == 1 or self._options.on_failure == "fail":
             self._refusals.refuse(rows, reason)
             return
         encoder = ColumnarEncoder(rows.batch.schema, **self._options.columns.as_arguments())
@@ -329,7 +312,7 @@ class _Line:
             self.complete()
 
     def _count(self, chunk: _Piece, result: Result) -> None:
-        metrics = self._metrics
+        metrics = self._refusals.metrics
         metrics.rows += len(chunk)
         metrics.bytes += len(chunk.body)
         metrics.batches += 1
@@ -337,13 +320,6 @@ class _Line:
         metrics.retries += result.attempt_count - 1
         if result.already_written:
             metrics.already_written += len(chunk)
-
-    def _not_acknowledged(self, rows: Rows, reason: str) -> DeliveryFailedError:
-        verb = "was" if len(rows) == 1 else "were"
-        return DeliveryFailedError(
-            f"{rows} of partition {self._partition} for {self._options.target} {verb} not acknowledged: "
-            f"{' '.join(reason.split())}. Acknowledged by this task before: {counted(self._metrics.rows, 'row')}"
-        )
 
 
 def _joined(pieces: Sequence[_Piece]) -> _Piece:

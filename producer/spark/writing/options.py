@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import enum
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -18,6 +17,8 @@ from ..options import (
     READ_OPTIONS,
     TARGET_OPTIONS,
     WRITE_OPTIONS,
+    Guarantee,
+    OnFailure,
     Target,
     documented,
     producer_config,
@@ -31,19 +32,14 @@ BATCH_BYTES = 1 << 20
 _RUN_ID = re.compile(r"[\x20-\x7e]{1,256}")
 
 
-class OnFailure(enum.Enum):
-    """The handling of a row that LogHub refuses."""
-
-    FAIL = "fail"
-    DEADLETTER = "deadletter"
-    DROP = "drop"
-
-
-class Guarantee(enum.Enum):
-    """The delivery guarantee of a row."""
-
-    AT_LEAST_ONCE = "atLeastOnce"
-    EXACTLY_ONCE = "exactlyOnce"
+#: The options that name a column, by the field of :class:`Columns`.
+COLUMN_OPTIONS = {
+    "time": "timeColumn",
+    "topic": "topicColumn",
+    "source": "sourceColumn",
+    "shard_hash": "shardHashColumn",
+    "contents": "contentsColumn",
+}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -65,13 +61,7 @@ class Columns:
 
     def as_arguments(self) -> dict[str, str | None]:
         """Return the arguments for ``Stream.send_arrow``."""
-        return {
-            "time_column": self.time,
-            "topic_column": self.topic,
-            "source_column": self.source,
-            "shard_hash_column": self.shard_hash,
-            "contents_column": self.contents,
-        }
+        return {f"{role}_column": getattr(self, role) for role in COLUMN_OPTIONS}
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -101,9 +91,9 @@ class WriteOptions:
     source: str | None = None
     columns: Columns = Columns()
     row_labels: tuple[str, ...] = ()
-    on_failure: OnFailure = OnFailure.FAIL
+    on_failure: OnFailure = "fail"
     dead_letter_path: str | None = None
-    guarantee: Guarantee = Guarantee.AT_LEAST_ONCE
+    guarantee: Guarantee = "atLeastOnce"
     run_id: str | None = None
     chunk_rows: int = CHUNK_ROWS
     chunk_bytes: int = CHUNK_BYTES
@@ -112,16 +102,16 @@ class WriteOptions:
     check_target: bool = True
 
     def __post_init__(self) -> None:
-        if (self.on_failure is OnFailure.DEADLETTER) != (self.dead_letter_path is not None):
+        if (self.on_failure == "deadletter") != (self.dead_letter_path is not None):
             raise ConfigError(
                 "deadLetterPath", "must be given with onFailure=deadletter, and only then", self.dead_letter_path
             )
         if self.run_id is not None and not _RUN_ID.fullmatch(self.run_id):
             raise ConfigError("runId", "must be 1 to 256 printable ASCII characters", self.run_id)
-        if self.run_id is not None and self.guarantee is not Guarantee.EXACTLY_ONCE:
+        if self.run_id is not None and self.guarantee != "exactlyOnce":
             raise ConfigError("runId", "needs deliveryGuarantee=exactlyOnce", self.run_id)
         most = self.config.total_size_in_bytes // 2
-        if self.guarantee is Guarantee.EXACTLY_ONCE and self.chunk_bytes > most:
+        if self.guarantee == "exactlyOnce" and self.chunk_bytes > most:
             raise ConfigError("chunkBytes", f"must be at most half of total_size_in_bytes, {most}", self.chunk_bytes)
 
     @classmethod
@@ -135,7 +125,7 @@ class WriteOptions:
         chosen = values_of(WRITE_OPTIONS, options)
         ack_timeout = chosen["ackTimeout"]
         defaults = {"batch_size_threshold_in_bytes": BATCH_BYTES} | defaults_of_task(options, ack_timeout)
-        columns = {name: chosen[option] for name, option in _COLUMN_OPTIONS.items()}
+        columns = {name: chosen[option] for name, option in COLUMN_OPTIONS.items()}
         return cls(
             target=target_of(options),
             config=producer_config(options, **defaults),
@@ -143,9 +133,9 @@ class WriteOptions:
             source=chosen["source"],
             columns=Columns(**columns),
             row_labels=tuple(name.strip() for name in chosen["rowLabels"].split(",") if name.strip()),
-            on_failure=OnFailure(chosen["onFailure"]),
+            on_failure=chosen["onFailure"],
             dead_letter_path=chosen["deadLetterPath"],
-            guarantee=Guarantee(chosen["deliveryGuarantee"]),
+            guarantee=chosen["deliveryGuarantee"],
             run_id=chosen["runId"],
             chunk_rows=chosen["chunkRows"],
             chunk_bytes=chosen["chunkBytes"],
@@ -153,18 +143,3 @@ class WriteOptions:
             metrics_path=chosen["metricsPath"],
             check_target=chosen["checkTarget"],
         )
-
-
-#: The options that name a column, by the field of :class:`Columns`.
-_COLUMN_OPTIONS = {
-    "time": "timeColumn",
-    "topic": "topicColumn",
-    "source": "sourceColumn",
-    "shard_hash": "shardHashColumn",
-    "contents": "contentsColumn",
-}
-
-
-def column_options() -> Mapping[str, str]:
-    """Return the options that name a column, by the field of :class:`Columns`."""
-    return _COLUMN_OPTIONS

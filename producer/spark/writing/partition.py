@@ -12,7 +12,7 @@ from ...model.errors import ConfigError
 from ..accumulators import SumParam
 from ..errors import WITHOUT_PACKAGE
 from .metrics import WriteMetrics
-from .options import Guarantee, WriteOptions
+from .options import WriteOptions
 from .rows import batches_of
 from .task import write_rows
 
@@ -40,7 +40,7 @@ def write_partition(
     :raises ConfigError: an option is invalid, or ``runId`` is missing with ``exactlyOnce``.
     """
     options = config if isinstance(config, WriteOptions) else WriteOptions.from_mapping(config)
-    if options.guarantee is Guarantee.EXACTLY_ONCE and options.run_id is None:
+    if options.guarantee == "exactlyOnce" and options.run_id is None:
         # Inside foreachBatch a query has an id, but this function cannot tell whether it is called there.
         raise ConfigError("runId", "is required for deliveryGuarantee=exactlyOnce with write_partition", "runId")
     return _WritePartition(options, uuid.uuid4().hex, metrics)

@@ -26,7 +26,7 @@ from pyspark.sql.types import (
 )
 
 from ...model.errors import ConfigError
-from .options import Columns, column_options
+from .options import COLUMN_OPTIONS, Columns
 
 _TEXT = (StringType, CharType, VarcharType)
 _TIMES = (TimestampType, ByteType, ShortType, IntegerType, LongType)
@@ -46,7 +46,7 @@ def check_schema(schema: StructType, columns: Columns, row_labels: Iterable[str]
 
     :raises ConfigError: a column is missing or has a wrong type.
     """
-    for role, option in column_options().items():
+    for role, option in COLUMN_OPTIONS.items():
         name = getattr(columns, role)
         if name is not None:
             _check_role(schema, role, option, name)

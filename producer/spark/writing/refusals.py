@@ -17,7 +17,7 @@ from ...text.plural import counted
 from ..errors import DeliveryFailedError
 from ..failure_reason import Reason
 from .metrics import WriteMetrics
-from .options import OnFailure
+from .options import WriteOptions
 from .rows import Rows
 
 if TYPE_CHECKING:
@@ -51,29 +51,34 @@ def full_reason(error: Exception) -> str:
 
 
 class Refusals:
-    """The handler of one task's refused rows.
+    """The handler of one task's rows that are refused or not acknowledged.
 
-    :param on_failure: the handling of refused rows.
+    :param options: the options of the write.
     :param letters: the file for ``deadletter``; None for other handling.
-    :param metrics: the counts of the task.
-    :param target: the target, for messages.
     :param partition: the task's partition, for messages.
+    :ivar metrics: the counts of the task.
     """
 
-    def __init__(
-        self,
-        on_failure: OnFailure,
-        letters: DeadLetterFile | None,
-        metrics: WriteMetrics,
-        target: object,
-        partition: int,
-    ) -> None:
-        self.on_failure = on_failure
+    def __init__(self, options: WriteOptions, letters: DeadLetterFile | None, partition: int) -> None:
+        self._fails, self._target = options.on_failure == "fail", options.target
         self._letters = letters
-        self._metrics = metrics
-        self._target = target
         self._partition = partition
+        self.metrics = WriteMetrics(tasks=1)
         self._logged = 0
+
+    def not_acknowledged(self, rows: Rows, reason: str, more: str = "") -> DeliveryFailedError:
+        """Return the error of rows that were not acknowledged.
+
+        :param more: text to append.
+        """
+        verb = "was" if len(rows) == 1 else "were"
+        return DeliveryFailedError(
+            f"{rows} of partition {self._partition} for {self._target} {verb} not acknowledged: "
+            f"{' '.join(reason.split())}. {self._acknowledged()}{more}"
+        )
+
+    def _acknowledged(self) -> str:
+        return f"Acknowledged by this task before: {counted(self.metrics.rows, 'row')}"
 
     def refuse(self, rows: Rows, reason: Reason) -> None:
         """Handle refused rows.
@@ -81,16 +86,16 @@ class Refusals:
         :raises DeliveryFailedError: ``onFailure`` is ``fail``, or the dead letters cannot be written.
         """
         where = f"{rows} of partition {self._partition}"
-        if self.on_failure is OnFailure.FAIL:
+        if self._fails:
             raise DeliveryFailedError(
                 f"{where}, refused by {self._target}: {reason}. Fix it, or write with onFailure=deadletter or drop. "
-                f"Acknowledged by this task before: {counted(self._metrics.rows, 'row')}"
+                f"{self._acknowledged()}"
             )
         if self._letters is None:
-            self._metrics.dropped += len(rows)
+            self.metrics.dropped += len(rows)
         else:
             self._letters.add(rows, reason)
-            self._metrics.dead_lettered += len(rows)
+            self.metrics.dead_lettered += len(rows)
         self._warn(where, reason)
 
     def _warn(self, where: str, reason: Reason) -> None:

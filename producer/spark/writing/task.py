@@ -17,7 +17,7 @@ from ..executor import leased_producer
 from .at_least_once import AtLeastOnce
 from .exactly_once import ExactlyOnce
 from .metrics import WriteMetrics
-from .options import Guarantee, WriteOptions
+from .options import WriteOptions
 from .part import Part, part_of_task
 from .refusals import Refusals
 
@@ -37,13 +37,13 @@ def write_rows(batches: Iterable[pa.RecordBatch], options: WriteOptions, run: st
     """
     check_credentials(options)
     part = part_of_task(options.run_id or run)
-    metrics = WriteMetrics(tasks=1)
     letters = _letters_of(part, options)
-    refusals = Refusals(options.on_failure, letters, metrics, options.target, part.number)
+    refusals = Refusals(options, letters, part.number)
+    metrics = refusals.metrics
     try:
         with leased_producer(options.target.project, config=options.config) as producer:
             waited = producer.stats().memory_wait_seconds
-            _send(batches, producer, options, part, refusals, metrics)
+            _send(batches, producer, options, part, refusals)
             metrics.memory_wait_ms = round(1000 * (producer.stats().memory_wait_seconds - waited))
     except BaseException:
         if letters is not None:
@@ -88,18 +88,13 @@ def check_credentials(options: WriteOptions) -> None:
 
 
 def _send(
-    batches: Iterable[pa.RecordBatch],
-    producer: Producer,
-    options: WriteOptions,
-    part: Part,
-    refusals: Refusals,
-    metrics: WriteMetrics,
+    batches: Iterable[pa.RecordBatch], producer: Producer, options: WriteOptions, part: Part, refusals: Refusals
 ) -> None:
     rows: AtLeastOnce | ExactlyOnce
-    if options.guarantee is Guarantee.EXACTLY_ONCE:
-        rows = ExactlyOnce(producer, options, refusals, metrics, part)
+    if options.guarantee == "exactlyOnce":
+        rows = ExactlyOnce(producer, options, refusals, part)
     else:
-        rows = AtLeastOnce(producer, options, refusals, metrics, part.number)
+        rows = AtLeastOnce(producer, options, refusals)
     for batch in batches:
         rows.write(batch)
     rows.finish()

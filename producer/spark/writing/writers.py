@@ -20,7 +20,7 @@ from ...runtime.loggers import get_logger
 from ...text.plural import counted
 from ..errors import SparkJobError, hidden_traceback
 from .metrics import WriteMetrics, report
-from .options import Guarantee, WriteOptions
+from .options import WriteOptions
 from .planning import check_schema
 
 if TYPE_CHECKING:
@@ -179,7 +179,7 @@ def plan(options: Mapping[str, str], schema: StructType, *, overwrite: bool, str
 
 
 def _check_numbering(options: WriteOptions) -> None:
-    if options.guarantee is not Guarantee.EXACTLY_ONCE:
+    if options.guarantee != "exactlyOnce":
         return
     from ..numbering_check import uses_up_numbers
 
@@ -188,7 +188,7 @@ def _check_numbering(options: WriteOptions) -> None:
             "deliveryGuarantee",
             f"{options.target} uses up the sequence numbers of refused requests, so refused rows could count as "
             "written: use atLeastOnce",
-            options.guarantee.value,
+            options.guarantee,
         )
 
 
