@@ -21,8 +21,7 @@ import itertools
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Sequence
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from ..model.errors import (
     ChannelClosedError,
@@ -33,6 +32,7 @@ from ..model.errors import (
 from ..model.interfaces import ChannelStats, Event, Stored
 from ..model.owned_lock import OwnedLock
 from ..runtime.clock import Clock, SystemClock
+from ..runtime.closing import Closing
 from ..runtime.forks import Stage, watch_fork
 from ..runtime.locks import Lock
 from ..runtime.loggers import get_logger
@@ -140,7 +140,7 @@ class MemoryTransaction(BaseTransaction):
             self._channel._orphan(self)
 
 
-class MemoryChannel:
+class MemoryChannel(Closing):
     """A channel in memory. Implements :class:`~producer.model.interfaces.Channel`.
 
     Pickling carries the configuration; the copy is empty.
@@ -347,14 +347,6 @@ class MemoryChannel:
                 last_take_age=counters.last_take_age,
                 waiting=self._turns.waiting,
             )
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Close the channel and discard its events. Waiting calls raise ChannelClosedError. May be called again.

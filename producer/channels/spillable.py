@@ -23,8 +23,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from contextlib import suppress
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from ..model.errors import (
     ChannelClosedError,
@@ -37,6 +36,7 @@ from ..model.errors import (
 from ..model.interfaces import Channel, ChannelStats, Event, Stored, Transaction
 from ..model.owned_lock import OwnedLock
 from ..runtime.clock import LOOK_AGAIN, Clock, Deadline, SystemClock, WaitingRoom
+from ..runtime.closing import Closing
 from ..runtime.forks import Stage, watch_fork
 from .counters import ChannelCounters
 from .limits import event_sizes
@@ -76,21 +76,68 @@ class SpillableTransaction(BaseTransaction):
         return self._channel._take(self, count, max_bytes, timeout)
 
     def _do_acknowledge(self, events: Sequence[Event]) -> None:
-        self._channel._acknowledge(self, events)
+        for channel, some in self._by_channel(events):
+            self.part(channel).acknowledge(some)
 
     def _do_give_back(self, events: Sequence[Event]) -> None:
-        self._channel._give_back(self, events)
+        for channel, some in self._by_channel(events):
+            self.part(channel).give_back(some)
+        self._channel._takers.wake_one()
+
+    def _by_channel(self, events: Sequence[Event]) -> list[tuple[Channel, list[Event]]]:
+        self._channel._check_epoch(self)
+        late = [event for event in events if event.sequence is None or event.sequence < MEMORY_NUMBERS]
+        early = [event for event in events if event.sequence is not None and event.sequence >= MEMORY_NUMBERS]
+        memory, overflow = self._channel._memory, self._channel._overflow
+        return [(channel, some) for channel, some in ((overflow, late), (memory, early)) if some]
+
+    def part(self, channel: Channel) -> Transaction:
+        """Return the inner transaction of the takes from a channel."""
+        self._channel._check_epoch(self)
+        part = self.parts.get(channel)
+        if part is not None:
+            return part
+        new = channel.transaction()
+        new.begin()
+        with self._channel._lock:
+            part = self.parts.setdefault(channel, new)
+        if part is not new:  # another thread has added one meanwhile
+            new.rollback()
+            new.close()
+        return part
 
     def _do_commit(self, timeout: float | None) -> Stored:
-        if self.puts:
-            return self._channel._commit_puts(self, timeout)
-        return self._channel._commit_takes(self)
+        self._channel._check_epoch(self)
+        return self._channel._commit_puts(self, timeout) if self.puts else self._commit_takes()
+
+    def _commit_takes(self) -> Stored:
+        """Commit the overflow first, because it may fail and must leave everything unchanged then."""
+        stored = Stored.MEMORY
+        for channel in (self._channel._overflow, self._channel._memory):
+            part = self.parts.get(channel)
+            if part is not None:
+                stored = part.commit()
+                part.close()
+                del self.parts[channel]
+        return stored
 
     def _do_rollback(self) -> None:
-        self._channel._rollback(self)
+        self.puts = []
+        try:
+            self._roll_back_part(self._channel._memory)
+        finally:
+            self._roll_back_part(self._channel._overflow)
+            self._channel._takers.wake_one()
+
+    def _roll_back_part(self, channel: Channel) -> None:
+        part = self.parts.pop(channel, None)
+        if part is not None:
+            with suppress(TransactionStateError):  # a commit that raised has committed
+                part.rollback()
+                part.close()
 
 
-class SpillableChannel:
+class SpillableChannel(Closing):
     """A channel that keeps events in memory while there is capacity, and then in another channel.
 
     It implements :class:`~producer.model.interfaces.Channel`. Both channels belong to it: do not use them directly.
@@ -223,14 +270,6 @@ class SpillableChannel:
             file=overflow.file,
         )
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     def close(self) -> None:
         """Close both channels: events in memory are lost and logged, those in the overflow stay there.
 
@@ -269,7 +308,6 @@ class SpillableChannel:
             transaction.puts += events
 
     def _commit_puts(self, transaction: SpillableTransaction, timeout: float | None) -> Stored:
-        self._check_epoch(transaction)
         try:
             stored = self._put_somewhere(transaction, timeout)
         except ChannelError:
@@ -356,72 +394,13 @@ class SpillableChannel:
     def _take_now(self, transaction: SpillableTransaction, count: int, max_bytes: int | None) -> list[Event]:
         events: list[Event] = []
         try:
-            events = self._part(transaction, self._memory).take(count, max_bytes=max_bytes, timeout=0.0)
+            events = transaction.part(self._memory).take(count, max_bytes=max_bytes, timeout=0.0)
         except TransactionFullError:
             if self._memory.stats().size:  # these come first, even if the overflow's transaction has capacity
                 raise
         if not events and self._spilling:
-            events = self._part(transaction, self._overflow).take(count, max_bytes=max_bytes, timeout=0.0)
+            events = transaction.part(self._overflow).take(count, max_bytes=max_bytes, timeout=0.0)
         return events
-
-    def _part(self, transaction: SpillableTransaction, channel: Channel) -> Transaction:
-        self._check_epoch(transaction)
-        part = transaction.parts.get(channel)
-        if part is not None:
-            return part
-        new = channel.transaction()
-        new.begin()
-        with self._lock:
-            part = transaction.parts.setdefault(channel, new)
-        if part is not new:  # another thread has added one meanwhile
-            new.rollback()
-            new.close()
-        return part
-
-    def _acknowledge(self, transaction: SpillableTransaction, events: Sequence[Event]) -> None:
-        for channel, some in self._by_channel(transaction, events):
-            self._part(transaction, channel).acknowledge(some)
-
-    def _give_back(self, transaction: SpillableTransaction, events: Sequence[Event]) -> None:
-        for channel, some in self._by_channel(transaction, events):
-            self._part(transaction, channel).give_back(some)
-        self._takers.wake_one()
-
-    def _by_channel(
-        self, transaction: SpillableTransaction, events: Sequence[Event]
-    ) -> list[tuple[Channel, list[Event]]]:
-        self._check_epoch(transaction)
-        late = [event for event in events if event.sequence is None or event.sequence < MEMORY_NUMBERS]
-        early = [event for event in events if event.sequence is not None and event.sequence >= MEMORY_NUMBERS]
-        return [(channel, some) for channel, some in ((self._overflow, late), (self._memory, early)) if some]
-
-    def _commit_takes(self, transaction: SpillableTransaction) -> Stored:
-        """Commit the overflow first, because it may fail and must leave everything unchanged then."""
-        self._check_epoch(transaction)
-        stored = Stored.MEMORY
-        for channel in (self._overflow, self._memory):
-            part = transaction.parts.get(channel)
-            if part is not None:
-                stored = part.commit()
-                part.close()
-                del transaction.parts[channel]
-        return stored
-
-    def _rollback(self, transaction: SpillableTransaction) -> None:
-        transaction.puts = []
-        try:
-            self._roll_back_part(transaction, self._memory)
-        finally:
-            self._roll_back_part(transaction, self._overflow)
-            self._takers.wake_one()
-
-    @staticmethod
-    def _roll_back_part(transaction: SpillableTransaction, channel: Channel) -> None:
-        part = transaction.parts.pop(channel, None)
-        if part is not None:
-            with suppress(TransactionStateError):  # a commit that raised has committed
-                part.rollback()
-                part.close()
 
     # Checks.
 

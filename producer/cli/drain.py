@@ -15,8 +15,6 @@ import re
 import time
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager, suppress
-from types import TracebackType
-from typing import Self
 
 from ..channels import Event, FileChannel
 from ..channels.file.recovery.inspection import check_is_channel, look_at_events, place_of
@@ -39,6 +37,7 @@ from ..model.errors import (
 from ..model.interfaces import ChannelStats, Delivery, Receipt, Transaction
 from ..model.metrics import Stats
 from ..runtime.clock import Deadline, SystemClock
+from ..runtime.closing import Closing
 from ..runtime.locks import Lock
 from ..sinks.loghub.sink import LogHubSink
 from ..text.names import CREATED_BY_A_WRITE
@@ -100,7 +99,7 @@ class Outcome:
         return not (self.refused or self.damaged or self.left)
 
 
-class _DeadLetters:
+class _DeadLetters(Closing):
     """The channel of dead letters, opened at the first rejected event.
 
     So without a rejected event no directory is created, and a full disk does not stop the drain.
@@ -149,14 +148,6 @@ class _DeadLetters:
 
     def _is_new(self, event: Event) -> bool:
         return event.sequence is not None and event.sequence > self._before
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
 
 def _identity(event: Event) -> bytes | int | None:

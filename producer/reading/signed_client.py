@@ -14,8 +14,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from http import HTTPStatus
-from types import TracebackType
-from typing import Any, Self, TypeVar, cast
+from typing import Any, TypeVar, cast
 from urllib.parse import quote
 
 import tenacity
@@ -31,6 +30,7 @@ from ..model.errors import (
 )
 from ..pipeline.sending.retry_rules import wait_backoff
 from ..runtime.clock import Clock, Deadline, Signal, SystemClock
+from ..runtime.closing import Closing
 from ..sinks.http.failures import CERTIFICATE, PLAIN_HTTP, PROXY_AUTHENTICATION, page_of
 from ..sinks.http.transport import Answer, Target, Transport, target_of
 from ..sinks.loghub.classify import BAD_RESPONSE
@@ -91,7 +91,7 @@ class Question:
         return cls(path, params or {}, method=method, body=json.dumps(content).encode(), headers=headers)
 
 
-class SignedClient:
+class SignedClient(Closing):
     """A client that signs requests and reads answers; a context manager. One thread at a time may use it.
 
     It uses the endpoints of a project as a producer does, but none of another project, which has other logs.
@@ -136,14 +136,6 @@ class SignedClient:
         alone = project.alone()
         everywhere = at_each_endpoint(alone, self._config, self._transport, self._clock, f"{_NAME}-credentials", target)
         self._endpoints = Failover(alone, everywhere, _NAME)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     def close(self) -> None:
         """Close the connections."""

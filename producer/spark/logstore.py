@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from types import TracebackType
-from typing import Self
 
 from ..model.config import ProducerConfig
 from ..reading.logstore import LogstoreReader, Page
 from ..reading.search import LogstoreSearch
 from ..reading.signed_client import SignedClient
 from ..runtime.clock import Clock
+from ..runtime.closing import Closing
 from ..wire.cursors import cursor_at, position_of
 from ..wire.read_columns import ReadGroups, read_groups
 from .options import Target
@@ -43,7 +42,7 @@ class Pulled:
     body: bytes
 
 
-class LogstoreClient(LogstoreReader):
+class LogstoreClient(LogstoreReader, Closing):
     """A reader of one logstore; a context manager. One thread at a time may use it.
 
     :param target: the logstore and its credentials.
@@ -70,14 +69,6 @@ class LogstoreClient(LogstoreReader):
             timeout=timeout,
         )
         super().__init__(self._signed, target.logstore)
-
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
 
     @property
     def target(self) -> Target:

@@ -13,19 +13,19 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Literal, Self
+from typing import Any, Literal
 
 from ...model.errors import ChannelError, ChannelLockedError, ConfigError, TransactionFullError
 from ...model.interfaces import ChannelStats, Event, FileStats, Stored
 from ...runtime.clock import Clock, Deadline, SystemClock
+from ...runtime.closing import Closing
 from ...runtime.forks import Stage, call_in_child
 from ...runtime.locks import Lock
 from ...runtime.loggers import get_logger
 from ...text.plural import counted
 from ..limits import default_transaction_capacity
 from ..room import Claim
-from .keeper import Keeper
+from .keeper import Keeper, Work
 from .log.log import Log
 from .log.run import Run
 from .options import FileChannelOptions, check_paths
@@ -58,8 +58,11 @@ _PASSED = "passed through"
 
 _channels: weakref.WeakSet[FileChannel] = weakref.WeakSet()
 
+_CHECKPOINT = Work("the checkpoint", lambda channel: channel.checkpoint())
+_SYNC = Work("the sync", lambda channel: channel.sync())
 
-class FileChannel:
+
+class FileChannel(Closing):
     """A channel on the disk: committed events stay there, in order, until their take is committed.
 
     Example:
@@ -171,7 +174,9 @@ class FileChannel:
         # A channel dropped without close releases its files and locks, and writes nothing more.
         self._finalizer = weakref.finalize(self, _give_back, self._log, self.notes, self._ownership)
         self._finalizer.atexit = False
-        self._keeper = Keeper(self, self._clock)
+        periods = {_CHECKPOINT: self.options.checkpoint_interval, _SYNC: self.options.interval}
+        work = {each: period for each, period in periods.items() if period is not None}
+        self._keeper = Keeper(self, self._clock, work, name="keeper")
         try:
             self._open()
             self._keeper.start()
@@ -337,14 +342,6 @@ class FileChannel:
             self._log.close_in_child()
         self._ownership.release_in_child()
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     def __repr__(self) -> str:
         return f"<FileChannel {self.directory} {'open' if self._ledger.is_open else 'closed'}>"
 
@@ -448,7 +445,7 @@ class FileChannel:
             if not run.number or run.error is not None:
                 self._ledger.settle(run)
         if self._log.behind >= SYNC_AHEAD:
-            self._keeper.hurry()
+            self._keeper.hurry(_SYNC)
         return run.last
 
     def _take_into(self, taken: Taken, count: int, max_bytes: int | None, timeout: float | None) -> list[Event]:

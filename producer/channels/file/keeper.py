@@ -1,69 +1,65 @@
-"""Keeper: the sync thread of a file channel, which also writes its checkpoints."""
+"""Keeper: a thread that does the regular work of a channel: syncs, checkpoints, and the adoption of orphans."""
 
 from __future__ import annotations
 
+import math
 import threading
 import weakref
-from typing import Protocol
+from collections.abc import Callable, Mapping
+from typing import Any, NamedTuple
 
 from ...model.errors import ChannelClosedError, ChannelError
 from ...runtime.clock import Clock, Deadline, Signal
 from ...runtime.loggers import get_logger
-from .options import FileChannelOptions
 
 _log = get_logger("loghub.channel")
 
 
-class Kept(Protocol):
-    """The part of a file channel that its sync thread uses."""
+class Work(NamedTuple):
+    """Regular work of a channel.
 
-    @property
-    def name(self) -> str:
-        """Name for messages."""
+    :ivar noun: its name in messages.
+    :ivar do: does it for a channel.
+    """
 
-    @property
-    def options(self) -> FileChannelOptions:
-        """Options with the intervals of syncs and checkpoints."""
-
-    def sync(self, timeout: float | None = None) -> None:
-        """Wait until all commits are on the disk."""
-
-    def checkpoint(self, *, force: bool = False) -> bool:
-        """Write a checkpoint."""
+    noun: str
+    do: Callable[[Any], object]
 
 
 class Keeper:
-    """Sync thread of one channel: syncs it and writes its checkpoints at their intervals.
+    """A thread that does the work of one channel at intervals.
 
     It holds a weak reference to the channel: the thread ends if the channel is dropped without ``close``.
 
-    :param channel: the channel; without any interval in its options no thread is started.
+    :param channel: the channel, which has a ``name``.
+    :param work: seconds between two times of each work; None for a single time. Without any no thread is started.
+    :param at_once: True to do each work at the start, too.
     """
 
-    def __init__(self, channel: Kept, clock: Clock) -> None:
+    def __init__(
+        self, channel: Any, clock: Clock, work: Mapping[Work, float | None], *, name: str, at_once: bool = False
+    ) -> None:
         self._channel = weakref.ref(channel, self._dropped)
-        self._clock = clock
-        self._checkpoints, self._syncs = channel.options.checkpoint_interval, channel.options.interval
+        self._clock, self._work, self._at_once = clock, work, at_once
         self._wake = Signal()
         self._stop = threading.Event()
-        self._hurried = False  # a sync was requested
-        self._thread = threading.Thread(target=self._run, name=f"{channel.name}-keeper", daemon=True)
+        self._hurried: Work | None = None
+        self._thread = threading.Thread(target=self._run, name=f"{channel.name}-{name}", daemon=True)
 
     def start(self) -> None:
-        """Start the thread, if any interval is set."""
-        if self._checkpoints is not None or self._syncs is not None:
+        """Start the thread, if there is any work."""
+        if self._work:
             self._thread.start()
 
-    def hurry(self) -> None:
-        """Request a sync before its interval ends, so that no commit has to wait for it. No effect without a thread."""
-        if not self._hurried and self._thread.is_alive():
-            self._hurried = True
+    def hurry(self, work: Work) -> None:
+        """Request work before its interval ends. No effect without a thread."""
+        if self._hurried is None and self._thread.is_alive():
+            self._hurried = work
             self._wake.set()
 
     def stop(self) -> None:
         """Start no further work, and wait for the work in progress."""
-        self._stop.set()
-        self._wake.set()
+        self._dropped(None)
         if self._thread.is_alive() and self._thread is not threading.current_thread():
             self._thread.join()
 
@@ -72,44 +68,32 @@ class Keeper:
         self._wake.set()
 
     def _run(self) -> None:
-        due = {self._checkpoint: self._checkpoints, self._sync: self._syncs}
-        periods = {work: period for work, period in due.items() if period is not None}
+        periods = {work: math.inf if period is None else period for work, period in self._work.items()}
         now = self._clock.monotonic()
-        times = {work: now + period for work, period in periods.items()}
-        while not self._stop.is_set():
+        times = {work: now if self._at_once else now + period for work, period in periods.items()}
+        while not self._stop.is_set() and min(times.values()) < math.inf:
             self._clock.wait_for(self._wake, Deadline(min(times.values())))
             channel = self._channel()
             if self._stop.is_set() or channel is None:
                 return
-            if self._hurried:
-                self._hurried = False  # before the sync: records written during it need another one
-                self._sync(channel)
+            if self._hurried is not None:
+                hurried, self._hurried = self._hurried, None  # before the work: a request during it needs another one
+                self.do(hurried, channel)
             for work, period in periods.items():
                 if self._clock.monotonic() >= times[work]:
-                    work(channel)
+                    self.do(work, channel)
                     times[work] = self._clock.monotonic() + period
             del channel
 
-    def _sync(self, channel: Kept) -> None:
+    def do(self, work: Work, channel: Any) -> None:
+        """Do work for the channel; a failure is logged."""
         try:
-            channel.sync()
+            work.do(channel)
         except ChannelClosedError:
             return  # closed concurrently
         except ChannelError as error:
-            _log.error("channel %s: %s", channel.name, error)
+            _log.error("channel %s: %s failed: %s", channel.name, work.noun, error)
         except Exception:  # noqa: BLE001  # the next interval tries again
             _log.exception(
-                "channel %s: the sync failed unexpectedly, which is a bug; it is tried again later",
-                channel.name,
-            )
-
-    def _checkpoint(self, channel: Kept) -> None:
-        try:
-            channel.checkpoint()
-        except ChannelClosedError:
-            return
-        except Exception:  # noqa: BLE001  # the next interval tries again
-            _log.exception(
-                "channel %s: the checkpoint failed unexpectedly, which is a bug; it is tried again later",
-                channel.name,
+                "channel %s: %s failed unexpectedly, which is a bug; it is tried again later", channel.name, work.noun
             )

@@ -13,12 +13,9 @@ import dataclasses
 import os
 import secrets
 import socket
-import threading
-import weakref
 from collections.abc import Sequence
 from pathlib import Path
-from types import TracebackType
-from typing import Any, Self
+from typing import Any
 
 from ...model.errors import (
     ChannelClosedError,
@@ -31,12 +28,14 @@ from ...model.errors import (
 )
 from ...model.interfaces import ADOPTED_HEADER, ChannelStats, Event, Stored
 from ...model.options import unknown
-from ...runtime.clock import Clock, Deadline, Signal, SystemClock
-from ...runtime.forks import Stage, call_in_child
+from ...runtime.clock import Clock, SystemClock
+from ...runtime.closing import Closing
+from ...runtime.forks import Stage, watch_fork
 from ...runtime.locks import Lock
 from ...runtime.loggers import get_logger
 from ...text.plural import counted
 from .channel import FileChannel
+from .keeper import Keeper, Work
 from .queue.file_transaction import FileTransaction
 from .recovery.ownership import CHECKPOINT_NAMES, LOCK_NAME, OTHER_NAMES, is_segment
 from .recovery.quarantine import QUARANTINE
@@ -53,10 +52,10 @@ _TRIES = 10
 
 _OPTIONS = frozenset(FileChannel.__init__.__kwdefaults__ or ())
 
-_channels: weakref.WeakSet[ProcessFileChannel] = weakref.WeakSet()
+_ADOPTION = Work("the adoption of orphans", lambda channel: channel._adopt())
 
 
-class ProcessFileChannel:
+class ProcessFileChannel(Closing):
     """A channel with a directory of its own below ``base`` in each process that uses it, forked ones included.
 
     Directories of dead processes are adopted: a running process delivers their events. A directory is removed when its
@@ -89,9 +88,9 @@ class ProcessFileChannel:
         self._lock = Lock()  # guards _own and _closed, and is held while a directory is opened
         self._own: FileChannel | None = None
         self._closed = False
-        self._adopter: _Adopter | None = None
+        self._adopter: Keeper | None = None
         self.adopted = 0
-        _channels.add(self)
+        watch_fork(self, Stage.CHANNELS)
 
     @property
     def name(self) -> str:
@@ -113,7 +112,8 @@ class ProcessFileChannel:
                 raise ChannelClosedError(self.name, "it was closed: nothing more can be put or taken")
             if self._own is None:
                 self._own = self._open()
-                self._adopter = _Adopter(self, self._clock, self._adopt_interval)
+                work = {_ADOPTION: self._adopt_interval}
+                self._adopter = Keeper(self, self._clock, work, name="adopter", at_once=True)
                 self._adopter.start()
             return self._own
 
@@ -328,14 +328,6 @@ class ProcessFileChannel:
         self._own = self._adopter = None
         self.adopted = 0
 
-    def __enter__(self) -> Self:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
-        self.close()
-
     def __reduce__(self) -> tuple[Any, ...]:
         return _rebuild, (self.base, self._adopt_interval, self._options)
 
@@ -386,57 +378,3 @@ def _remove(directory: Path) -> None:
         quarantine.rmdir()
     if not any(directory.iterdir()):
         directory.rmdir()
-
-
-class _Adopter:
-    """The thread that scans for orphans; it holds a weak reference to the channel."""
-
-    def __init__(self, channel: ProcessFileChannel, clock: Clock, interval: float | None) -> None:
-        self._wake = Signal()
-        self._stop = threading.Event()
-        self._channel = weakref.ref(channel, self._dropped)
-        self._clock, self._interval = clock, interval
-        self._thread = threading.Thread(target=self._run, name=f"{channel.name}-adopter", daemon=True)
-
-    def start(self) -> None:
-        """Start the first scan."""
-        self._thread.start()
-
-    def stop(self) -> None:
-        """Wait for the scan in progress, and start no other."""
-        self._dropped(None)
-        if self._thread is not threading.current_thread():
-            self._thread.join()
-
-    def _dropped(self, _: object) -> None:
-        self._stop.set()
-        self._wake.set()
-
-    def _run(self) -> None:
-        while not self._stop.is_set():
-            channel = self._channel()
-            if channel is None:
-                return
-            try:
-                channel._adopt()
-            except ChannelClosedError:
-                return
-            except ChannelError as error:
-                _log.error("channel %s: orphans could not be adopted: %s", channel.name, error)
-            except Exception:  # noqa: BLE001  # the next scan may succeed
-                _log.exception(
-                    "channel %s: adopting orphans failed unexpectedly, which is a bug",
-                    channel.name,
-                )
-            del channel
-            if self._interval is None:
-                return
-            self._clock.wait_for(self._wake, Deadline.after(self._clock, self._interval))
-
-
-def _renew_in_child() -> None:
-    for channel in list(_channels):
-        channel._renew_in_child()
-
-
-call_in_child(_renew_in_child, Stage.CHANNELS)

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from threading import get_ident
 from typing import Any, ClassVar
 
-from producer.channels.file.channel import FileChannel
+from producer.channels.file.channel import _SYNC, FileChannel
 from producer.channels.file.keeper import Keeper
 from producer.channels.file.log.log import Log
 from producer.channels.file.log.run import Run
@@ -755,5 +755,5 @@ class IntervalMachine(ChannelMachine):
 
     @rule()
     def interval_ends(self) -> None:
-        self.channel._keeper._sync(self.channel)
+        self.channel._keeper.do(_SYNC, self.channel)
         self._revive()
