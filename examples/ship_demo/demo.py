@@ -18,7 +18,7 @@ from producer.model.config import ProjectConfig
 from producer.model.errors import ProducerError
 from producer.server import LogHubServer
 from producer.ship.errors import InputError
-from producer.ship.files.find import Found, find_files
+from producer.ship.files.find import Found, Search
 from producer.ship.job import ShipJob
 from producer.ship.report import counted, summary
 from producer.ship.shipment import ship_files
@@ -58,16 +58,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _choose(paths: Sequence[str] | None, folder: Path, console: Console) -> Found:
     if paths:
-        named = find_files(paths)
+        named = Search(paths).all()
         if not named.files:
             raise InputError(f"there are no files to ship in {', '.join(paths)}")
         return named
-    found = _newest(find_files(["/var/log"]) if Path("/var/log").is_dir() else Found((), ()))
+    found = _newest(Search(["/var/log"]).all() if Path("/var/log").is_dir() else Found((), ()))
     if found.size:
         return found
     console.print("there are no readable logs under /var/log: making access logs up")
     write_access_logs(folder)
-    return find_files([str(folder)])
+    return Search([str(folder)]).all()
 
 
 def _newest(found: Found) -> Found:

@@ -37,12 +37,13 @@ from ..text.printable import message
 from . import agent_tap, agent_top, agent_trial
 from .agent_program import STORY, Program
 from .arguments.agent import add_arguments
+from .exit_codes import ExitCode
 from .output import say, tell
 from .own_init import leave_process_1
+from .profiles import UsageError
 
 __all__ = ["add_arguments", "run"]
 
-_OK, _FAILED, _WRONG = 0, 1, 2
 _AGENT = "loghub.agent"
 #: The limit for a peer's answer to ``check --connect``.
 _ANSWER_SECONDS = 10.0
@@ -65,7 +66,7 @@ def run(args: argparse.Namespace) -> int:
         return actions[args.action](args)
     except AgentConfigError as error:
         tell(f"producer agent: {error}")
-        return _WRONG
+        return ExitCode.USAGE
 
 
 def _run(args: argparse.Namespace) -> int:
@@ -79,7 +80,7 @@ def _run(args: argparse.Namespace) -> int:
         watch=not args.no_reload,
     )
     with _log_levels():
-        return _OK if program.run() else _FAILED
+        return ExitCode.OK if program.run() else ExitCode.FAILED
 
 
 @contextmanager
@@ -125,7 +126,7 @@ def _check(args: argparse.Namespace) -> int:
     for note in (*blueprint.notes, *start_warnings(blueprint), *(f"on this machine, {problem}" for problem in lacks)):
         tell(f"producer agent: {note}")
     answers = _connected(blueprint, ask=args.connect)
-    return _OK if answers and not lacks else _FAILED
+    return ExitCode.OK if answers and not lacks else ExitCode.FAILED
 
 
 def _test(args: argparse.Namespace) -> int:
@@ -151,25 +152,25 @@ def _connected(blueprint: Blueprint, *, ask: bool) -> bool:
 
 def _convert(args: argparse.Namespace) -> int:
     if args.flume is None:
-        return _usage("convert needs --flume FILE")
+        raise UsageError("convert needs --flume FILE")
     text, notes, problems = convert(Path(args.flume), args.name)
     print(text, end="")
     for note in (*notes, *problems):
         tell(f"producer agent: {note}")
-    return _FAILED if problems else _OK
+    return ExitCode.FAILED if problems else ExitCode.OK
 
 
 def _explain(args: argparse.Namespace) -> int:
     try:
         print(overview() if args.type is None else explain(args.type))
     except LookupError as error:
-        return _usage(error.args[0])
-    return _OK
+        raise UsageError(error.args[0]) from error
+    return ExitCode.OK
 
 
 def _schema(_args: argparse.Namespace) -> int:
     print(json.dumps(json_schema(), indent=2, ensure_ascii=False))
-    return _OK
+    return ExitCode.OK
 
 
 def _unit(args: argparse.Namespace) -> int:
@@ -182,17 +183,12 @@ def _unit(args: argparse.Namespace) -> int:
             f"producer agent: {path} is in a directory of temporary files, and the service gets an empty one of "
             "its own (PrivateTmp): move it elsewhere, or remove PrivateTmp from the unit"
         )
-    return _OK
+    return ExitCode.OK
 
 
 def _own_state(config: str, read: AgentConfig) -> str | None:
     """Return the state directory that the file names, or None."""
     return str(Path(config).absolute().parent / read.state) if "state" in read.lines else None
-
-
-def _usage(message: str) -> int:
-    tell(f"producer agent: {message}")
-    return _WRONG
 
 
 def _path(args: argparse.Namespace) -> Path:
@@ -266,15 +262,3 @@ def _sink(part: SinkPart, config: AgentConfig) -> str:
     if group is None:
         return f"sink {sinks}{letters}"
     return f"group {group.name} ({group.type}): {sinks}{letters}"
-
-
-_ACTIONS = {
-    "check": _check,
-    "convert": _convert,
-    "explain": _explain,
-    "schema": _schema,
-    "test": _test,
-    "top": agent_top.run,
-    "unit": _unit,
-    None: _run,
-}

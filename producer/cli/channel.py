@@ -25,11 +25,11 @@ from .arguments.channel import add_arguments
 from .channel_logs import FIRST, batched, logs_of
 from .drain import drain
 from .drain_all import drain_all
+from .exit_codes import ExitCode
 from .output import say, tell, tell_error, writer
 from .profiles import resolve
 from .progress import Progress
 
-_OK, _FAILED, _USAGE, _INTERRUPTED = 0, 1, 2, 130
 #: Names for kinds of records. A live record lists the waiting events, none in an empty channel.
 _RECORDS = {"live": ("list of waiting events", "lists of waiting events")}
 _AFTER_INTERRUPT = {
@@ -52,13 +52,13 @@ def run(args: argparse.Namespace) -> int:
         return actions[args.action](args)
     except KeyboardInterrupt:
         tell(f"interrupted: {_AFTER_INTERRUPT.get(args.action, 'nothing was changed')}")
-        return _INTERRUPTED
+        return ExitCode.INTERRUPTED
     except ChannelKeyError as error:
         tell_error(f"channel {args.action}", f"{error} (--key-file FILE)")
-        return _USAGE
+        return ExitCode.USAGE
     except ProducerError as error:
         tell_error(f"channel {args.action}", error)
-        return _USAGE
+        return ExitCode.USAGE
 
 
 def _keys(args: argparse.Namespace) -> KeyProvider | None:
@@ -90,7 +90,7 @@ def _inspect(args: argparse.Namespace) -> int:
         say(_as_json(report, agents))
     else:
         say(*_lines_of(report, agents))
-    return _OK
+    return ExitCode.OK
 
 
 def _verify(args: argparse.Namespace) -> int:
@@ -102,8 +102,8 @@ def _verify(args: argparse.Namespace) -> int:
         batches = f", {agent_batches.summary(agents, ' of an agent')}" if agents else ""
         say(*(damage or [f"{report.directory}: every record is valid{batches}"]))
     if report.damaged or (agents is not None and agents.unreadable):
-        return _FAILED
-    return _USAGE if report.unchecked else _OK
+        return ExitCode.FAILED
+    return ExitCode.USAGE if report.unchecked else ExitCode.OK
 
 
 def _agents(args: argparse.Namespace) -> AgentReport | None:
@@ -220,7 +220,7 @@ def _repair(args: argparse.Namespace) -> int:
     failed = bool(done.failures or done.after.damaged)
     if done.repaired or failed:
         say("not everything could be repaired" if failed else "all damaged segments are repaired")
-    return _FAILED if failed else _OK
+    return ExitCode.FAILED if failed else ExitCode.OK
 
 
 def _show(args: argparse.Namespace) -> int:
@@ -235,7 +235,7 @@ def _show(args: argparse.Namespace) -> int:
     report = _examine(args)
     for line in _damage(report) if _hides_events(report) else ():
         tell(line)
-    return _FAILED if _hides_events(report) else _OK
+    return ExitCode.FAILED if _hides_events(report) else ExitCode.OK
 
 
 def _hides_events(report: DirectoryReport) -> bool:
@@ -249,7 +249,7 @@ def _drain(args: argparse.Namespace) -> int:
     letters = os.path.abspath(args.dead_letter) if args.dead_letter else None
     if args.all:
         complete = drain_all(directory, settings=settings, dead_letter=letters, keys=_keys(args), timeout=args.timeout)
-        return _OK if complete else _FAILED
+        return ExitCode.OK if complete else ExitCode.FAILED
     outcome = drain(
         directory,
         settings=settings,
@@ -258,7 +258,7 @@ def _drain(args: argparse.Namespace) -> int:
         keys=_keys(args),
         timeout=args.timeout,
     )
-    return _OK if outcome.complete else _FAILED
+    return ExitCode.OK if outcome.complete else ExitCode.FAILED
 
 
 __all__: Sequence[str] = ("add_arguments", "run")

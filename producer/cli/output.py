@@ -13,7 +13,7 @@ import os
 import re
 import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import IO, Any, Protocol
+from typing import IO, Any
 
 from ..text.printable import message, one_line, shown
 from .times import is_part_of_a_second
@@ -30,16 +30,6 @@ _BOLD, _DIM, _RED, _PLAIN = "\x1b[1m", "\x1b[2m", "\x1b[31m", "\x1b[0m"
 Row = Mapping[str, Any]
 
 
-class Writer(Protocol):
-    """A printer of rows."""
-
-    def write(self, rows: Iterable[Row]) -> None:
-        """Print the rows, or keep them for the end."""
-
-    def close(self) -> None:
-        """Print the kept rows."""
-
-
 def writer(kind: str | None, columns: Sequence[str] = (), *, stream: bool = False) -> Writer:
     """Return a writer to the standard output.
 
@@ -47,11 +37,16 @@ def writer(kind: str | None, columns: Sequence[str] = (), *, stream: bool = Fals
     :param columns: the first columns; all others follow.
     :param stream: True if rows arrive for a long time: none is kept.
     """
-    out, kind = sys.stdout, form_of(kind)
-    if kind == "table":
-        return _Lines(out) if stream else _Table(out, columns)
-    kinds: dict[str, Callable[[IO[str], Sequence[str]], Writer]] = {"json": _Json, "jsonl": _JsonLines, "csv": _Csv}
-    return kinds[kind](out, columns)
+    table = _Lines if stream else _Table
+    kinds: dict[str, type[Writer]] = {"table": table, "json": _Json, "jsonl": Writer, "csv": _Csv}
+    return kinds[form_of(kind)](columns)
+
+
+def print_rows(kind: str | None, rows: Iterable[Row], columns: Sequence[str] = ()) -> None:
+    """Print all rows; the other parameters are those of :func:`writer`."""
+    printed = writer(kind, columns)
+    printed.write(rows)
+    printed.close()
 
 
 def form_of(kind: str | None) -> str:
@@ -123,9 +118,32 @@ def _names(rows: Iterable[Row], first: Sequence[str]) -> list[str]:
     return [*(name for name in first if name in found), *own, *added]
 
 
-class _Table:
-    def __init__(self, out: IO[str], columns: Sequence[str]) -> None:
-        self._out, self._columns = out, columns
+class Writer:
+    """A writer of each row as a line of JSON.
+
+    :param columns: the first columns of the other formats.
+    """
+
+    def __init__(self, columns: Sequence[str]) -> None:
+        self._out, self._columns = sys.stdout, columns
+
+    def write(self, rows: Iterable[Row]) -> None:
+        """Print the rows, or keep them for the end."""
+        for row in rows:
+            self._out.write(f"{self._line(row)}\n")
+        self._out.flush()
+
+    def _line(self, row: Row) -> str:
+        return _json_of(row, self._out)
+
+    def close(self) -> None:
+        """Print the kept rows."""
+        self._out.flush()
+
+
+class _Table(Writer):
+    def __init__(self, columns: Sequence[str]) -> None:
+        super().__init__(columns)
         self._rows: list[Row] = []
 
     def write(self, rows: Iterable[Row]) -> None:
@@ -147,60 +165,38 @@ class _Table:
         self._out.flush()
 
 
-class _Lines:
+class _Lines(Writer):
     """A writer of one line for each log, with its time and its fields."""
 
-    def __init__(self, out: IO[str]) -> None:
-        self._out = out
-
-    def write(self, rows: Iterable[Row]) -> None:
-        for row in map(_with_time, rows):
-            time = styled(plain(row.get("__time__", "")), _DIM, self._out)
-            own = (f"{plain(name)}={plain(value)}" for name, value in row.items() if not name.startswith("__"))
-            print(time, *own, file=self._out)
-        self._out.flush()
-
-    def close(self) -> None:
-        self._out.flush()
+    def _line(self, row: Row) -> str:
+        row = _with_time(row)
+        time = styled(plain(row.get("__time__", "")), _DIM, self._out)
+        own = (f"{plain(name)}={plain(value)}" for name, value in row.items() if not name.startswith("__"))
+        return " ".join([time, *own])
 
 
-class _Json:
-    def __init__(self, out: IO[str], _columns: Sequence[str]) -> None:
-        self._out, self._begun = out, False
+class _Json(Writer):
+    _before = "[\n"
 
     def write(self, rows: Iterable[Row]) -> None:
         for row in rows:
-            self._out.write(",\n" if self._begun else "[\n")
-            self._out.write(_json_of(row, self._out))
-            self._begun = True
+            self._out.write(self._before + _json_of(row, self._out))
+            self._before = ",\n"
 
     def close(self) -> None:
-        self._out.write("\n]\n" if self._begun else "[]\n")
-        self._out.flush()
+        self._out.write("[]\n" if self._before == _Json._before else "\n]\n")
+        super().close()
 
 
-class _JsonLines:
-    def __init__(self, out: IO[str], _columns: Sequence[str]) -> None:
-        self._out = out
-
-    def write(self, rows: Iterable[Row]) -> None:
-        for row in rows:
-            self._out.write(f"{_json_of(row, self._out)}\n")
-        self._out.flush()
-
-    def close(self) -> None:
-        self._out.flush()
-
-
-class _Csv:
+class _Csv(Writer):
     """A writer of CSV with the columns of the first rows; later columns are left out and reported."""
 
-    def __init__(self, out: IO[str], columns: Sequence[str]) -> None:
-        self._out, self._columns = out, columns
+    def __init__(self, columns: Sequence[str]) -> None:
+        super().__init__(columns)
         self._names: list[str] = []
         self._left_out = set[str]()
-        self._writer = csv.writer(out, lineterminator="\n")
-        self._shown: Callable[[object], object] = plain if out.isatty() else lambda value: value
+        self._writer = csv.writer(self._out, lineterminator="\n")
+        self._shown: Callable[[object], object] = plain if self._out.isatty() else lambda value: value
 
     def write(self, rows: Iterable[Row]) -> None:
         rows = list(rows)
@@ -216,4 +212,4 @@ class _Csv:
         if self._left_out:
             names = ", ".join(map(plain, sorted(self._left_out)))
             tell(f"warning: left out columns that are not in the first rows: {names}; --output jsonl includes them")
-        self._out.flush()
+        super().close()

@@ -12,7 +12,7 @@ from ..reading.errors import LogHubReadError
 from ..text.names import LOGSTORE_RULE, is_logstore_name
 from .exit_codes import ExitCode
 from .loghub import LogHub
-from .output import say, tell, writer
+from .output import print_rows, say, tell
 from .profiles import UsageError, resolve
 
 _OF_A_PROJECT = ("projectName", "region", "status", "description", "createTime")
@@ -24,22 +24,17 @@ _EXISTS = ("ProjectAlreadyExist", "LogStoreAlreadyExist", "LogstoreAlreadyExist"
 def projects(args: argparse.Namespace) -> int:
     """List the projects, and return the exit code."""
     with LogHub(resolve(args, os.environ), args.timeout, needs_project=False) as loghub:
-        printed = writer(args.output, _OF_A_PROJECT)
-        printed.write(_facts(project, _OF_A_PROJECT) for project in loghub.projects())
-        printed.close()
+        found = (_facts(project, _OF_A_PROJECT) for project in loghub.projects())
+        print_rows(args.output, found, _OF_A_PROJECT)
     return ExitCode.OK
 
 
 def logstores(args: argparse.Namespace) -> int:
     """List the logstores of a project, and return the exit code."""
     with LogHub(resolve(args, os.environ), args.timeout) as loghub:
-        printed = writer(args.output, _OF_A_LOGSTORE)
         names = loghub.logstores()
-        if args.details:
-            printed.write(_facts(loghub.logstore(name), _OF_A_LOGSTORE) for name in names)
-        else:
-            printed.write({"logstoreName": name} for name in names)
-        printed.close()
+        found = (_facts(loghub.logstore(n), _OF_A_LOGSTORE) if args.details else {"logstoreName": n} for n in names)
+        print_rows(args.output, found, _OF_A_LOGSTORE)
     return ExitCode.OK
 
 

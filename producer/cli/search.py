@@ -13,7 +13,7 @@ from ..text.plural import counted
 from ..wire.read_log_group import Fields
 from .exit_codes import ExitCode
 from .loghub import LogHub
-from .output import Writer, form_of, tell, writer
+from .output import Writer, form_of, print_rows, tell, writer
 from .profiles import UsageError, resolve
 from .times import shown, time_of
 
@@ -86,19 +86,16 @@ def count(args: argparse.Namespace) -> int:
     with LogHub(resolve(args, os.environ), args.timeout) as loghub:
         parts = loghub.searching.histogram(_search(args, args.query))
     if args.histogram:
-        printed = writer(args.output, ("from", "to", "count"))
         time_as = shown if form_of(args.output) == "table" else int
         times = ((time_as(part["from"]), time_as(part["to"]), part["count"]) for part in parts)
-        printed.write({"from": begin, "to": end, "count": number} for begin, end, number in times)
-        printed.close()
+        rows = ({"from": begin, "to": end, "count": number} for begin, end, number in times)
+        print_rows(args.output, rows, ("from", "to", "count"))
         return ExitCode.OK
     total = sum(int(part["count"]) for part in parts)
     if args.output in (None, "table"):
         print(total)
     else:
-        printed = writer(args.output)
-        printed.write([{"count": total}])
-        printed.close()
+        print_rows(args.output, [{"count": total}])
     return ExitCode.OK
 
 
@@ -107,10 +104,8 @@ def sql(args: argparse.Namespace) -> int:
     statement = f"* | {args.statement}" if _is_alone(args.statement) else args.statement
     with LogHub(resolve(args, os.environ), args.timeout) as loghub:
         rows = loghub.searching.logs(_search(args, statement))
-    printed = writer(args.output)
     # The service adds time and source to every row.
-    printed.write({name: value for name, value in row.items() if name not in FIRST[:2]} for row in rows)
-    printed.close()
+    print_rows(args.output, ({name: row[name] for name in row if name not in FIRST[:2]} for row in rows))
     return ExitCode.OK
 
 
@@ -124,9 +119,7 @@ def context(args: argparse.Namespace) -> int:
     """Print the logs that the sender of a log sent before and after it, and return the exit code."""
     with LogHub(resolve(args, os.environ), args.timeout) as loghub:
         logs = loghub.context(args.pack_id, args.pack_meta, args.before, args.after)
-    printed = writer(args.output, ("__index_number__", *FIRST))
-    printed.write(logs)
-    printed.close()
+    print_rows(args.output, logs, ("__index_number__", *FIRST))
     return ExitCode.OK
 
 

@@ -36,11 +36,10 @@ from ..text.names import LOGSTORE_RULE, is_logstore_name
 from ..text.printable import message
 from ..wire.encodings import is_utf8
 from .arguments.ship import add_arguments
+from .exit_codes import ExitCode
 from .profiles import Settings, UsageError, resolve
 
 __all__ = ["add_arguments", "job_of", "run"]
-
-_OK, _FAILED, _USAGE, _INTERRUPTED = 0, 1, 2, 130
 
 
 class _Console(Console):
@@ -59,14 +58,14 @@ def run(args: argparse.Namespace) -> int:
     errors = _Console(stderr=True, soft_wrap=True)
     try:
         if args.dry_run:
-            return _OK if _dry_run(args, console) else _FAILED
+            return ExitCode.OK if _dry_run(args, console) else ExitCode.FAILED
         shipment = _ship(args, console)
     except KeyboardInterrupt:
         errors.print(f"interrupted: {_after_interrupt(args.checkpoint)}", markup=False, highlight=False)
-        return _INTERRUPTED
+        return ExitCode.INTERRUPTED
     except ProducerError as error:
         errors.print(f"error: {error}", style="red", markup=False, highlight=False)
-        return _USAGE
+        return ExitCode.USAGE
     console.print(summary(shipment))
     for line in [*outcomes(shipment), *_next_run(args, shipment)]:
         console.print(line, markup=False, highlight=False, soft_wrap=True)
@@ -78,7 +77,7 @@ def run(args: argparse.Namespace) -> int:
     if unread:
         advice = "Fix the cause, leave them out with --exclude, or accept that with --allow-unread"
         errors.print(f"{counted(len(unread), 'path')} could not be read. {advice}", highlight=False)
-    return _FAILED if reasons else _OK
+    return ExitCode.FAILED if reasons else ExitCode.OK
 
 
 def _next_run(args: argparse.Namespace, shipment: Shipment) -> Iterator[str]:

@@ -17,7 +17,7 @@ import sys
 import threading
 import time
 import traceback
-from collections.abc import Mapping, MutableMapping
+from collections.abc import Callable, Mapping, MutableMapping
 from typing import Any, Unpack
 
 try:
@@ -90,13 +90,13 @@ class LogHubProcessor(HasOutlet):
         except Exception as error:  # noqa: BLE001  # logging must not raise into the application
             self._outlet.drop(error)
 
-    def logger_factory(self) -> LogHubLoggerFactory:
+    def logger_factory(self) -> Callable[..., LogHubLogger]:
         """Return a factory for ``structlog.configure(logger_factory=…)``, if the last processor renders text.
 
         Its loggers send the result of the last processor as ``message``. With this processor as the last one, they get
         nothing to send.
         """
-        return LogHubLoggerFactory(self)
+        return lambda *_args: LogHubLogger(self)
 
     def flush(self, timeout: float | None = None) -> None:
         """Wait until everything sent is delivered or has failed.
@@ -180,13 +180,3 @@ class LogHubLogger:
             self._sender.send(method, {**fields} if message is None else {"event": message, **fields})
 
         return send
-
-
-class LogHubLoggerFactory:
-    """The factory of :meth:`LogHubProcessor.logger_factory`."""
-
-    def __init__(self, sender: LogHubProcessor) -> None:
-        self._sender = sender
-
-    def __call__(self, *_args: Any) -> LogHubLogger:
-        return LogHubLogger(self._sender)

@@ -19,7 +19,7 @@ from ..spark.numbering_check import uses_up_numbers
 from ..text.extras import how_to_install, is_installed
 from ..text.printable import shown
 from .errors import InputError
-from .files.find import EXCLUDED, Found, Search, Skipped, find_files
+from .files.find import EXCLUDED, Found, Search, Skipped
 from .files.plan import plan
 from .follow.checkpoint import claim_checkpoint
 from .follow.checkpoint_lock import locked_checkpoint
@@ -133,7 +133,7 @@ def _ship_with_checkpoint(
         return _ship_once(job, following, engine, master, workers, console)
     if engine == LOCAL:
         return follow_locally(LocalEngine(workers), job, following, console=console, lock=lock)
-    with _running_spark(master, sql=True) as running:
+    with _running_spark(master, query=True) as running:
         from .follow.query import follow  # Spark may not be installed.
 
         return follow(running.session, job, following, console=console)
@@ -146,13 +146,7 @@ def _ship_once(
     with PlanFile(options.checkpoint) as plan_file:
         portions = plan_file.read()
         if portions is None:
-            found = find_files(
-                options.paths,
-                exclude=options.exclude,
-                exclude_directory=options.checkpoint,
-                allow_links_to=options.allow_links_to,
-                lenient=options.allow_unread,
-            )
+            found = options.find(lenient=options.allow_unread)
             print_skipped((*found.skipped, *_unread(found)), console)
             check_files_left(len(found.files), found.skipped, options.paths)
             _check_versions(found)
@@ -240,10 +234,10 @@ def _running(engine: str, master: str | None, workers: int | None) -> AbstractCo
     return contextlib.nullcontext(LocalEngine(workers)) if engine == LOCAL else _running_spark(master)
 
 
-def _running_spark(master: str | None, *, sql: bool = False) -> AbstractContextManager[SparkEngine]:
+def _running_spark(master: str | None, *, query: bool = False) -> AbstractContextManager[SparkEngine]:
     from .spark_engine import running_spark  # Spark may not be installed, and the local engine does not need it.
 
-    return running_spark(master, sql=sql)
+    return running_spark(master, query=query)
 
 
 def print_skipped(skipped: Sequence[tuple[str, str]], console: Console) -> None:

@@ -20,7 +20,7 @@ from ..text.printable import shown
 from .command import check_files_left, check_target, print_skipped
 from .errors import InputError
 from .figures import Figures
-from .files.find import find_files
+from .files.find import Search
 from .files.log_file import LogFile
 from .follow.options import FollowOptions
 from .job import ShipJob
@@ -52,9 +52,9 @@ def dry_run(
     """
     if following is not None or STANDARD_INPUT in paths:
         raise InputError("--dry-run lists the files that exist now: leave out --follow, --exactly-once and -")
-    found = find_files(
+    found = Search(
         paths, exclude=exclude, allow_links_to=allow_links_to, lenient=allow_unread, encoding=job.encoding
-    )
+    ).all()
     unread = (*found.unread, *found.absent)
     print_skipped((*found.skipped, *unread), console)
     check_files_left(len(found.files), found.skipped, paths)

@@ -12,13 +12,13 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Iterable
 
-from ..client.stream import Stream
 from ..model.errors import ProducerError, ResultFailedError
 from ..model.futures import SendFuture
 from ..model.sequence import SequenceKey
 from ..spark.errors import DeliveryFailedError
 from ..spark.failure_reason import reason_of
 from ..text.plural import counted
+from .delivery import File
 from .figures import Figures
 from .files.plan import Split
 from .job import ShipJob
@@ -30,7 +30,7 @@ from .outcome_ledger import Account, Place, Stored, acknowledge, records_of
 _MOST_BYTES = (8 << 20) - (64 << 10)
 
 #: Encodes lines as concatenated records, and returns their number, too.
-Encode = Callable[[Block | Line, Figures], tuple[bytes, int]]
+Encode = Callable[[File, Block | Line, Figures], tuple[bytes, int]]
 
 
 def range_key(run: str, split: Split) -> SequenceKey:
@@ -45,33 +45,20 @@ def range_key(run: str, split: Split) -> SequenceKey:
 class ExactDelivery:
     """The lines of one range that are sent exactly once.
 
-    :param stream: the range's own stream, opened with its key for each attempt.
+    :param of: the file; its stream is the range's own, opened with its key for each attempt.
     :param encode: encodes lines as records.
-    :param path: the path of the file, as it is shown.
-    :param name: the path of the file, for the account.
     :param ack_timeout: maximum wait for an acknowledgement, seconds.
     """
 
     def __init__(
-        self,
-        stream: Stream,
-        job: ShipJob,
-        encode: Encode,
-        figures: Figures,
-        account: Account,
-        *,
-        path: str,
-        name: str,
-        ack_timeout: float,
+        self, of: File, job: ShipJob, encode: Encode, figures: Figures, account: Account, ack_timeout: float
     ) -> None:
-        self._ack_timeout = ack_timeout
-        self._stream = stream
+        self._of = of
         self._job = job
         self._encode = encode
         self._figures = figures
         self._account = account
-        self._path = path
-        self._name = name
+        self._ack_timeout = ack_timeout
         self._sent: tuple[Chunk, int, Place, SendFuture] | None = None
 
     def ship(self, read: Iterable[Block | Line], stored: Stored) -> None:
@@ -82,8 +69,8 @@ class ExactDelivery:
         """
         try:
             for chunk in chunks_of(read):
-                place = self._account.begin(self._name, chunk.lines)
-                if stored.has(self._name, chunk.lines):
+                place = self._account.begin(self._of.name, chunk.lines)
+                if stored.has(self._of.name, chunk.lines):
                     self._account.store(place, records_of(chunk.lines))
                 else:
                     self._send(chunk, place)
@@ -92,7 +79,7 @@ class ExactDelivery:
 
     def _send(self, chunk: Chunk, place: Place) -> None:
         found = Figures()
-        body, logs = self._encode(chunk.lines, found)
+        body, logs = self._encode(self._of, chunk.lines, found)
         halves = chunk.halves() if len(body) > _MOST_BYTES else None
         if halves is not None:
             for half in halves:
@@ -100,7 +87,7 @@ class ExactDelivery:
             return
         self._settle()  # A key has one request in flight, so all numbers below the last stored one are stored.
         try:
-            future = self._stream._send_numbered(body, logs, chunk.number)
+            future = self._of.stream._send_numbered(body, logs, chunk.number)
         except ProducerError as error:
             raise self._not_stored(chunk, logs, f"{type(error).__name__}: {error}") from error
         self._sent = chunk, found.unparsed, place, future
@@ -132,7 +119,7 @@ class ExactDelivery:
     def _not_stored(self, chunk: Chunk, logs: int, reason: str) -> DeliveryFailedError:
         what = "a line" if logs == 1 else f"{logs:,} lines"
         return DeliveryFailedError(
-            f"{what} of {self._path} from byte {chunk.lines.offset} on for {self._job.target}: "
+            f"{what} of {self._of.path} from byte {chunk.lines.offset} on for {self._job.target}: "
             f"{' '.join(reason.split())}. Acknowledged of this portion before: "
             f"{counted(self._figures.records, 'record', form=',')}"
         )

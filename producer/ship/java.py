@@ -69,13 +69,12 @@ def find_java() -> Java:
     )
 
 
-def use_java(java: Java | None = None) -> Java:
-    """Set ``JAVA_HOME`` of this process so that Spark starts ``java``; call it before the session is built.
+def use_java() -> Java:
+    """Set ``JAVA_HOME`` of this process so that Spark starts the Java found; call it before the session is built.
 
-    :param java: the runtime to use; None for the result of :func:`find_java`.
     :raises JavaNotFoundError: there is no Java to use.
     """
-    java = find_java() if java is None else java
+    java = find_java()
     if java.needs_shim:
         os.environ["JAVA_HOME"] = str(make_shim(java.executable))
     elif java.origin == "PATH":

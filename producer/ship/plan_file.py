@@ -61,8 +61,6 @@ class PlanFile:
             if not file.exists():
                 return None
             planned = read_checked(file)
-            if isinstance(planned, list):  # The form of an earlier version.
-                planned = {"portions": planned, "unread": []}
             self.unread = tuple((str(path), str(reason)) for path, reason in planned["unread"])
             return [_portion(item) for item in planned["portions"]]
         except (OSError, ValueError, TypeError, KeyError) as error:

@@ -81,14 +81,6 @@ class PortionSender:
         self._host = socket.gethostname()
         bytearray(_KEPT_BYTES)  # Allocate the block, and free it.
 
-    def shipping(self, path: str, figures: Figures) -> Shipping:
-        """Return an object that ships lines of an input that is not a file.
-
-        :param path: its name in tags and messages.
-        :param figures: the counters to update.
-        """
-        return Shipping(self, LogFile(path, 0, None), figures)
-
     def first(self, file: LogFile, figures: Figures) -> list[LogItem]:
         """Return the records of the first two blocks of a file, without sending them.
 
@@ -183,13 +175,7 @@ class PortionSender:
     ) -> None:
         """Send a range exactly once, however often it is sent."""
         of = self._file(split.file, sequence=range_key(run, split))
-
-        def encode(lines: Block | Line, figures: Figures) -> tuple[bytes, int]:
-            return self._encode(of, lines, figures)
-
-        delivery = ExactDelivery(
-            of.stream, self._job, encode, figures, account, path=of.path, name=of.name, ack_timeout=ack_timeout
-        )
+        delivery = ExactDelivery(of, self._job, self._encode, figures, account, ack_timeout)
         delivery.ship(self._records(split, figures), stored)
 
     def _encode(self, of: File, lines: Block | Line, figures: Figures) -> tuple[bytes, int]:
@@ -302,17 +288,18 @@ def _options_of(batch: pa.RecordBatch) -> dict[str, str | None]:
 class Shipping:
     """Ships the lines of an input that cannot be read again.
 
+    :ivar delivery: its lines in flight.
     :param sender: sends them.
-    :param file: the identity of the input in tags and messages.
+    :param name: the name of the input in tags and messages.
     :param figures: the counters to update.
     """
 
-    def __init__(self, sender: PortionSender, file: LogFile, figures: Figures) -> None:
+    def __init__(self, sender: PortionSender, name: str, figures: Figures) -> None:
         self._sender = sender
-        self._file = file
+        self._name = name
         self._figures = figures
         self._of: File | None = None
-        self._delivery = Delivery(sender._producer, sender._job, figures, NoAccount(), sender._send)
+        self.delivery = Delivery(sender._producer, sender._job, figures, NoAccount(), sender._send)
 
     def add(self, lines: Block | Line) -> None:
         """Send lines, and handle the acknowledgements that have arrived.
@@ -326,21 +313,7 @@ class Shipping:
             if self._sender._job.has_headers and isinstance(lines, Block):
                 header = header_names(next(lines.lines()).data, self._sender._job.delimiter)
                 rest = lines.after_first() if header else lines
-            self._of = self._sender._file(self._file, header)
+            self._of = self._sender._file(LogFile(self._name, 0, None), header)
         if rest is not None:
             self._figures.file_bytes += len(rest.data)
-            self._delivery.add(self._of, rest)
-
-    def settle(self) -> None:
-        """Handle the acknowledgements that have arrived.
-
-        :raises DeliveryFailedError: lines were rejected or not acknowledged.
-        """
-        self._delivery.settle()
-
-    def finish(self) -> None:
-        """Wait until every line is acknowledged.
-
-        :raises DeliveryFailedError: lines were rejected or not acknowledged.
-        """
-        self._delivery.finish()
+            self.delivery.add(self._of, rest)

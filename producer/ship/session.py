@@ -32,7 +32,6 @@ from typing import Any
 import pyspark
 from pyspark import SparkConf, SparkContext
 from pyspark.find_spark_home import _find_spark_home
-from pyspark.sql import SparkSession
 
 from ..runtime.loggers import get_logger
 from ..runtime.signals import handling
@@ -79,56 +78,51 @@ _PY4J_LOGGERS = [logging.getLogger(name) for name in (None, "py4j.clientserver",
 _jvms: list[Jvm] = []
 
 
-def build_session(*, master: str | None = None, app_name: str = "loghub-producer ship") -> SparkSession:
-    """Start Spark, or return the running session of this process.
+def build_context(*, master: str | None, query: bool = False) -> SparkContext:
+    """Start Spark without a session, or return the running context; on a cluster wait for the first executor.
 
     After an interrupt, no started process is left.
 
     :param master: a Spark master URL; None for every core of this machine.
+    :param query: True to run a query: Spark repeats no failed task, unless its configuration sets a number. False lets
+        the package's own daemon fork the workers of a cluster, too. To plan a query, Spark would start this daemon next
+        to the driver, where the zip file of the package is missing.
     :raises JavaNotFoundError: there is no Java 17 or newer.
     :raises SparkStartError: Java ended before Spark had started.
     """
-    with _ended_on_failure():
-        build_context(master=master, app_name=app_name)
-        return SparkSession.builder.getOrCreate()
-
-
-def build_context(
-    *, master: str | None = None, app_name: str = "loghub-producer ship", sql: bool = True, one_attempt: bool = False
-) -> SparkContext:
-    """Start Spark without a session, or return the running context; on a cluster wait for the first executor.
-
-    :param sql: True if SQL may be used. False lets the package's own daemon fork the workers of a cluster, too. To plan
-        a query, Spark would start this daemon next to the driver, where the zip file of the package is missing.
-    :param one_attempt: True to make Spark not repeat a failed task, unless its configuration sets a number.
-    """
-    master = master or (_ONE_ATTEMPT_MASTER if one_attempt else LOCAL_MASTER)
+    master = master or (_ONE_ATTEMPT_MASTER if query else LOCAL_MASTER)
     use_java()
     # Workers must use this Python with its packages, not the first python3 on PATH.
     os.environ.setdefault("PYSPARK_PYTHON", sys.executable)
     local = is_local(master)
     settings = _local_settings() if local else _cluster_settings()
-    defaults = _local_defaults() if local else _EXECUTOR_DEFAULTS | ({} if sql else _DAEMON)
-    if one_attempt:
+    defaults = _local_defaults() if local else _EXECUTOR_DEFAULTS | ({} if query else _DAEMON)
+    if query:
         defaults = {**defaults, "spark.task.maxFailures": "1"}
-    settings |= {"spark.master": master, "spark.app.name": app_name}
+    settings |= {"spark.master": master, "spark.app.name": "loghub-producer ship"}
     convert_only_loaded()
-    with _ended_on_failure():
+    before = len(_jvms)
+    try:
         _start(settings)
         context = SparkContext.getOrCreate(_configuration(settings, defaults))
         if not local:
-            context.addPyFile(package_zip())
-            _let_executors_find_package(context)
-            # With dynamic allocation, executors come with the work.
-            if context.getConf().get("spark.dynamicAllocation.enabled", "false") != "true":
-                _wait_for_executor(context)
-        return context
+            _prepare_executors(context)
+    except BaseException:
+        if len(_jvms) > before:
+            end_java()
+        raise
+    return context
 
 
-def _let_executors_find_package(context: SparkContext) -> None:
-    """Add the zip file to the path before a worker runs; an executor keeps the file in its own folder."""
+def _prepare_executors(context: SparkContext) -> None:
+    """Send the package to the executors, and wait for the first one."""
+    context.addPyFile(package_zip())
+    # An executor keeps the file in its own folder; no worker has run yet.
     known = context.environment.get("PYTHONPATH", "")
     context.environment["PYTHONPATH"] = os.pathsep.join(filter(None, [known, f".{os.sep}{_ARCHIVE}"]))
+    # With dynamic allocation, executors come with the work.
+    if context.getConf().get("spark.dynamicAllocation.enabled", "false") != "true":
+        _wait_for_executor(context)
 
 
 def _wait_for_executor(context: SparkContext) -> None:
@@ -146,9 +140,7 @@ def _wait_for_executor(context: SparkContext) -> None:
 
 
 @contextlib.contextmanager
-def running_context(
-    *, master: str | None = None, app_name: str = "loghub-producer ship", sql: bool = True, one_attempt: bool = False
-) -> Iterator[SparkContext]:
+def running_context(*, master: str | None, query: bool = False) -> Iterator[SparkContext]:
     """Run a block with a context of :func:`build_context`, and end all processes of Spark after it.
 
     This also holds after an interrupt. In the block, SIGINT keeps its handler, which Spark would replace.
@@ -156,7 +148,7 @@ def running_context(
     with quiet_interrupts():
         try:
             with handling({signal.SIGINT: signal.getsignal(signal.SIGINT)}):  # A new SparkContext replaces the handler.
-                context = build_context(master=master, app_name=app_name, sql=sql, one_attempt=one_attempt)
+                context = build_context(master=master, query=query)
             try:
                 yield context
             finally:
@@ -180,18 +172,6 @@ def end_java() -> None:
         finally:
             _jvms.pop()
             SparkContext._gateway = SparkContext._jvm = SparkContext._active_spark_context = None
-
-
-@contextlib.contextmanager
-def _ended_on_failure() -> Iterator[None]:
-    """End the JVM that the block has started, if the block raises."""
-    before = len(_jvms)
-    try:
-        yield
-    except BaseException:
-        if len(_jvms) > before:
-            end_java()
-        raise
 
 
 def _start(settings: Mapping[str, str]) -> None:

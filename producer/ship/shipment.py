@@ -2,23 +2,30 @@
 
 from __future__ import annotations
 
-import math
 import time
-from collections.abc import Callable, Collection, Sequence
-from typing import Protocol
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, TypeAlias
 
 from rich.console import Console
 
 from .errors import InputError
 from .figures import Figures
-from .files.find import Found
+from .files.find import Found, Search
 from .files.log_file import LogFile
 from .files.plan import PARTITION_BYTES, partition_size, plan
 from .job import ShipJob
-from .outcome_ledger import Account, FileOutcome
+from .local_engine import LocalEngine, LocalRun
+from .outcome_ledger import FileOutcome
 from .plan_file import PlanFile
 from .portions import Portion
 from .report import ProgressBar, Shipment, progress_bar
+
+if TYPE_CHECKING:
+    from .spark_engine import SparkEngine, SparkRun
+
+#: An engine that ships portions, and its run of some. Spark may not be installed.
+Engine: TypeAlias = "LocalEngine | SparkEngine"
+Run: TypeAlias = "LocalRun | SparkRun"
 
 _POLL_SECONDS = 0.2
 #: The number of files to find before the first of them are shipped.
@@ -27,111 +34,9 @@ FIRST_FILES = 2_000
 _MOST_FILES = 50_000
 
 
-class Run(Protocol):
-    """A run of portions.
-
-    :ivar figures: counters of the shipped portions.
-    :ivar failed_attempts: number of failed attempts at portions so far.
-    :ivar failure: the reason of a failure; None if the run has not failed.
-    :ivar account: the outcome of the lines, when the run has ended.
-    :ivar doubtful: numbers of portions with an attempt that ended without a report.
-    """
-
-    @property
-    def figures(self) -> Figures: ...
-    @property
-    def failed_attempts(self) -> int: ...
-    @property
-    def failure(self) -> str | None: ...
-    @property
-    def account(self) -> Account: ...
-    @property
-    def doubtful(self) -> Collection[int]: ...
-
-    def wait(self, seconds: float) -> bool:
-        """Wait up to ``seconds``. Return True if the run has ended."""
-
-    def cancel(self) -> None:
-        """End the run, with portions in flight."""
-
-
-class Engine(Protocol):
-    """An engine that ships portions.
-
-    :ivar parallelism: number of concurrent portions.
-    """
-
-    @property
-    def parallelism(self) -> int: ...
-
-    def start(self, portions: Sequence[Portion], job: ShipJob) -> Run:
-        """Start to ship portions; there is at least one."""
-
-
-def ship_files(
-    engine: Engine,
-    found: Found,
-    job: ShipJob,
-    *,
-    console: Console,
-    partition_bytes: int = PARTITION_BYTES,
-) -> Shipment:
-    """Ship files, and wait for the end.
-
-    An interrupt (Ctrl-C) cancels the running portions, and is raised again.
-
-    :param engine: the engine that ships them.
-    :param found: the files.
-    :param job: the target and the settings of the job.
-    :param console: the console that shows the progress bar.
-    :param partition_bytes: maximum size of a task, bytes on disk.
-    """
-    return ship_search(engine, Complete(found), job, console=console, partition_bytes=partition_bytes)
-
-
-class Searching(Protocol):
-    """A search for files that may still be running.
-
-    :ivar ended: True if all files are found.
-    :ivar found_bytes: total size of all files found so far, including taken ones, bytes.
-    """
-
-    @property
-    def ended(self) -> bool: ...
-    @property
-    def found_bytes(self) -> int: ...
-
-    def advance(self, files: float = math.inf, seconds: float = math.inf) -> None:
-        """Search until ``files`` files wait to be taken, ``seconds`` have passed, or the end is reached."""
-
-    def take(self) -> Found:
-        """Return the files found since the last call."""
-
-
-class Complete:
-    """A completed search.
-
-    :param found: the files.
-    """
-
-    ended = True
-
-    def __init__(self, found: Found) -> None:
-        self._found = found
-        self.found_bytes = found.size
-
-    def advance(self, files: float = math.inf, seconds: float = math.inf) -> None:
-        pass
-
-    def take(self) -> Found:
-        """Return all files, once."""
-        found, self._found = self._found, Found((), ())
-        return found
-
-
 def ship_search(
     engine: Engine,
-    search: Searching,
+    search: Search,
     job: ShipJob,
     *,
     console: Console,
@@ -139,10 +44,13 @@ def ship_search(
 ) -> Shipment:
     """Ship files as they are found; the search continues while some are shipped.
 
-    An interrupt (Ctrl-C) cancels the running portions, and is raised again. The other parameters are those of
-    :func:`ship_files`.
+    An interrupt (Ctrl-C) cancels the running portions, and is raised again.
 
+    :param engine: the engine that ships them.
     :param search: the search that yields the files.
+    :param job: the target and the settings of the job.
+    :param console: the console that shows the progress bar.
+    :param partition_bytes: maximum size of a task, bytes on disk.
     """
     with progress_bar(console, None, bounded=True) as bar:
         parts = _Parts(engine, search, job, partition_bytes, bar)
@@ -160,7 +68,7 @@ class _Parts:
     :ivar failure: the reason of a failed part, which ends the shipment; None if none failed.
     """
 
-    def __init__(self, engine: Engine, search: Searching, job: ShipJob, partition_bytes: int, bar: ProgressBar) -> None:
+    def __init__(self, engine: Engine, search: Search, job: ShipJob, partition_bytes: int, bar: ProgressBar) -> None:
         self.failure: str | None = None
         self._engine = engine
         self._search = search
@@ -240,18 +148,15 @@ def ship_plan(
         return Shipment(Figures(), time.monotonic() - began, unread=plan_file.unread)
     run = engine.start(left, job)
 
-    def store_completed() -> None:
-        new = set(run.figures.ended) - ended
-        plan_file.end(new)
-        ended.update(new)
-
     total = sum(split.size for portion in left for split in portion.splits)
     unwritten = None
     with progress_bar(console, total, bounded=True) as bar:
 
         def update() -> None:
             bar.show(run.figures, run.failed_attempts, total)
-            store_completed()
+            new = set(run.figures.ended) - ended
+            plan_file.end(new)
+            ended.update(new)
 
         try:
             _watch(run, update)

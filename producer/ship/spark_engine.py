@@ -87,14 +87,14 @@ class ShipBatches:
 
 
 @contextmanager
-def running_spark(master: str | None, *, sql: bool = False) -> Iterator[SparkEngine]:
+def running_spark(master: str | None, *, query: bool = False) -> Iterator[SparkEngine]:
     """Run Spark in a block.
 
     :param master: a Spark master URL; None for every core of this machine.
-    :param sql: True if the block needs its session.
+    :param query: True if the block runs a query on its session.
     """
     # A query must fail with its portion; another attempt of the task would send stored lines again.
-    with running_context(master=master, sql=sql, one_attempt=sql) as context:
+    with running_context(master=master, query=query) as context:
         yield SparkEngine(context)
 
 

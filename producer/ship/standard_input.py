@@ -27,7 +27,7 @@ from .job import ShipJob
 from .lines.line import READ_BYTES, Block, Line, blocks_of, without_mark
 from .lines.log_start import start_pattern
 from .report import Shipment, progress_bar
-from .sending import PortionSender
+from .sending import PortionSender, Shipping
 
 #: The name of standard input on the command line, in tags and in messages.
 STANDARD_INPUT = "-"
@@ -52,16 +52,16 @@ def ship_standard_input(job: ShipJob, *, settle: float, console: Console, descri
         Producer(job.project, config=job.config) as producer,
     ):
         producer._losses.mute()
-        shipping = PortionSender(producer, job).shipping(STANDARD_INPUT, figures)
+        shipping = Shipping(PortionSender(producer, job), STANDARD_INPUT, figures)
 
         def idle() -> None:
-            shipping.settle()
+            shipping.delivery.settle()
             bar.show(figures)
 
         try:
             for lines in _lines(Pipe(descriptor, stop, idle, job.encoding), job, settle):
                 shipping.add(lines)
-            shipping.finish()
+            shipping.delivery.finish()
         except (ProducerError, OSError) as error:
             failure = str(error)
             if isinstance(error, ProducerError) and is_timeout(error):

@@ -13,7 +13,7 @@ import hmac
 from collections.abc import Callable, Mapping
 from dataclasses import replace
 from datetime import UTC, datetime
-from typing import Protocol
+from typing import TypeAlias
 from urllib.parse import unquote, urlencode
 
 from .signing import SigningKey, UnsignedRequest, http_date, sign_v4, string_to_sign_v1, unsigned_v1
@@ -35,27 +35,10 @@ def request_target(path: str, params: Mapping[str, str]) -> str:
     return f"{path}?{urlencode(params)}" if params else path
 
 
-class Prepared(Protocol):
-    """A request without its body.
-
-    :ivar target: the target of the request line.
-    """
-
-    target: str
-
-    def head(self, body: bytes, raw_size: int, now: float, md5: bytes = b"") -> bytes:
-        """Return the signed header lines, without the last line end.
-
-        :param body: the body as it is sent.
-        :param raw_size: the size of the body before compression, bytes.
-        :param now: the current time, seconds since the epoch.
-        :param md5: the digest of the body; empty to compute it.
-        """
-
-
 class PreparedV1:
     """A request that is signed by version 1.
 
+    :ivar target: the target of the request line.
     :param request: the request without a body; its path is percent-encoded.
     """
 
@@ -75,6 +58,13 @@ class PreparedV1:
         self._date = -1, ""
 
     def head(self, body: bytes, raw_size: int, now: float, md5: bytes = b"") -> bytes:
+        """Return the signed header lines, without the last line end.
+
+        :param body: the body as it is sent.
+        :param raw_size: the size of the body before compression, bytes.
+        :param now: the current time, seconds since the epoch.
+        :param md5: the digest of the body; empty to compute it.
+        """
         date = self._date_of(int(now))
         shown = (md5 or hashlib.md5(body, usedforsecurity=False).digest()).hex().upper() if body else ""
         text = f"{self._method}{shown}{self._type}{date}{self._names}{raw_size}{self._end}"
@@ -109,3 +99,7 @@ class PreparedV4:
         headers = {**self._request.headers, _RAW_SIZE: str(raw_size)}
         request = replace(self._request, headers=headers, body=body)
         return self._head_of(sign_v4(request, self._key, datetime.fromtimestamp(now, UTC)))
+
+
+#: A request without its body.
+Prepared: TypeAlias = PreparedV1 | PreparedV4

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Protocol
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import pyarrow as pa
 from google.protobuf.message import DecodeError
@@ -40,32 +40,6 @@ class Head:
     tags: Sequence[tuple[bytes, bytes]]
 
 
-class ReadGroups(Protocol):
-    """The LogGroups of a response; logs are numbered across all of them, from 0."""
-
-    @property
-    def sizes(self) -> Sequence[int]:
-        """The number of logs in each LogGroup."""
-
-    def head(self, index: int) -> Head:
-        """Return the values that the logs of a LogGroup share."""
-
-    def times(self, first: int, stop: int) -> pa.Array:
-        """Return the times of some logs, int64, microseconds since the epoch."""
-
-    def named(self, first: int, stop: int, names: Sequence[str]) -> list[pa.Array]:
-        """Return an array for each name with the field's value in each of some logs, as bytes.
-
-        A missing field is null. Of a repeated field, the last value is used.
-        """
-
-    def contents(self, first: int, stop: int, kind: pa.MapType) -> pa.MapArray:
-        """Return all fields of each of some logs; of a repeated field, the last value is used.
-
-        :param kind: the Arrow type, a map of text to text.
-        """
-
-
 def read_groups(body: bytes) -> ReadGroups:
     """Read the LogGroups of a response.
 
@@ -81,8 +55,9 @@ def read_groups(body: bytes) -> ReadGroups:
 
 
 class PureGroups:
-    """LogGroups that the protobuf library has read.
+    """LogGroups that the protobuf library has read; logs are numbered across all of them, from 0.
 
+    :ivar sizes: the number of logs in each LogGroup.
     :raises ValueError: the response is not a list of LogGroups.
     """
 
@@ -95,17 +70,27 @@ class PureGroups:
         self.sizes: Sequence[int] = [len(group.Logs) for group in self._groups]
 
     def head(self, index: int) -> Head:
+        """Return the values that the logs of a LogGroup share."""
         group = self._groups[index]
         return Head(group.Topic, group.Source, [(tag.Key, tag.Value) for tag in group.LogTags])
 
     def times(self, first: int, stop: int) -> pa.Array:
+        """Return the times of some logs, int64, microseconds since the epoch."""
         return pa.array([log.Time * 1_000_000 + log.Time_ns // 1000 for log in self._logs[first:stop]], pa.int64())
 
     def named(self, first: int, stop: int, names: Sequence[str]) -> list[pa.Array]:
+        """Return an array for each name with the field's value in each of some logs, as bytes.
+
+        A missing field is null. Of a repeated field, the last value is used.
+        """
         fields = self._fields(first, stop)
         return [fields.named(name) for name in names]
 
     def contents(self, first: int, stop: int, kind: pa.MapType) -> pa.MapArray:
+        """Return all fields of each of some logs; of a repeated field, the last value is used.
+
+        :param kind: the Arrow type, a map of text to text.
+        """
         return self._fields(first, stop).as_map(kind)
 
     def _fields(self, first: int, stop: int) -> Fields:
@@ -114,7 +99,7 @@ class PureGroups:
 
 
 class NativeGroups:
-    """LogGroups that native code has read.
+    """The same for LogGroups that native code has read.
 
     :param body: the decompressed response.
     :param groups: the native result.
@@ -147,6 +132,10 @@ class NativeGroups:
             if names is not None:  # Otherwise two invalid names may be shown alike.
                 return pa.MapArray.from_arrays(places, names, as_text(_binary(count, values)), type=kind)
         return PureGroups(self._body).contents(first, stop, kind)
+
+
+#: The LogGroups of a response.
+ReadGroups: TypeAlias = PureGroups | NativeGroups
 
 
 def _binary(count: int, buffers: Buffers) -> Any:

@@ -27,7 +27,7 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql.datasource import DataSource, DataSourceArrowWriter, WriterCommitMessage
 from pyspark.sql.types import StructType
 
-from producer.ship.session import build_session
+from producer.ship.session import build_context
 from producer.spark import write_partition
 from tests.benchmarks.server import null_server, take_counts
 from tests.spark.cluster.weblog import weblog
@@ -254,7 +254,8 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--case", nargs="+", choices=WAYS, default=list(WAYS), help="default: all")
     parser.add_argument("--plot", type=Path, help="where to draw the rates, such as docs/images/spark-rates.svg")
     args = parser.parse_args(argv)
-    session = build_session(master="local[2,4]", app_name="benchmark")
+    build_context(master="local[2,4]")
+    session = SparkSession.builder.getOrCreate()
     found = measure(session, args.count, args.rounds, {name: WAYS[name] for name in args.case})
     session.stop()
     print(report(args.count, found))

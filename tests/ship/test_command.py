@@ -21,10 +21,10 @@ from producer.server import LogHubServer
 from producer.server.faults import Refuse, answer, delay
 from producer.ship import spark_engine
 from producer.ship.errors import InputError
-from producer.ship.files.find import find_files
+from producer.ship.files.find import Search
 from producer.ship.job import ShipJob
 from producer.ship.report import Shipment
-from producer.ship.shipment import ship_files
+from producer.ship.shipment import ship_search
 from producer.ship.spark_engine import SparkEngine, SparkRun
 from tests.support.waiting import allowed
 
@@ -46,7 +46,7 @@ MakeJob = Callable[..., ShipJob]
 
 def run_job(spark: SparkSession, path: Path, job: ShipJob, **options: int) -> Shipment:
     console = Console(file=io.StringIO())
-    return ship_files(SparkEngine(spark.sparkContext), find_files([str(path)]), job, console=console, **options)
+    return ship_search(SparkEngine(spark.sparkContext), Search([str(path)]), job, console=console, **options)
 
 
 @pytest.fixture
@@ -72,7 +72,7 @@ def test_every_line_of_a_directory_arrives_once_and_unchanged(
     write_logs(tmp_path)
     shipment = run_job(spark, tmp_path, make_job(), partition_bytes=20_000)
     assert shipment.failure is None
-    files = find_files([str(tmp_path)]).files
+    files = Search([str(tmp_path)]).all().files
     assert differences(digests_of_files(files), digests_of_logs(held(server))) == []
     assert (shipment.figures.files, shipment.figures.lines) == (5, 9006)
     assert shipment.figures.records == 9006

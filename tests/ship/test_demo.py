@@ -16,7 +16,7 @@ from examples.ship_demo.whole import all_logs
 from producer.server import LogHubServer
 from producer.server.faults import drop_answer
 from producer.ship import spark_engine
-from producer.ship.files.find import find_files
+from producer.ship.files.find import Search
 from producer.ship.files.plan import plan
 from producer.ship.job import ShipJob
 from producer.ship.lines.parsers import make_parser
@@ -81,7 +81,7 @@ def test_a_directory_without_files_is_an_error(tmp_path: Path, capsys: pytest.Ca
 def test_failed_job_is_a_failure_though_everything_arrived(tmp_path: Path) -> None:
     """A job that reports a failure is a failure, even if all lines are stored."""
     (tmp_path / "a.log").write_text("one\n")
-    found = find_files([str(tmp_path)])
+    found = Search([str(tmp_path)]).all()
     console = Console(file=io.StringIO())
     assert demo.verdict(found, digests_of_files(found.files), None, console) == 0
     assert demo.verdict(found, digests_of_files(found.files), "some reason", console) == 1
@@ -94,7 +94,7 @@ def test_failed_job_is_a_failure_though_everything_arrived(tmp_path: Path) -> No
 def test_verdict_counts_in_singular_and_plural(tmp_path: Path, text: str, said: str) -> None:
     """The verdict uses singular and plural: "1 line", "2 lines"."""
     (tmp_path / "a.log").write_text(text)
-    found = find_files([str(tmp_path)])
+    found = Search([str(tmp_path)]).all()
     shown = io.StringIO()
     demo.verdict(found, digests_of_files(found.files), None, Console(file=shown))
     assert said in shown.getvalue()
@@ -115,7 +115,7 @@ def test_the_newest_files_that_fit_are_used_and_the_others_are_named(
     for name in "ab":
         (tmp_path / name).write_text("x" * 99 + "\n")
     monkeypatch.setattr(demo, "_MOST_BYTES", 150)
-    found = demo._newest(find_files([str(tmp_path)]))
+    found = demo._newest(Search([str(tmp_path)]).all())
     assert len(found.files) == 1
     assert [reason for _, reason in found.skipped] == ["too much for a demonstration"]
 
@@ -141,7 +141,7 @@ def test_tampering_is_found(
 ) -> None:
     """The comparison names the file of any altered record, and finds nothing in unaltered ones."""
     (tmp_path / "a.log").write_text("one\ntwo\nthree\n")
-    files = find_files([str(tmp_path)]).files
+    files = Search([str(tmp_path)]).all().files
     ship_splits(plan(files)[0], make_job(parser="text"))
     logs = held(server)
     tamper(logs)
@@ -156,7 +156,7 @@ def test_everything_is_read_back_through_the_protocol(
     """More batches than one PullLogs returns, from all shards, are read back completely."""
     (tmp_path / "a.log").write_text("".join(f"line {number}\n" for number in range(300)))
     job = make_job(parser="text", producer={"batch_count_threshold": 1})
-    ship_splits(plan(find_files([str(tmp_path)]).files)[0], job)
+    ship_splits(plan(Search([str(tmp_path)]).all().files)[0], job)
     assert len(server.log_groups(PROJECT, LOGSTORE)) == 300
     with LogstoreClient(Target(project_of(server), LOGSTORE)) as client:
         logs = sorted(all_logs(client), key=lambda log: int(log["__file_offset__"]))

@@ -10,7 +10,7 @@ from producer.server import LogHubServer
 from producer.server.faults import Fault, answer, delay, drop_answer
 from producer.ship import exact_delivery
 from producer.ship.figures import Figures
-from producer.ship.files.find import find_files
+from producer.ship.files.find import Search
 from producer.ship.files.plan import plan
 from producer.ship.job import ShipJob
 from producer.ship.lines.chunks import chunks_of
@@ -31,7 +31,7 @@ def ship(portion: Portion, job: ShipJob) -> Figures:
 
 
 def portion_of(path: Path) -> Portion:
-    (splits,) = plan(find_files([str(path)]).files)
+    (splits,) = plan(Search([str(path)]).all().files)
     return Portion(splits, run="job")
 
 

@@ -24,9 +24,10 @@ from producer.server import LogHubServer
 from producer.server.faults import ApiRequest, Fault, Refuse, answer, delay, drop_answer
 from producer.ship import plan_file as plan_files
 from producer.ship.exact_delivery import range_key
-from producer.ship.files.find import find_files
+from producer.ship.files.find import Search
 from producer.ship.files.log_file import LogFile
 from producer.ship.files.plan import Split, plan
+from producer.ship.follow.options import FollowOptions
 from producer.ship.follow.source import FilesReader
 from producer.ship.job import ShipJob
 from producer.ship.lines import chunks
@@ -294,7 +295,7 @@ def test_spark_stores_each_line_once(
     server.faults.add(of_lines(answer(404, "LogStoreNotExist")), operation="PutLogs", probability=0.3, seed=1, times=2)
     server.faults.add(drop_answer(), operation="PutLogs", probability=0.2, seed=2)
     with PlanFile(str(logs.parent)) as plan_file:
-        ranges = plan(find_files([str(logs)]).files, partition_bytes=20_000)
+        ranges = plan(Search([str(logs)]).all().files, partition_bytes=20_000)
         portions = [Portion(splits, run="job", number=number) for number, splits in enumerate(ranges)]
         for _ in range(2):
             assert ship_plan(SparkEngine(spark.sparkContext), plan_file, portions, job, console=QUIET).failure is None
@@ -374,9 +375,8 @@ def test_batch_of_a_query_is_cut_the_same_when_it_is_planned_again(
     """A batch planned again has the same chunks, even with more cores, and each batch has its own name."""
     expected = write_lines(logs / "a.log", 0, 2000)
     job = make_job(parser="auto", exactly_once=True)
-    readers = [
-        FilesReader([str(logs)], [], "/none", 10.0, 1 << 30, 20_000, cores, exactly_once="query") for cores in (2, 7)
-    ]
+    options = FollowOptions(paths=[str(logs)], checkpoint="/none", partition_bytes=20_000, exactly_once="query")
+    readers = [FilesReader(options, None, cores) for cores in (2, 7)]
     end = json.loads(json.dumps(readers[0].latestOffset({}, ReadMaxBytes(1 << 30))))
     assert readers[0].latestOffset(end, ReadMaxBytes(1 << 30)) == end
     for reader in readers:

@@ -131,12 +131,12 @@ def test_command_tells_and_sets_the_exit_code(
 _JOB = """
 import os, sys
 from producer.ship.java import find_java
-from producer.ship.session import build_session
+from producer.ship.session import build_context
 found = find_java()
-session = build_session(master="local[1,4]")
-total = session.sparkContext.parallelize(range(100), 2).map(lambda number: number * 2).sum()
+context = build_context(master="local[1,4]")
+total = context.parallelize(range(100), 2).map(lambda number: number * 2).sum()
 print(found.origin, found.needs_shim, total, os.environ["JAVA_HOME"])
-session.stop()
+context.stop()
 """
 
 

@@ -20,14 +20,14 @@ from producer.cli import ship as cli
 from producer.server import LogHubServer
 from producer.server.faults import answer, delay
 from producer.ship import local_engine, shipment
-from producer.ship.files.find import Found, Search, find_files
+from producer.ship.files.find import Found, Search
 from producer.ship.files.log_file import LogFile
 from producer.ship.files.plan import Split, plan
 from producer.ship.job import ShipJob
 from producer.ship.local_engine import ATTEMPTS, LocalEngine, LocalRun, _can_fork, _Task
 from producer.ship.portions import Portion
 from producer.ship.report import ProgressBar, Shipment, outcomes
-from producer.ship.shipment import ship_files, ship_search
+from producer.ship.shipment import ship_search
 from tests.support.waiting import eventually
 
 from .conftest import LOGSTORE, PATIENCE, PROJECT, contents, held, parse_ship, ship_arguments, write_logs
@@ -42,11 +42,11 @@ _NO_SPARK = "raise ImportError('PySpark was imported')"
 
 
 def run_job(path: Path, job: ShipJob, **options: int) -> Shipment:
-    return ship_files(LocalEngine(2), find_files([str(path)]), job, console=Console(file=io.StringIO()), **options)
+    return ship_search(LocalEngine(2), Search([str(path)]), job, console=Console(file=io.StringIO()), **options)
 
 
 def begin(path: Path, job: ShipJob) -> LocalRun:
-    return LocalEngine(1).start([Portion(splits) for splits in plan(find_files([str(path)]).files)], job)
+    return LocalEngine(1).start([Portion(splits) for splits in plan(Search([str(path)]).all().files)], job)
 
 
 def test_every_line_of_a_directory_arrives_once_and_unchanged(
@@ -56,7 +56,7 @@ def test_every_line_of_a_directory_arrives_once_and_unchanged(
     write_logs(tmp_path)
     shipment = run_job(tmp_path, make_job(), partition_bytes=20_000)
     assert shipment.failure is None
-    files = find_files([str(tmp_path)]).files
+    files = Search([str(tmp_path)]).all().files
     assert differences(digests_of_files(files), digests_of_logs(held(server))) == []
     assert (shipment.figures.files, shipment.figures.lines, shipment.figures.records) == (5, 9006, 9006)
     assert shipment.figures.file_bytes == sum(file.size for file in files)
@@ -69,27 +69,18 @@ def test_files_are_shipped_before_all_are_found(
     monkeypatch.setattr(shipment, "FIRST_FILES", 64)
     for number in range(300):
         (tmp_path / f"{number:03d}").write_text(f"{number}\n")
-    search, stored = Search([str(tmp_path)]), []
+    stored: list[int] = []
 
-    class Watched:
+    class Watched(Search):
         """A search that records how much was stored at each step."""
-
-        @property
-        def ended(self) -> bool:
-            return search.ended
-
-        @property
-        def found_bytes(self) -> int:
-            return search.found_bytes
 
         def advance(self, files: float = math.inf, seconds: float = math.inf) -> None:
             stored.append(server.count(PROJECT, LOGSTORE))
-            search.advance(min(files, search.waiting + 64), seconds)
+            super().advance(min(files, self.waiting + 64), seconds)
 
-        def take(self) -> Found:
-            return search.take()
-
-    done = ship_search(LocalEngine(1), Watched(), make_job(parser="text"), console=Console(file=io.StringIO()))
+    done = ship_search(
+        LocalEngine(1), Watched([str(tmp_path)]), make_job(parser="text"), console=Console(file=io.StringIO())
+    )
     assert (done.failure, done.figures.files, done.figures.lines) == (None, 300, 300)
     assert max(stored) > 0
     assert sorted(map(int, contents(server))) == list(range(300))
@@ -102,27 +93,17 @@ def test_search_beside_the_tasks_goes_so_far_and_no_further(
     (tmp_path / "a.log").write_text("line\n")
     asked: list[tuple[float, float]] = []
 
-    class Noted:
-        """A search that finds nothing more, and ends at its third step."""
-
-        found_bytes = 5
-
-        def __init__(self) -> None:
-            self._found = find_files([str(tmp_path)])
-
-        @property
-        def ended(self) -> bool:
-            return len(asked) >= 3
+    class Noted(Search):
+        """A search that finds nothing more after its first step, and ends at its third one."""
 
         def advance(self, files: float = math.inf, seconds: float = math.inf) -> None:
             asked.append((files, seconds))
-
-        def take(self) -> Found:
-            found, self._found = self._found, Found((), ())
-            return found
+            if len(asked) == 1:
+                super().advance(files)
+            self.ended = len(asked) >= 3
 
     server.faults.add(delay(1.0), operation="PutLogs", times=1)
-    ship_search(LocalEngine(1), Noted(), make_job(parser="text"), console=Console(file=io.StringIO()))
+    ship_search(LocalEngine(1), Noted([str(tmp_path)]), make_job(parser="text"), console=Console(file=io.StringIO()))
     whole, beside = (shipment.FIRST_FILES, math.inf), (shipment._MOST_FILES, shipment._POLL_SECONDS / 2)
     assert asked[0] == whole
     assert 1 <= asked.count(beside) <= 2
@@ -167,7 +148,7 @@ def test_the_percentage_is_that_of_the_bytes_found_so_far(
         found_bytes = 10
 
         def __init__(self) -> None:
-            self._left = list(find_files([str(tmp_path)]).files)
+            self._left = list(Search([str(tmp_path)]).all().files)
             self.ended = False
 
         def advance(self, files: float = math.inf, seconds: float = math.inf) -> None:
@@ -226,7 +207,7 @@ def test_a_completed_portion_reports_only_a_number_per_file_to_the_driver(
     run = begin(tmp_path, make_job(parser="text"))
     eventually(lambda: run.wait(0.1), "end", PATIENCE)
     assert len(pickle.dumps(run.account)) < 1_000
-    portion = Portion(plan(find_files([str(tmp_path)]).files)[0])
+    portion = Portion(plan(Search([str(tmp_path)]).all().files)[0])
     assert [file.stored for file in run.account.files([portion], ())] == list(range(1, 101))
     assert server.count(PROJECT, LOGSTORE) == 5_050
 

@@ -14,7 +14,7 @@ from tests.wire.twins import native
 _SHIP = """
 import resource, sys
 from producer import Producer, ProjectConfig
-from producer.ship.files.find import find_files
+from producer.ship.files.find import Search
 from producer.ship.files.plan import plan
 from producer.ship.job import ShipJob
 from producer.ship.portions import Portion
@@ -22,7 +22,7 @@ from producer.ship.sending import PortionSender
 
 port, path = sys.argv[1:]
 project = ProjectConfig("p", endpoint=f"http://127.0.0.1:{port}", access_key_id="a", access_key_secret="s")
-files = find_files([path]).files
+files = Search([path]).all().files
 portion = Portion(plan(files)[0])
 with Producer(project) as producer:
     sender = PortionSender(producer, ShipJob(project=project, logstore="l", parser="apache"))

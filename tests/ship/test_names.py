@@ -15,7 +15,7 @@ from examples.ship_demo.verify import differences, digests_of_files, digests_of_
 from producer.server import LogHubServer
 from producer.ship.command import print_skipped
 from producer.ship.errors import FileChangedError
-from producer.ship.files.find import find_files
+from producer.ship.files.find import Search
 from producer.ship.files.log_file import LogFile
 from producer.ship.files.plan import Split, plan
 from producer.ship.follow.options import FollowOptions
@@ -23,7 +23,7 @@ from producer.ship.follow.query import follow
 from producer.ship.job import ShipJob
 from producer.ship.portions import Portion
 from producer.ship.report import Shipment
-from producer.ship.shipment import ship_files
+from producer.ship.shipment import ship_search
 from producer.ship.spark_engine import SparkEngine
 from producer.spark.errors import SparkJobError
 from producer.text.printable import readable
@@ -67,10 +67,12 @@ def test_a_file_with_such_a_name_is_shipped_next_to_others_and_the_comparison_fi
     write(tmp_path, b"bad\xff.log", b"one\ntwo\n" * 100)
     write(tmp_path, b"old\xe4.log.gz", gzip.compress(b"three\n"))
     write(tmp_path, b"good.log", b"four\n")
-    found = find_files([str(tmp_path)])
+    found = Search([str(tmp_path)]).all()
     console = Console(file=io.StringIO())
     run = Call(
-        lambda: ship_files(SparkEngine(spark.sparkContext), found, make_job(), console=console, partition_bytes=100)
+        lambda: ship_search(
+            SparkEngine(spark.sparkContext), Search([str(tmp_path)]), make_job(), console=console, partition_bytes=100
+        )
     )
     shipment: Shipment = run.result(JOB_SECONDS)
     assert shipment.failure is None
@@ -85,8 +87,8 @@ def test_an_error_of_a_worker_with_such_a_path_ends_the_job_instead_of_leaving_t
     """An error of a worker with such a path ends the job, instead of leaving the driver waiting."""
     write(tmp_path, b"bad\xff.gz", gzip.compress(b"one\n" * 10_000)[:-20])
     console = Console(file=io.StringIO())
-    found = find_files([str(tmp_path)])
-    run = Call(lambda: ship_files(SparkEngine(spark.sparkContext), found, make_job(), console=console))
+    search = Search([str(tmp_path)])
+    run = Call(lambda: ship_search(SparkEngine(spark.sparkContext), search, make_job(), console=console))
     failure = run.result(JOB_SECONDS).failure
     assert failure is not None
     assert f"{tmp_path}/bad\\xff.gz: damaged or incomplete gzip data" in failure
@@ -97,7 +99,7 @@ def test_the_error_for_a_truncated_file_with_such_a_name_shows_it_as_text(
 ) -> None:
     """The error for a truncated file with such a name shows it as text."""
     path = write(tmp_path, b"bad\xff.log", b"one\n")
-    file = find_files([path]).files[0]
+    file = Search([path]).all().files[0]
     os.truncate(path, 2)
     with pytest.raises(FileChangedError, match=r"bad\\xff\.log: has 2 bytes, but had 4"):
         ship_splits(plan([file])[0], make_job(parser="text"))

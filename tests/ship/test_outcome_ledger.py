@@ -16,7 +16,7 @@ from producer.server import LogHubServer
 from producer.server.faults import Action, ApiRequest, Cut, Refuse, answer
 from producer.ship import spark_engine
 from producer.ship.figures import Figures
-from producer.ship.files.find import find_files
+from producer.ship.files.find import Search
 from producer.ship.files.log_file import LogFile
 from producer.ship.files.plan import Split
 from producer.ship.job import ShipJob
@@ -25,7 +25,7 @@ from producer.ship.local_engine import LocalEngine
 from producer.ship.outcome_ledger import Account, FileOutcome, Stored
 from producer.ship.portions import Portion
 from producer.ship.report import Shipment, outcomes
-from producer.ship.shipment import Engine, ship_files
+from producer.ship.shipment import Engine, ship_search
 from producer.ship.spark_engine import SparkEngine
 
 from .conftest import LOGSTORE, PROJECT, contents, parse_ship, ship_arguments
@@ -70,7 +70,7 @@ def test_a_server_that_dies_in_the_middle_leaves_an_account_of_every_line(
     dying = Dying(accepted=4)
     server.faults.add(dying, operation="PutLogs")
     job = make_job(parser="text", producer={"retries": 0})
-    shipment = ship_files(engine, find_files([str(tmp_path)]), job, console=Console(file=io.StringIO()))
+    shipment = ship_search(engine, Search([str(tmp_path)]), job, console=Console(file=io.StringIO()))
     assert shipment.failure is not None
     assert "ProjectNotExist" in shipment.failure
     kinds = [(file.stored, file.not_stored, file.in_doubt) for file in shipment.files]
@@ -87,7 +87,7 @@ def test_a_damaged_file_is_reported_and_nothing_is_sent_twice(
     (tmp_path / "a.log").write_text("a\n" * 100)
     (tmp_path / "b.gz").write_bytes(gzip.compress(b"b\n")[:-4])
     (tmp_path / "c.log").write_text("c\n" * 50)
-    shipment = ship_files(engine, find_files([str(tmp_path)]), make_job(), console=Console(file=io.StringIO()))
+    shipment = ship_search(engine, Search([str(tmp_path)]), make_job(), console=Console(file=io.StringIO()))
     assert shipment.failure is not None
     assert "b.gz: damaged or incomplete gzip data" in shipment.failure
     assert (shipment.failed_attempts, shipment.figures.lines, shipment.figures.records) == (0, 151, 151)
@@ -107,7 +107,7 @@ def test_the_next_attempt_sends_only_lines_that_are_not_stored(
 
     server.faults.add(refuse_for_a_while, operation="PutLogs")
     job = make_job(parser="text", producer={"retries": 0})
-    shipment = ship_files(engine, find_files([str(tmp_path)]), job, console=Console(file=io.StringIO()))
+    shipment = ship_search(engine, Search([str(tmp_path)]), job, console=Console(file=io.StringIO()))
     assert (shipment.failure, shipment.failed_attempts, shipment.figures.lines) == (None, 1, FILES * LINES)
     assert server.count(PROJECT, LOGSTORE) == FILES * LINES
 
@@ -119,7 +119,7 @@ def test_the_table_and_the_report_of_a_failed_job_have_the_same_number_of_lines(
     write_files(tmp_path)
     server.faults.add(Dying(accepted=4), operation="PutLogs")
     job = make_job(parser="text", producer={"retries": 0})
-    shipment = ship_files(engine, find_files([str(tmp_path)]), job, console=Console(file=io.StringIO()))
+    shipment = ship_search(engine, Search([str(tmp_path)]), job, console=Console(file=io.StringIO()))
     assert shipment.failure is not None
     assert (shipment.figures.lines, shipment.figures.records) == (40, 40)
     assert sum(file.stored for file in shipment.files) == 40
@@ -131,9 +131,10 @@ def test_unread_data_is_reported_in_bytes_the_rest_of_a_file_or_a_whole_portion(
     """Unread data is reported in bytes: the rest of a file, or a whole portion."""
     (tmp_path / "a.log").write_text("one\n")
     (tmp_path / "b.log").write_text("two\n")
-    found = find_files([str(tmp_path)])
+    search = Search([str(tmp_path)])
+    search.advance()
     (tmp_path / "b.log").unlink()
-    shipment = ship_files(engine, found, make_job(parser="text"), console=Console(file=io.StringIO()))
+    shipment = ship_search(engine, search, make_job(parser="text"), console=Console(file=io.StringIO()))
     assert shipment.failure is not None
     a, b = shipment.files
     assert (a.stored, a.complete) == (1, True)

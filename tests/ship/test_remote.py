@@ -16,10 +16,10 @@ from producer.cli import main
 from producer.cli import ship as cli
 from producer.server import LogHubServer
 from producer.server.faults import drop_answer
-from producer.ship.files.find import find_files
+from producer.ship.files.find import Search
 from producer.ship.job import ShipJob
 from producer.ship.plan_file import PLAN_FILE
-from producer.ship.shipment import ship_files
+from producer.ship.shipment import ship_search
 from producer.ship.spark_engine import SparkEngine
 from tests.support.remote_servers import answering, web_server
 from tests.support.waiting import eventually
@@ -66,10 +66,10 @@ def test_spark_reads_remote_files(
     spark: SparkSession, server: LogHubServer, web: str, make_job: Callable[..., ShipJob]
 ) -> None:
     """A Spark task gets the address and version of a remote file, and opens it itself."""
-    found = find_files([f"{web}/a.log"])
+    search = Search([f"{web}/a.log"])
     console = Console(file=io.StringIO())
-    shipment = ship_files(
-        SparkEngine(spark.sparkContext), found, make_job(parser="text"), console=console, partition_bytes=50_000
+    shipment = ship_search(
+        SparkEngine(spark.sparkContext), search, make_job(parser="text"), console=console, partition_bytes=50_000
     )
     assert shipment.failure is None
     assert contents(server) == LINES

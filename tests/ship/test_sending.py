@@ -11,7 +11,7 @@ import pytest
 
 from producer.server import LogHubServer
 from producer.server.faults import ApiRequest, Refuse
-from producer.ship.files.find import find_files
+from producer.ship.files.find import Search
 from producer.ship.files.plan import plan
 from producer.ship.job import ShipJob
 from producer.ship.line_times import LineTimes
@@ -23,7 +23,7 @@ MakeJob = Callable[..., ShipJob]
 
 
 def ship_file(path: Path, job: ShipJob) -> None:
-    ship_splits(plan(find_files([str(path)]).files)[0], job)
+    ship_splits(plan(Search([str(path)]).all().files)[0], job)
 
 
 @pytest.mark.parametrize("parser", ["text", "auto"])
@@ -135,7 +135,7 @@ def test_header_of_a_file_names_its_columns_in_each_range(
     file.write_bytes(gzip.compress(data) if packed else data)
     (tmp_path / "b.csv").write_text("other\nx")
     job = make_job(parser="delimited", delimiter=";")
-    figures = [ship_splits(splits, job) for splits in plan(find_files([str(tmp_path)]).files, partition_bytes=500)]
+    figures = [ship_splits(splits, job) for splits in plan(Search([str(tmp_path)]).all().files, partition_bytes=500)]
     assert len(figures) > (1 if packed else 4)
     assert sum(each.unparsed for each in figures) == 1
     first = [log for log in held(server) if log["__tag__:__path__"] == str(file)]
@@ -150,6 +150,6 @@ def test_a_file_whose_header_names_no_columns_is_shipped_as_text_with_its_first_
     """A file whose header names no columns is shipped as text, with its first line."""
     file = tmp_path / "a.csv"
     file.write_text('a,"b\n1,2\n')
-    figures = ship_splits(plan(find_files([str(file)]).files)[0], make_job(parser="delimited"))
+    figures = ship_splits(plan(Search([str(file)]).all().files)[0], make_job(parser="delimited"))
     assert contents(server) == ['a,"b', "1,2"]
     assert figures.unparsed == 2

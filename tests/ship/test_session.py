@@ -214,21 +214,21 @@ def test_executors_import_the_package_from_the_zip_of_their_folder(tmp_path: Pat
     assert done.stdout.startswith("./producer.zip")
 
 
-@pytest.mark.parametrize("sql", [False, True])
-def test_daemon_of_a_cluster_is_the_packages_own_where_no_sql_is_planned(
-    sql: bool, monkeypatch: pytest.MonkeyPatch
+@pytest.mark.parametrize("query", [False, True])
+def test_daemon_of_a_cluster_is_the_packages_own_where_no_query_is_planned(
+    query: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Without SQL, a cluster uses the package's own daemon; with SQL the driver could not import it."""
+    """Without a query, a cluster uses the package's own daemon; for a query the driver could not import it."""
     given: dict[str, str] = {}
     monkeypatch.setattr(session, "_wait_for_executor", lambda _: None)
     monkeypatch.setattr(session, "_start", lambda _: None)
     monkeypatch.setattr(session, "_configuration", lambda _, defaults: given.update(defaults))
     context = SimpleNamespace(getConf=dict, addPyFile=lambda _: None, environment={"PYTHONPATH": "/theirs"})
     monkeypatch.setattr(session, "SparkContext", SimpleNamespace(getOrCreate=lambda _: context))
-    session.build_context(master="spark://nowhere:7077", sql=sql, one_attempt=sql)
+    session.build_context(master="spark://nowhere:7077", query=query)
     # A task of a query has one attempt, as a portion has its own attempts.
-    assert given.get("spark.task.maxFailures") == ("1" if sql else None)
-    assert given.get("spark.python.daemon.module") == (None if sql else "producer.ship.python_daemon")
+    assert given.get("spark.task.maxFailures") == ("1" if query else None)
+    assert given.get("spark.python.daemon.module") == (None if query else "producer.ship.python_daemon")
     assert context.environment["PYTHONPATH"] == f"/theirs{os.pathsep}./producer.zip"
 
 

@@ -17,7 +17,7 @@ import pytest
 from producer.server import LogHubServer
 from producer.ship.errors import FileChangedError
 from producer.ship.figures import Figures
-from producer.ship.files.find import find_files
+from producer.ship.files.find import Search
 from producer.ship.files.plan import Split, plan
 from producer.ship.job import MAX_LINE_BYTES, ShipJob
 from producer.ship.lines.line import Block
@@ -34,7 +34,7 @@ MakeJob = Callable[..., ShipJob]
 def ship_path(path: Path, job: ShipJob, *, partition_bytes: int = 1 << 20) -> Figures:
     """Plan and ship one portion after the other, and check that each line was acknowledged."""
     figures = Figures()
-    for partition in plan(find_files([str(path)]).files, partition_bytes=partition_bytes):
+    for partition in plan(Search([str(path)]).all().files, partition_bytes=partition_bytes):
         figures += ship_splits(partition, job)
     assert figures.records >= figures.lines
     return figures
@@ -195,7 +195,7 @@ def test_bytes_appended_after_the_plan_are_left_to_the_next_job(
     """Bytes appended after the plan are left to the next job."""
     file = tmp_path / "a.log"
     file.write_text("one\ntwo")
-    partitions = plan(find_files([str(file)]).files)
+    partitions = plan(Search([str(file)]).all().files)
     with file.open("a") as log:
         log.write(" and more\nthree\n")
     ship_splits(partitions[0], make_job(parser="text"))
@@ -214,7 +214,7 @@ def test_compressed_file_that_was_cut_off_or_changed_fails(
     for damaged in (data[:-20], bytes(changed)):
         file.write_bytes(damaged)
         with pytest.raises(FileChangedError, match=r"damaged or incomplete \w+ data .*leave it out with --exclude"):
-            list(read_split(Split(find_files([str(file)]).files[0], 0, len(damaged)), 1000))
+            list(read_split(Split(Search([str(file)]).all().files[0], 0, len(damaged)), 1000))
 
 
 def test_damaged_compressed_file_fails_and_says_how_far_it_could_be_read(tmp_path: Path, make_job: MakeJob) -> None:
@@ -234,7 +234,7 @@ def test_file_that_shrank_fails_with_both_sizes(tmp_path: Path, make_job: MakeJo
     """A file truncated after the plan fails with both sizes."""
     file = tmp_path / "a.log"
     file.write_text("one\ntwo\n")
-    partitions = plan(find_files([str(file)]).files)
+    partitions = plan(Search([str(file)]).all().files)
     file.write_text("one\n")
     with pytest.raises(FileChangedError, match="has 4 bytes, but had 8 when the job began"):
         ship_splits(partitions[0], make_job(parser="text"))
@@ -247,7 +247,7 @@ def test_file_that_is_truncated_while_it_is_read_fails_with_both_sizes(
     """A file truncated while it is read fails with both sizes; ranges read before lose nothing."""
     file = tmp_path / "a.log"
     file.write_bytes(b"line\n" * 1_000_000)
-    (found,) = find_files([str(file)]).files
+    (found,) = Search([str(file)]).all().files
     first, last = plan([found], partition_bytes=2_500_000)
     reads = [read_split(splits[0], 1000, log_start) for splits in (first, last)]
     begun = [next(each) for each in reads]
@@ -262,7 +262,7 @@ def test_file_that_is_gone_fails_with_its_name(tmp_path: Path, make_job: MakeJob
     """A file deleted after the plan is an error with its name."""
     file = tmp_path / "a.log"
     file.write_text("one\n")
-    partitions = plan(find_files([str(file)]).files)
+    partitions = plan(Search([str(file)]).all().files)
     file.unlink()
     with pytest.raises(FileChangedError, match=r"a\.log: cannot be read: it was deleted or replaced"):
         ship_splits(partitions[0], make_job(parser="text"))
@@ -287,7 +287,7 @@ def test_file_of_utf16_without_a_mark_is_little_endian(tmp_path: Path, server: L
     (tmp_path / "a.log").write_bytes("eins\n".encode("utf-16-le"))
     (tmp_path / "b.log").write_bytes(b"\xfe\xff" + "zwei\n".encode("utf-16-be"))
     (tmp_path / "c.log").write_bytes(b"x")
-    [partition] = plan(find_files([str(tmp_path)], encoding="utf-16").files, partition_bytes=1000)
+    [partition] = plan(Search([str(tmp_path)], encoding="utf-16").all().files, partition_bytes=1000)
     ship_splits(partition, make_job(parser="text"))
     assert contents(server) == ["eins", "zwei", r"\x78"]
 
@@ -314,7 +314,7 @@ def test_bytes_that_are_not_text_in_the_encoding_are_kept(
 ) -> None:
     """Invalid bytes are ``\\xNN`` in ``content``, and their lines have ``content_base64``."""
     (tmp_path / name).write_bytes(gzip.compress(data) if name.endswith("gz") else data)
-    [partition] = plan(find_files([str(tmp_path)], encoding=encoding).files, partition_bytes=1000)
+    [partition] = plan(Search([str(tmp_path)], encoding=encoding).all().files, partition_bytes=1000)
     ship_splits(partition, make_job(parser="text"))
     first, second = held(server)
     assert first["content"] == kept.replace(r"\u4e2d", "\u4e2d")
@@ -330,7 +330,7 @@ def test_files_of_another_encoding_become_utf8(
     text = "".join(f"eins {number} \u00fc\u010a\n" for number in range(200)).encode("utf-16")
     (tmp_path / name).write_bytes(gzip.compress(text) if name.endswith("gz") else text)
     figures = Figures()
-    for partition in plan(find_files([str(tmp_path)], encoding="utf-16").files, partition_bytes=1000):
+    for partition in plan(Search([str(tmp_path)], encoding="utf-16").all().files, partition_bytes=1000):
         figures += ship_splits(partition, make_job(parser="text"))
     assert contents(server) == [f"eins {number} \u00fc\u010a" for number in range(200)]
 

@@ -43,11 +43,14 @@ def quick_java(pytestconfig: pytest.Config) -> Iterator[str]:
 @pytest.fixture(scope="session")
 def spark(quick_java: str) -> Iterator[SparkSession]:
     """Yield a session with two cores, in which a task has four attempts, as on a cluster."""
-    from producer.ship.session import build_session
+    from pyspark.sql import SparkSession
+
+    from producer.ship.session import build_context
 
     environment = dict(os.environ)
     os.environ.pop(MEASURED, None)
-    session = build_session(master="local[2,4]", app_name="tests")
+    build_context(master="local[2,4]")
+    session = SparkSession.builder.getOrCreate()
     yield session
     session.stop()
     os.environ.clear()

@@ -115,17 +115,14 @@ def lies_in(path: str, directory: str) -> bool:
     return Path(os.path.realpath(path)).is_relative_to(os.path.realpath(directory))
 
 
-def find_files(
-    paths: Iterable[str],
-    *,
-    exclude: Iterable[str] = (),
-    exclude_directory: str | None = None,
-    allow_links_to: Iterable[str] = (),
-    lenient: bool = False,
-    encoding: str = "",
-) -> Found:
-    """Resolve ``paths`` to the files to ship.
+class Search:
+    """A search that runs in steps, so that the first files are shipped before the last is found.
 
+    Named paths are checked when the search begins, so errors are raised before anything is shipped. Directories are
+    walked step by step.
+
+    :ivar ended: True if all files are found.
+    :ivar found_bytes: total size of all files found so far, including taken ones, bytes on disk.
     :param paths: files, directories, globs, ``file:`` URIs, or addresses of remote files.
     :param exclude: glob patterns of file names or whole paths to leave out.
     :param exclude_directory: a directory to leave out, such as the checkpoint.
@@ -134,28 +131,6 @@ def find_files(
     :param encoding: the encoding of the files; empty for UTF-8.
     :raises InputError: no path can be shipped: it does not exist, a glob matches nothing, a named file cannot be read,
         or a scheme is unknown.
-    """
-    search = Search(
-        paths,
-        exclude=exclude,
-        exclude_directory=exclude_directory,
-        allow_links_to=allow_links_to,
-        lenient=lenient,
-        encoding=encoding,
-    )
-    search.advance()
-    return search.take()
-
-
-class Search:
-    """A search that runs in steps, so that the first files are shipped before the last is found.
-
-    Named paths are checked when the search begins, so errors are raised before anything is shipped. Directories are
-    walked step by step.
-
-    The parameters and errors are those of :func:`find_files`.
-
-    :ivar ended: True if all files are found.
     """
 
     def __init__(
@@ -203,7 +178,7 @@ class Search:
         self._links: dict[str, LogFile] = {}
         self._hold_links(list(self._files))
         self._named = frozenset(self._files)
-        self._found_bytes = sum(file.size for file in self._files.values())
+        self.found_bytes = sum(file.size for file in self._files.values())
 
     def _take_match(self, path: str, walked: list[str], *, globbed: bool) -> None:
         """Add the file or directory of a path.
@@ -231,11 +206,6 @@ class Search:
             left = self._left.unread if os.path.lexists(path) else self._left.absent
             left[path] = str(error).removeprefix(f"{path}: ")
 
-    @property
-    def found_bytes(self) -> int:
-        """Total size of all files found so far, including taken ones, bytes on disk."""
-        return self._found_bytes
-
     def advance(self, files: float = math.inf, seconds: float = math.inf) -> None:
         """Search until ``files`` files wait to be taken, ``seconds`` have passed, or the end is reached."""
         until = time.monotonic() + seconds
@@ -245,7 +215,7 @@ class Search:
                 if path not in self._named:
                     _collect_walked(path, self._exclusion, self._files, self._left, self._links_to)
             self._hold_links(some)
-            self._found_bytes += sum(self._files[path].size for path in some if path in self._files)
+            self.found_bytes += sum(self._files[path].size for path in some if path in self._files)
             if not some:
                 self._end()
 
@@ -269,6 +239,11 @@ class Search:
         """(path, reason) of named paths that do not exist, sorted."""
         return tuple(sorted(self._left.absent.items()))
 
+    def all(self) -> Found:
+        """Search until the end, and return all files and the paths left out."""
+        self.advance()
+        return self.take()
+
     def take(self) -> Found:
         """Return the files found since the last call, sorted; at the end also the paths left out."""
         files, self._files = self._files, {}
@@ -290,7 +265,7 @@ class Search:
                 self._left.skipped[path] = f"link to {target}"
             else:
                 self._files[path] = file
-                self._found_bytes += file.size
+                self.found_bytes += file.size
                 self._left.skipped.pop(path, None)
 
     def _is_found(self, path: str) -> bool:

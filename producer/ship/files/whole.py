@@ -14,19 +14,8 @@ import zlib
 from pathlib import Path
 from typing import Any
 
-from ...runtime import whole_file
+from ...runtime.whole_file import write_whole
 from ..errors import InputError
-
-
-def write_whole(file: Path, text: str) -> None:
-    """Write a file atomically, and sync it to the disk.
-
-    :raises InputError: it cannot be written.
-    """
-    try:
-        whole_file.write_whole(file, text.encode(), file.with_name(f".{file.name}"))
-    except OSError as error:
-        raise InputError(f"the checkpoint cannot be written: {file}: {error.strerror}") from error
 
 
 def write_checked(file: Path, held: dict[str, Any]) -> None:
@@ -34,18 +23,21 @@ def write_checked(file: Path, held: dict[str, Any]) -> None:
 
     :raises InputError: it cannot be written.
     """
-    write_whole(file, json.dumps({**held, "checksum": _checksum(held)}))
+    text = json.dumps({**held, "checksum": _checksum(held)})
+    try:
+        write_whole(file, text.encode(), file.with_name(f".{file.name}"))
+    except OSError as error:
+        raise InputError(f"the checkpoint cannot be written: {file}: {error.strerror}") from error
 
 
-def read_checked(file: Path) -> Any:
-    """Read an object of :func:`write_checked`, or one of an earlier version without a checksum.
+def read_checked(file: Path) -> dict[str, Any]:
+    """Read an object of :func:`write_checked`.
 
     :raises OSError: the file cannot be read.
     :raises ValueError: the file is not JSON, or its checksum is wrong.
     """
-    held = json.loads(file.read_text(encoding="utf-8"))
-    checksum = held.pop("checksum", None) if isinstance(held, dict) else None
-    if checksum is not None and checksum != _checksum(held):
+    held: Any = json.loads(file.read_text(encoding="utf-8"))
+    if not isinstance(held, dict) or held.pop("checksum", None) != _checksum(held):
         raise ValueError("its checksum is wrong, so it is damaged: restore it, or start again with an empty directory")
     return held
 

@@ -53,13 +53,12 @@ def claim_checkpoint(job: ShipJob, options: FollowOptions, engine: str) -> str:
     file = Path(options.checkpoint) / _FILE
     asked = {"engine": engine, **_target(job, options), **_cuts(job, options)}
     try:
-        held = read_checked(file) if file.exists() else None
-        if file.exists():
-            held = _compare(file, held, asked)
-        name = str(held["id"]) if held and "id" in held else uuid.uuid4().hex if job.exactly_once else ""
+        held = _compare(file, read_checked(file), asked) if file.exists() else {}
+        name = str(held["id"]) if "id" in held else uuid.uuid4().hex if job.exactly_once else ""
         named = {**asked, "id": name} if name else asked
         if held != named:
-            _write(file, named)
+            file.parent.mkdir(parents=True, exist_ok=True)
+            write_checked(file, named)  # Synced: the name of exactly-once delivery must survive a crash.
     except (OSError, ValueError) as error:
         reason = getattr(error, "strerror", None) or error
         raise InputError(f"the target of the checkpoint cannot be read or written: {file}: {reason}") from error
@@ -94,19 +93,12 @@ def _cuts(job: ShipJob, options: FollowOptions) -> dict[str, object]:
     }
 
 
-def _compare(file: Path, held: object, asked: dict[str, object]) -> dict[str, object]:
+def _compare(file: Path, held: dict[str, object], asked: dict[str, object]) -> dict[str, object]:
     """Return the stored target if it equals the requested one."""
-    if not isinstance(held, dict):
-        raise ValueError(f"must be a JSON object, is {held!r}")
-    known = {
-        "engine": "spark",
-        "exactly_once": False,
-        **held,
-    }  # Earlier versions did not store the engine and the guarantee.
     differing = [
-        f"{name} {_shown(known.get(name))}, not {_shown(wanted)}"
+        f"{name} {_shown(held.get(name))}, not {_shown(wanted)}"
         for name, wanted in asked.items()
-        if known.get(name) != wanted and not (name == "exclude" and _adds_to(known.get(name), wanted))
+        if held.get(name) != wanted and not (name == "exclude" and _adds_to(held.get(name), wanted))
     ]
     if differing:
         raise InputError(
@@ -125,13 +117,3 @@ def _shown(value: object) -> str:
     if isinstance(value, list):
         return " ".join(map(str, value)) or "(none)"
     return str(value)
-
-
-def _write(file: Path, target: dict[str, object]) -> None:
-    """Write the target and sync it: the name of exactly-once delivery must survive a crash.
-
-    :raises InputError: the file cannot be written.
-    :raises OSError: the directory cannot be made.
-    """
-    file.parent.mkdir(parents=True, exist_ok=True)
-    write_checked(file, target)

@@ -84,14 +84,7 @@ class _Following:
         self._lock = lock
         self._progress = read_progress(options.checkpoint)
         self._target: Offset | None = None
-        self._scanner = PathScanner(
-            options.paths,
-            options.exclude,
-            checkpoint=options.checkpoint,
-            settle=options.settle,
-            allow_links_to=options.allow_links_to,
-            logs=logs_that_start(job.multiline_start, job.max_line_bytes),
-        )
+        self._scanner = PathScanner(options, logs_that_start(job.multiline_start, job.max_line_bytes))
 
     def until_end(self) -> None:
         """Ship batches until stopped, failed or, with ``once``, complete."""
@@ -121,10 +114,8 @@ class _Following:
     def _ship(self) -> bool:
         """Ship the batch. Return True if all of it is acknowledged."""
         taken, planned = self._progress.taken, self._progress.planned or {}
-        options, once = self._options, self._options.exactly_once
-        run = f"{once}:{self._progress.batch}" if once else ""
-        size = options.partition_bytes
-        portions = self._scanner.portions(taken, planned, partition_bytes=size, parallelism=self._parallelism, run=run)
+        batch = self._progress.batch
+        portions = self._scanner.portions(taken, planned, batch=batch, parallelism=self._parallelism)
         self.run.add(portions)
         deadline = None
         while not self.run.wait(_POLL_SECONDS):
@@ -136,7 +127,7 @@ class _Following:
         self._show()
         if self.run.failure is not None:
             return False
-        self._store(Progress(planned, batch=self._progress.batch))
+        self._store(Progress(planned, batch=batch))
         return True
 
     def _show(self) -> None:

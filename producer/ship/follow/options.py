@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+from ..files.find import Found, Search
 from ..files.plan import PARTITION_BYTES
 
 #: Time between two scans, seconds.
@@ -46,3 +47,16 @@ class FollowOptions:
     batch_bytes: int = 1 << 30
     partition_bytes: int = PARTITION_BYTES
     stop_timeout: float = 60.0
+
+    def find(self, *, lenient: bool = True) -> Found:
+        """Find the files of the paths, without those of the checkpoint.
+
+        :param lenient: True to record the error of a named path instead of raising it.
+        """
+        return Search(
+            self.paths,
+            exclude=self.exclude,
+            exclude_directory=self.checkpoint,
+            allow_links_to=self.allow_links_to,
+            lenient=lenient,
+        ).all()

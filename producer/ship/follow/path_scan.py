@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Sequence
 
 from ...runtime.loggers import get_logger
 from ...text.plural import counted
 from ...text.printable import shown
 from ...wire.log_start import Logs
-from ..files.find import EXCLUDED, HIDDEN, Found, Skipped, find_files
+from ..files.find import EXCLUDED, HIDDEN, Found, Skipped
 from ..files.plan import cut, pack, partition_size
 from ..portions import Portion
 from .options import FollowOptions
@@ -19,32 +18,15 @@ _log = get_logger("loghub.ship.follow")
 
 
 class PathScanner:
-    """A scanner of directories, files or globs.
+    """A scanner of followed paths.
 
-    :param paths: the paths to follow.
-    :param exclude: glob patterns to leave out.
-    :param allow_links_to: directories below which links may lead, in addition to the named ones.
-    :param checkpoint: a directory that is never followed.
-    :param settle: time without writes after which a file is complete, seconds.
+    :param options: the paths, and the options of following them.
     :param logs: the start pattern of multi-line logs; None if each line is a log.
     """
 
-    def __init__(
-        self,
-        paths: Sequence[str],
-        exclude: Sequence[str],
-        *,
-        checkpoint: str,
-        settle: float,
-        logs: Logs | None,
-        allow_links_to: Sequence[str] = (),
-    ) -> None:
-        self._paths = paths
-        self._exclude = exclude
-        self._checkpoint = checkpoint
-        self._settle = settle
+    def __init__(self, options: FollowOptions, logs: Logs | None) -> None:
+        self._options = options
         self._logs = logs
-        self._allow_links_to = allow_links_to
         self._reported: frozenset[tuple[str, str]] = frozenset()
         self._unread: set[str] = set()
         self._has_reported = False
@@ -54,17 +36,9 @@ class PathScanner:
 
         :param known: the current offset.
         """
-        return scan(
-            self._paths,
-            self._exclude,
-            known,
-            settle=self._settle,
-            now=time.time(),
-            checkpoint=self._checkpoint,
-            report=self._log_unread,
-            logs=self._logs,
-            allow_links_to=self._allow_links_to,
-        )
+        found, options = self._options.find(), self._options
+        self._log_unread(found)
+        return scan(found, options.exclude, known, settle=options.settle, now=time.time(), logs=self._logs)
 
     def _log_unread(self, found: Found) -> None:
         """Log once each path that is left out, with its reason, and each path that can be read again.
@@ -80,20 +54,21 @@ class PathScanner:
             _log.warning("%s can be read again", shown(path))
         self._reported, self._unread, self._has_reported = unread | skipped, {path for path, _ in unread}, True
 
-    def portions(
-        self, start: Offset, end: Offset, *, partition_bytes: int, parallelism: int, run: str = ""
-    ) -> list[Portion]:
+    def portions(self, start: Offset, end: Offset, *, batch: int, parallelism: int) -> list[Portion]:
         """Return the portions between two offsets.
 
-        :param partition_bytes: maximum size of a portion, bytes on disk.
+        For exactly-once delivery, the portions of a batch have the same bounds at each attempt, whatever the
+        parallelism, and its name.
+
+        :param batch: the number of the batch.
         :param parallelism: number of concurrent tasks.
-        :param run: the name of the batch for exactly-once delivery; empty otherwise. Named portions have the same
-            bounds at each attempt, whatever the parallelism.
         """
-        found = ranges(start, end, self._exclude)
+        once, most = self._options.exactly_once, self._options.partition_bytes
+        run = f"{once}:{batch}" if once else ""
+        found = ranges(start, end, self._options.exclude)
         present = [each for each in found if not each.lost]
         total = sum(each.file.size - each.start for each in present)
-        size = partition_bytes if run else partition_size(total, parallelism, partition_bytes)
+        size = most if run else partition_size(total, parallelism, most)
         splits = (
             split for each in present for split in cut(each.file, each.start, each.file.size, partition_bytes=size)
         )
@@ -107,13 +82,7 @@ def unread_of(options: FollowOptions) -> Skipped:
 
     Named paths that do not exist count only if the run ends by itself: otherwise they may appear later.
     """
-    found = find_files(
-        options.paths,
-        exclude=options.exclude,
-        exclude_directory=options.checkpoint,
-        allow_links_to=options.allow_links_to,
-        lenient=True,
-    )
+    found = options.find()
     return (*found.unread, *found.absent) if options.once else found.unread
 
 

@@ -40,8 +40,8 @@ def read_progress(checkpoint: str) -> Progress:
     """
     file = Path(checkpoint) / PROGRESS_FILE
     try:
-        held = read_checked(file) if file.exists() else {"taken": {}, "planned": None}
-        return Progress(held["taken"], held["planned"], held.get("batch", 0))
+        held = read_checked(file) if file.exists() else {"taken": {}, "planned": None, "batch": 0}
+        return Progress(held["taken"], held["planned"], held["batch"])
     except (OSError, ValueError, KeyError, TypeError) as error:
         reason = getattr(error, "strerror", None) or (str(error) if isinstance(error, ValueError) else repr(error))
         raise InputError(f"the progress of the checkpoint cannot be read: {file}: {reason}") from error

@@ -10,6 +10,7 @@ from __future__ import annotations
 import json
 import threading
 import time
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any
 
 import pyspark
@@ -78,19 +79,10 @@ def _start(
     )
     stream = (
         session.readStream.format(FILES)
-        .option("paths", json.dumps(list(options.paths)))
-        .option("exclude", json.dumps(list(options.exclude)))
-        .option("allowLinksTo", json.dumps(list(options.allow_links_to)))
-        .option("checkpoint", options.checkpoint)
-        .option("settle", str(options.settle))
-        .option("maxBytes", str(options.batch_bytes))
-        .option("partitionBytes", str(options.partition_bytes))
+        .option("options", json.dumps(asdict(options)))
+        .option("logs", json.dumps((job.multiline_start, job.max_line_bytes)))
         .option("parallelism", str(session.sparkContext.defaultParallelism))
     )
-    if options.exactly_once:
-        stream = stream.option("exactlyOnce", options.exactly_once)
-    if job.multiline_start is not None:
-        stream = stream.option("logStart", job.multiline_start).option("maxLogBytes", str(job.max_line_bytes))
     return (
         stream.load()
         .mapInArrow(ShipBatches(job, figures), NOTHING)

@@ -17,8 +17,8 @@ from pyspark.sql.streaming.datasource import ReadLimit, ReadMaxBytes, SupportsTr
 from pyspark.sql.types import StructType
 
 from ...wire.log_start import Logs
-from ..files.plan import PARTITION_BYTES
 from ..lines.log_start import logs_that_start
+from .options import FollowOptions
 from .path_scan import PathScanner
 from .tracking import Offset, advance
 
@@ -37,13 +37,9 @@ class FilesSource(DataSource):
 
     Options:
 
-    * ``paths``, ``exclude`` and ``allowLinksTo``: JSON lists.
-    * ``checkpoint``: a directory that is never followed.
-    * ``settle``: time without writes after which a file is complete, seconds.
-    * ``maxBytes`` of a micro-batch, ``partitionBytes`` of a portion.
+    * ``options``: the :class:`.FollowOptions` as JSON.
+    * ``logs``: the start pattern of multi-line logs, and their maximum size in bytes, as JSON.
     * ``parallelism``: number of concurrent tasks.
-    * ``exactlyOnce``: the name of the checkpoint.
-    * ``logStart`` and ``maxLogBytes``: of multi-line logs.
     """
 
     @classmethod
@@ -57,18 +53,9 @@ class FilesSource(DataSource):
 
     def streamReader(self, schema: StructType) -> FilesReader:
         """Return the reader, which runs in the driver."""
-        return FilesReader(
-            json.loads(self.options["paths"]),
-            json.loads(self.options["exclude"]),
-            self.options["checkpoint"],
-            float(self.options["settle"]),
-            int(self.options["maxBytes"]),
-            int(self.options["partitionBytes"]),
-            int(self.options["parallelism"]),
-            exactly_once=self.options.get("exactlyOnce", ""),
-            allow_links_to=json.loads(self.options.get("allowLinksTo", "[]")),
-            logs=logs_that_start(self.options.get("logStart"), int(self.options.get("maxLogBytes", 0))),
-        )
+        options = FollowOptions(**json.loads(self.options["options"]))
+        logs = logs_that_start(*json.loads(self.options["logs"]))
+        return FilesReader(options, logs, int(self.options["parallelism"]))
 
 
 def _parts(offset: dict[str, Any]) -> tuple[Offset, int]:
@@ -86,26 +73,9 @@ class _Packed(InputPartition):
 class FilesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Scans the directories each time that Spark asks for the latest offset."""
 
-    def __init__(
-        self,
-        paths: list[str],
-        exclude: list[str],
-        checkpoint: str,
-        settle: float,
-        max_bytes: int,
-        partition_bytes: int = PARTITION_BYTES,
-        parallelism: int = 1,
-        *,
-        logs: Logs | None = None,
-        exactly_once: str = "",
-        allow_links_to: Sequence[str] = (),
-    ) -> None:
-        self._scanner = PathScanner(
-            paths, exclude, checkpoint=checkpoint, settle=settle, logs=logs, allow_links_to=allow_links_to
-        )
-        self._exactly_once = exactly_once
-        self._max_bytes = max_bytes
-        self._partition_bytes = partition_bytes
+    def __init__(self, options: FollowOptions, logs: Logs | None, parallelism: int) -> None:
+        self._options = options
+        self._scanner = PathScanner(options, logs)
         self._parallelism = parallelism
         self._once = False
         self._target: Offset | None = None
@@ -116,7 +86,7 @@ class FilesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def getDefaultReadLimit(self) -> ReadLimit:
         """Return the approximate size of a micro-batch."""
-        return ReadMaxBytes(self._max_bytes)
+        return ReadMaxBytes(self._options.batch_bytes)
 
     def prepareForTriggerAvailableNow(self) -> None:
         """Limit the query to the lines of the first scan, in as many micro-batches as needed."""
@@ -131,20 +101,15 @@ class FilesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if self._once:
             self._target = target
         reached = advance(known, target, limit.max_bytes) if isinstance(limit, ReadMaxBytes) else target
-        if not self._exactly_once:
+        if not self._options.exactly_once:
             return dict(reached)
         return {**reached, _BATCHES: batches + (reached != known)}
 
     def partitions(self, start: dict[str, Any], end: dict[str, Any]) -> Sequence[InputPartition]:
         """Return the portions between two offsets."""
         reached, batch = _parts(end)
-        portions = self._scanner.portions(
-            _parts(start)[0],
-            reached,
-            partition_bytes=self._partition_bytes,
-            parallelism=self._parallelism,
-            run=f"{self._exactly_once}:{batch}" if self._exactly_once else "",
-        )
+        before = _parts(start)[0]
+        portions = self._scanner.portions(before, reached, batch=batch, parallelism=self._parallelism)
         return [_Packed(portion.packed()) for portion in portions]
 
     def read(self, partition: InputPartition) -> Iterator[tuple[bytes]]:

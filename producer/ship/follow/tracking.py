@@ -7,8 +7,7 @@ was shipped. The name consists of the device and the inode at the first scan, an
                    "head": 3735928559, "tail": 2596069104}}
 
 * A file is recognised by its inode, and by its device or its path: devices may get other numbers at a reboot. Checksums
-  of its first bytes and of some bytes before the offset must match, too. Offsets of earlier versions have neither a
-  device nor a tail, and the inode is their name.
+  of its first bytes and of some bytes before the offset must match, too.
 * A file that grows is continued from its offset, so that appended lines are shipped.
 * A renamed file (rotation) keeps its inode, and is continued under its new name. If the paths do not include that name
   (one file was named, or ``*.log``), its directory is searched for the inode.
@@ -32,16 +31,16 @@ import contextlib
 import io
 import os
 import zlib
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import NotRequired, TypedDict
+from typing import TypedDict
 
 from ...runtime.file_identity import head_of, marks_at
 from ...wire.compressed_heads import compression_of
 from ...wire.encodings import HOLE
 from ...wire.log_start import Logs, last_start
 from ..errors import InputError
-from ..files.find import Found, find_files, is_excluded
+from ..files.find import Found, is_excluded
 from ..files.log_file import LogFile, open_file
 
 # The first bytes identify the content of an inode: the first line of a log nearly always has a time.
@@ -62,12 +61,12 @@ class Taken(TypedDict):
     """
 
     path: str
+    device: int
+    inode: int
     end: int
     head: int
+    tail: int
     generation: int
-    device: NotRequired[int]
-    inode: NotRequired[int]
-    tail: NotRequired[int]
 
 
 #: The offset of each file, by name.
@@ -89,39 +88,23 @@ class Range:
 
 
 def scan(
-    paths: Iterable[str],
-    exclude: Iterable[str],
-    known: Offset,
-    *,
-    settle: float,
-    now: float,
-    checkpoint: str | None = None,
-    report: Callable[[Found], object] = lambda _found: None,
-    logs: Logs | None = None,
-    allow_links_to: Iterable[str] = (),
+    found: Found, exclude: Iterable[str], known: Offset, *, settle: float, now: float, logs: Logs | None = None
 ) -> Offset:
     """Return the offset after all lines that are complete.
 
     Deleted files are removed from it. Files that cannot be listed or opened temporarily stay unchanged. Files that were
     renamed to names outside the paths are continued.
 
-    :param paths: directories, files or globs to follow; a missing one is searched for again at the next scan.
+    :param found: the files of the followed paths.
     :param exclude: glob patterns to leave out.
     :param known: the current offset.
     :param settle: time without writes after which a file is complete, seconds.
     :param now: the current time, seconds since the epoch.
-    :param checkpoint: a directory that is never followed: each batch writes there, and so would cause another batch.
     :param logs: the start pattern of multi-line logs; None if each line is a log.
-    :param report: callback for the found files, with the paths left out.
-    :param allow_links_to: directories below which links may lead, in addition to the named ones.
     """
     latest: Offset = {}
     names = _Names(known)
     patterns = tuple(exclude)
-    found = find_files(
-        paths, exclude=patterns, exclude_directory=checkpoint, allow_links_to=allow_links_to, lenient=True
-    )
-    report(found)
     paths_so_far = {taken["path"] for taken in known.values()}
     linked: set[tuple[int, int]] = set()
     for file in sorted(found.files, key=lambda each: each.path not in paths_so_far):
@@ -135,9 +118,9 @@ def scan(
             name, before = names.of(file, descriptor, latest)
             latest[name] = _taken(file, descriptor, before, settle=settle, now=now, logs=logs)
     left_out = {path for path, _ in (*found.skipped, *found.unread)} | {file.path for file in found.files}
-    used = {(taken.get("device"), taken.get("inode")) for taken in latest.values()}
+    used = {(taken["device"], taken["inode"]) for taken in latest.values()}
     for name, before in known.items():
-        renamed = None if name in latest else _open_renamed(name, before)
+        renamed = None if name in latest else _open_renamed(before)
         if renamed is None:
             continue
         file, opened = renamed
@@ -145,13 +128,13 @@ def scan(
             if not (file.path in left_out or is_excluded(file.path, patterns) or (file.device, file.inode) in used):
                 used.add((file.device, file.inode))
                 latest[name] = _taken(file, opened.fileno(), before, settle=settle, now=now, logs=logs)
-    return latest | {name: taken for name, taken in known.items() if name not in latest and not _is_gone(name, taken)}
+    return latest | {name: taken for name, taken in known.items() if name not in latest and not _is_gone(taken)}
 
 
-def _open_renamed(name: str, taken: Taken) -> tuple[LogFile, io.BufferedReader] | None:
+def _open_renamed(taken: Taken) -> tuple[LogFile, io.BufferedReader] | None:
     """Open a file that the paths no longer include, but that is still in its directory; None if it is not."""
     with contextlib.suppress(OSError), contextlib.ExitStack() as stack:
-        opened = stack.enter_context(open_file(_as_it_was(name, taken)))
+        opened = stack.enter_context(open_file(_as_it_was(taken)))
         status, path = os.fstat(opened.fileno()), str(opened.name)
         compression = compression_of(os.pread(opened.fileno(), _HEAD_BYTES, 0))
         file = LogFile(path, status.st_size, compression, status.st_dev, status.st_ino)
@@ -169,13 +152,13 @@ def _may_be_renamed_to(path: str, taken: Taken) -> bool:
     return taken["end"] > 0 or os.path.basename(path).startswith(os.path.basename(taken["path"]))
 
 
-def _as_it_was(name: str, taken: Taken) -> LogFile:
+def _as_it_was(taken: Taken) -> LogFile:
     """Return the file to open, with the current device number of its directory, which a reboot may change.
 
     :raises OSError: the directory does not exist.
     """
     device = os.stat(os.path.dirname(os.path.realpath(taken["path"]))).st_dev
-    return LogFile(taken["path"], taken["end"], None, device, _inode(name, taken))
+    return LogFile(taken["path"], taken["end"], None, device, taken["inode"])
 
 
 class _Names:
@@ -185,7 +168,7 @@ class _Names:
         self._known = known
         self._by_inode: dict[int, list[str]] = {}
         for name, taken in known.items():
-            self._by_inode.setdefault(_inode(name, taken), []).append(name)
+            self._by_inode.setdefault(taken["inode"], []).append(name)
 
     def of(self, file: LogFile, descriptor: int, used: Offset) -> tuple[str, Taken | None]:
         """Return the name of a file, and its offset; None if it is new or rewritten.
@@ -199,25 +182,26 @@ class _Names:
         for name in alike:
             if _continues(descriptor, file, self._known[name]):
                 return name, self._known[name]
-        anew = next((name for name in alike if self._known[name].get("device", file.device) == file.device), None)
+        anew = next((name for name in alike if self._known[name]["device"] == file.device), None)
         if anew is not None:
-            return anew, Taken(path=file.path, end=0, head=0, tail=0, generation=self._known[anew]["generation"] + 1)
+            before = self._known[anew]
+            return anew, Taken({**before, "end": 0, "head": 0, "tail": 0, "generation": before["generation"] + 1})
         name = f"{file.device}.{file.inode}"
-        # Another file may have had this device number, or an earlier version counted a hard link as a file.
+        # Another file may have had this device number.
         return (f"{name}@{file.path}" if name in used or name in self._known else name), None
 
 
 def _may_be(file: LogFile, taken: Taken) -> bool:
     """Return True if a file with the same inode may be the tracked one."""
-    return taken.get("device", file.device) == file.device or taken["path"] == file.path
+    return taken["device"] == file.device or taken["path"] == file.path
 
 
-def _is_gone(name: str, taken: Taken) -> bool:
+def _is_gone(taken: Taken) -> bool:
     """Return True if a tracked file was deleted. One that is only inaccessible must be kept, or it would be shipped
     again from its beginning.
     """
     try:
-        return os.stat(taken["path"]).st_ino != _inode(name, taken)  # Path.exists would hide errors.
+        return os.stat(taken["path"]).st_ino != taken["inode"]  # Path.exists would hide errors.
     except (FileNotFoundError, NotADirectoryError):
         return True
     except OSError:
@@ -254,7 +238,7 @@ def ranges(start: Offset, end: Offset, exclude: Iterable[str] = ()) -> list[Rang
     """
     patterns = tuple(exclude)
     found = [
-        _range(key, _begin(start.get(key), taken), taken)
+        _range(_begin(start.get(key), taken), taken)
         for key, taken in end.items()
         if _begin(start.get(key), taken) < taken["end"] and not is_excluded(taken["path"], patterns)
     ]
@@ -300,7 +284,7 @@ def _continues(descriptor: int, file: LogFile, known: Taken) -> bool:
 
 def _holds(descriptor: int, known: Taken) -> bool:
     head, tail = _fingerprint(descriptor, known["end"])
-    return (head, tail) == (known["head"], known.get("tail", tail))
+    return (head, tail) == (known["head"], known["tail"])
 
 
 def _fingerprint(descriptor: int, end: int) -> tuple[int, int]:
@@ -338,25 +322,20 @@ def _begin(before: Taken | None, after: Taken) -> int:
     return before["end"] if before is not None and before["generation"] == after["generation"] else 0
 
 
-def _range(name: str, begin: int, taken: Taken) -> Range:
+def _range(begin: int, taken: Taken) -> Range:
     """Return the range of a file, marked as lost if the file is gone.
 
     :raises InputError: the file may exist, but cannot be read.
     """
-    path, inode = taken["path"], _inode(name, taken)
     try:
-        file = _as_it_was(name, taken)
+        file = _as_it_was(taken)
         with open_file(file) as opened:
             if os.fstat(opened.fileno()).st_size < file.size or not _holds(opened.fileno(), taken):
                 return Range(file, begin, lost=True)
             return Range(replace(file, compression=compression_of(opened.read(_HEAD_BYTES))), begin)
     except (FileNotFoundError, NotADirectoryError):
-        return Range(LogFile(path, taken["end"], None, 0, inode), begin, lost=True)
+        return Range(LogFile(taken["path"], taken["end"], None, 0, taken["inode"]), begin, lost=True)
     except OSError as error:
         raise InputError(
-            f"{path}: cannot be read: {error.strerror}. Fix that, or leave the file out with --exclude"
+            f"{taken['path']}: cannot be read: {error.strerror}. Fix that, or leave the file out with --exclude"
         ) from error
-
-
-def _inode(name: str, taken: Taken) -> int:
-    return taken.get("inode") or int(name.partition("@")[0])

@@ -170,7 +170,7 @@ def _column_parser(name: str, pattern: str | None, values: Values) -> ColumnPars
         return _regex(compiled_pattern(pattern), parse)
     columns: dict[str, ColumnParser] = {
         "text": lambda lines: Found(np.ones(len(lines), bool)),
-        "apache": lambda lines: _access_logs(lines, b"[", parse),
+        "apache": lambda lines: _with_others(_access(lines, b"["), lines, parse),
         "auto": _any_format,
         "json": _json_objects,
         "syslog": lambda lines: _syslog(lines, parse),
@@ -196,11 +196,6 @@ def _add_single(found: Found, rows: Sequence[int], texts: Sequence[str], parse: 
             found.parsed[row] = True
             if fields:
                 found.fields[row] = fields
-
-
-def _access_logs(lines: pa.StringArray, others: bytes, parse: Parser) -> Found:
-    """Split access logs into columns, and parse other lines one by one."""
-    return _with_others(_access(lines, others), lines, parse)
 
 
 def _access(lines: pa.StringArray, others: bytes) -> Found:
@@ -307,7 +302,7 @@ def _with_others(found: Found, lines: pa.StringArray, parse: Parser) -> Found:
     """Parse the lines not recognised so far one by one, and add their fields."""
     if not found.parsed.all():
         rows = np.flatnonzero(~found.parsed)
-        _add_single(found, rows.tolist(), lines.take(pa.array(rows)).to_pylist(), parse)
+        _add_single(found, rows.tolist(), _some(lines, rows).to_pylist(), parse)
     return found
 
 
@@ -329,7 +324,7 @@ def _regex(expression: Pattern[str], parse: Parser) -> ColumnParser:
         found = _captured(lines, steps, list(free))
         rest = np.flatnonzero(~found.parsed)
         if len(rest):
-            _add_some(found, rest, matched(lines if len(rest) == len(lines) else lines.take(pa.array(rest))))
+            _add_some(found, rest, matched(_some(lines, rest)))
         return found
 
     return columns

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol, Self
+from typing import TYPE_CHECKING, TypeAlias
 
 import numpy as np
 import pyarrow as pa
@@ -26,43 +26,29 @@ if TYPE_CHECKING:
     from .._columns import Columns
 
 
-class EncodedRows(Protocol):
-    """The records of a batch.
-
-    :ivar ends: the end of the record of each row.
-    """
-
-    @property
-    def ends(self) -> Numbers: ...
-
-    @property
-    def body(self) -> memoryview:
-        """All records, concatenated."""
-
-    def piece(self, start: int, stop: int) -> memoryview:
-        """Return the records of some rows, concatenated, in their own memory."""
-
-    def in_order(self, rows: Numbers) -> Self:
-        """Return the same records in another order.
-
-        :param rows: the position of each record in these rows.
-        """
-
-
 @dataclass(frozen=True, slots=True, eq=False)
 class JoinedRows:
-    """Records that were encoded together."""
+    """Records that were encoded together.
+
+    :ivar body: all records, concatenated.
+    :ivar ends: the end of the record of each row.
+    """
 
     body: memoryview
     ends: Numbers
 
     def piece(self, start: int, stop: int) -> memoryview:
+        """Return the records of some rows, concatenated, in their own memory."""
         begin, end = _extent(self.ends, start, stop)
         copy = _memory(end - begin)
         copy[:] = self.body[begin:end]
         return copy
 
     def in_order(self, rows: Numbers) -> JoinedRows:
+        """Return the same records in another order.
+
+        :param rows: the position of each record in these rows.
+        """
         pool = pool_of(pa.py_buffer(self.body), np.append(0, self.ends))
         _, offsets, data = pc.take(pool, pa.array(rows), boundscheck=False).buffers()
         ends = np.frombuffer(offsets, self.ends.dtype, len(rows) + 1)[1:]
@@ -71,7 +57,7 @@ class JoinedRows:
 
 @dataclass(frozen=True, slots=True, eq=False)
 class MeasuredRows:
-    """Records that were measured, and are written when a piece is requested.
+    """The same for records that were measured, and are written when a piece is requested.
 
     :ivar columns: the columns of the records.
     :ivar order: the row of each record, int64; None if they are in order.
@@ -94,6 +80,10 @@ class MeasuredRows:
     def in_order(self, rows: Numbers) -> MeasuredRows:
         sizes = np.diff(self.ends, prepend=0)[rows]
         return MeasuredRows(self.columns, np.cumsum(sizes), rows.astype(np.int64))
+
+
+#: The records of a batch.
+EncodedRows: TypeAlias = JoinedRows | MeasuredRows
 
 
 def join_rows(times: Times, fields: Sequence[Field | Entries], count: int) -> JoinedRows:

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from producer.ship.errors import InputError
-from producer.ship.files.find import LINK_TO_DIRECTORY, Search, find_files
+from producer.ship.files.find import LINK_TO_DIRECTORY, Search
 from producer.ship.files.log_file import open_file
 
 
 def paths_of(*arguments: Path | str, exclude: list[str] | None = None) -> list[str]:
-    found = find_files([str(argument) for argument in arguments], exclude=exclude or [])
+    found = Search([str(argument) for argument in arguments], exclude=exclude or []).all()
     return [file.path for file in found.files]
 
 
@@ -65,7 +65,7 @@ def test_a_link_to_a_file_that_is_found_otherwise_is_left_out(tmp_path: Path) ->
     (logs / "app.log").write_text("line\n")
     (logs / "current.log").symlink_to(logs / "app.log")
     (logs / "other.log").symlink_to(outside)
-    found = find_files([str(logs)], allow_links_to=[str(tmp_path)])
+    found = Search([str(logs)], allow_links_to=[str(tmp_path)]).all()
     assert [file.path for file in found.files] == [str(logs / "app.log"), str(logs / "other.log")]
     assert found.skipped == ((str(logs / "current.log"), f"link to {logs / 'app.log'}"),)
 
@@ -85,10 +85,10 @@ def test_link_out_of_the_named_directories_is_not_followed(tmp_path: Path, path:
         (tmp_path.parent / "secret" / "a.log").write_text("line\n")
         (logs / "b.log").unlink()
         (logs / "b.log").symlink_to(tmp_path.parent / "secret" / "a.log")
-    found = find_files(given)
+    found = Search(given).all()
     assert [file.path for file in found.files] == [str(logs / "a.log")]
     assert (str(logs / "b.log"), "a link to") in [(each, reason[:9]) for each, reason in found.unread]
-    allowed = find_files(given, allow_links_to=[str(tmp_path.parent)])
+    allowed = Search(given, allow_links_to=[str(tmp_path.parent)]).all()
     assert str(logs / "b.log") in [file.path for file in allowed.files]
     assert paths_of(logs / "b.log") == [str(logs / "b.log")]  # The file is named itself.
 
@@ -108,7 +108,7 @@ def test_a_lenient_search_reports_a_named_path_that_is_unreadable(tmp_path: Path
     """A lenient search reports a named path that is unreadable, and separately one that does not exist."""
     (tmp_path / "a.log").write_text("line\n")
     (tmp_path / "loop.log").symlink_to("loop.log")
-    found = find_files([f"{tmp_path}/*.log", f"{tmp_path}/none", f"{tmp_path}/*.txt"], lenient=True)
+    found = Search([f"{tmp_path}/*.log", f"{tmp_path}/none", f"{tmp_path}/*.txt"], lenient=True).all()
     assert [file.path for file in found.files] == [str(tmp_path / "a.log")]
     assert found.unread == ((f"{tmp_path}/loop.log", "cannot be read: Too many levels of symbolic links"),)
     assert found.absent == (
@@ -121,18 +121,18 @@ def test_a_missing_or_unreadable_path_does_not_keep_others_from_being_found(tmp_
     """A missing or unreadable path does not keep others from being found."""
     (tmp_path / "a.log").write_text("line\n")
     (tmp_path / "loop.log").symlink_to("loop.log")
-    found = find_files([str(tmp_path / name) for name in ("none", "a.log", "loop.log")])
+    found = Search([str(tmp_path / name) for name in ("none", "a.log", "loop.log")]).all()
     assert [file.path for file in found.files] == [str(tmp_path / "a.log")]
     assert [path for path, _ in found.unread] == [f"{tmp_path}/loop.log"]
     assert [path for path, _ in found.absent] == [f"{tmp_path}/none"]
     with pytest.raises(InputError, match="none: cannot be read: No such file"):
-        find_files([str(tmp_path / name) for name in ("none", "loop.log")])
+        Search([str(tmp_path / name) for name in ("none", "loop.log")]).all()
 
 
 def test_a_file_of_another_encoding_in_a_directory_is_reported_with_the_option_to_ship_it(tmp_path: Path) -> None:
     """A file of another encoding in a directory is reported with the option to ship it."""
     (tmp_path / "a.log").write_bytes("INFO x\n".encode("utf-16") * 5)
-    assert find_files([str(tmp_path)]).skipped == (
+    assert Search([str(tmp_path)]).all().skipped == (
         (f"{tmp_path}/a.log", "binary, but looks like utf-16: ship it with --encoding utf-16"),
     )
 
@@ -148,7 +148,7 @@ def test_binary_and_hidden_files_pipes_dangling_links_and_excluded_names_are_rep
     (tmp_path / "old.bak").write_text("x\n")
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "app.log").write_text("x\n")
-    found = find_files([str(tmp_path)], exclude=["*.bak"])
+    found = Search([str(tmp_path)], exclude=["*.bak"]).all()
     assert [file.path for file in found.files] == [str(tmp_path / "app.log")]
     assert dict(found.skipped) == {
         str(tmp_path / ".git"): "hidden",
@@ -169,7 +169,7 @@ def test_a_link_to_a_directory_is_reported_and_not_entered_unless_it_is_named(tm
     for name in ("linked", "left-out", ".hidden"):
         (logs / name).symlink_to(outside)
     (logs / "circle").symlink_to(logs)
-    found = find_files([str(logs)], exclude=["left-*"])
+    found = Search([str(logs)], exclude=["left-*"]).all()
     assert [file.path for file in found.files] == [str(logs / "a.log")]
     assert dict(found.skipped) == {
         str(logs / ".hidden"): "hidden",
@@ -219,7 +219,7 @@ def test_the_content_of_a_file_not_its_name_decides_its_compression(tmp_path: Pa
     """The content of a file, not its name, decides its compression."""
     (tmp_path / "log.1").write_bytes(gzip.compress(b"line\n"))
     (tmp_path / "text.gz").write_bytes(b"line\n")
-    found = find_files([str(tmp_path)])
+    found = Search([str(tmp_path)]).all()
     assert [file.compression for file in found.files] == ["gzip", None]
 
 
@@ -235,7 +235,7 @@ def test_the_content_of_a_file_not_its_name_decides_its_compression(tmp_path: Pa
 def test_path_that_cannot_be_shipped_is_an_error(path: str, said: str) -> None:
     """A named path that cannot be shipped is an error."""
     with pytest.raises(InputError) as raised:
-        find_files([path])
+        Search([path]).all()
     assert path in str(raised.value)
     assert said in str(raised.value)
 
@@ -245,7 +245,7 @@ def test_an_unreadable_path_or_one_in_a_directory_that_cannot_be_entered_is_repo
 ) -> None:
     """An unreadable path, or one in a directory that cannot be entered, is reported by name."""
     with pytest.raises(InputError, match="x: cannot be read: File name too long"):
-        find_files([f"{tmp_path}/{'x' * 300}"])
+        Search([f"{tmp_path}/{'x' * 300}"]).all()
     (tmp_path / "inner").mkdir()
     (tmp_path / "a.log").write_text("line\n")
     status, listed = os.stat, os.scandir
@@ -258,11 +258,11 @@ def test_an_unreadable_path_or_one_in_a_directory_that_cannot_be_entered_is_repo
     monkeypatch.setattr(os, "scandir", refused)
     monkeypatch.setattr(os, "lstat", lambda path: refused(path, follow_symlinks=False))
     monkeypatch.setattr(Path, "lstat", lambda path: refused(path, follow_symlinks=False))
-    found = find_files([str(tmp_path)])
+    found = Search([str(tmp_path)]).all()
     assert [file.path for file in found.files] == [str(tmp_path / "a.log")]
     assert found.unread == ((str(tmp_path / "inner"), "cannot be listed: Permission denied"),)
     with pytest.raises(InputError, match="inner: cannot be listed: Permission denied"):
-        find_files([str(tmp_path / "inner")])
+        Search([str(tmp_path / "inner")]).all()
 
 
 def test_named_pipe_is_refused_without_waiting_for_its_writer(tmp_path: Path) -> None:
@@ -270,14 +270,14 @@ def test_named_pipe_is_refused_without_waiting_for_its_writer(tmp_path: Path) ->
     pipe = tmp_path / "pipe"
     os.mkfifo(pipe)
     with pytest.raises(InputError, match="not a regular file"):
-        find_files([str(pipe)])
+        Search([str(pipe)]).all()
 
 
 def test_renamed_file_is_opened_under_its_new_name(tmp_path: Path) -> None:
     """A file that rotation renames between planning and reading is read under its new name."""
     log = tmp_path / "app.log"
     log.write_text("old\n")
-    (file,) = find_files([str(log)]).files
+    (file,) = Search([str(log)]).all().files
     log.rename(tmp_path / "app.log.1")
     log.write_text("new\n")
     with open_file(file) as opened:
@@ -288,7 +288,7 @@ def test_deleted_file_is_not_mistaken_for_its_successor(tmp_path: Path) -> None:
     """A deleted file is an error, even if another file has its name."""
     log = tmp_path / "app.log"
     log.write_text("old\n")
-    (file,) = find_files([str(log)]).files
+    (file,) = Search([str(log)]).all().files
     successor = tmp_path / "successor"
     successor.write_text("new\n")
     successor.replace(log)
@@ -306,7 +306,7 @@ def test_nothing_is_taken_of_the_excluded_directory(tmp_path: Path) -> None:
     (tmp_path / "link.log").symlink_to(tmp_path / "checkpoint" / "sub" / "a.log")
     (tmp_path / "linked").symlink_to(tmp_path / "checkpoint")
     paths = [str(tmp_path), f"{tmp_path}/*/sub/*", f"{tmp_path}/linked", f"{tmp_path}/checkpoint/sub/a.log"]
-    found = find_files(paths, exclude_directory=f"{tmp_path}/linked")
+    found = Search(paths, exclude_directory=f"{tmp_path}/linked").all()
     assert [file.path for file in found.files] == [f"{tmp_path}/checkpoint-logs/sub/a.log"]
     assert (f"{tmp_path}/checkpoint/sub/a.log", "excluded") in found.skipped
 
@@ -316,7 +316,7 @@ def test_a_file_that_kept_its_name_is_opened_without_listing_its_folder_a_rename
 ) -> None:
     """A file that kept its name is opened without listing its folder; a renamed file is still found."""
     (tmp_path / "a.log").write_text("one\n")
-    (file,) = find_files([str(tmp_path)]).files
+    (file,) = Search([str(tmp_path)]).all().files
     listed = []
     scandir = os.scandir
     monkeypatch.setattr(os, "scandir", lambda path: (listed.append(path), scandir(path))[1])
@@ -374,5 +374,5 @@ def test_a_file_that_begins_with_nuls_as_after_copytruncate_is_not_binary(tmp_pa
     (tmp_path / "a.log").write_bytes(b"\0" * 50_000 + b"line\n")
     (tmp_path / "b.bin").write_bytes(b"\0" * 50_000)
     (tmp_path / "c.bin").write_bytes(b"\0" * 50_000 + b"x\0y")
-    found = find_files([str(tmp_path)])
+    found = Search([str(tmp_path)]).all()
     assert [file.path for file in found.files] == [str(tmp_path / "a.log")]

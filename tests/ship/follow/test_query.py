@@ -2,12 +2,10 @@
 
 import gzip
 import io
-import json
 import math
 import os
 import signal
 import sys
-import zlib
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
@@ -159,7 +157,7 @@ def test_a_link_to_a_directory_is_logged_once_not_at_each_scan_a_later_one_is_lo
     logs, outside = tmp_path / "logs", tmp_path / "outside"
     logs.mkdir()
     outside.mkdir()
-    reader = FilesReader([str(logs)], [], str(tmp_path / "checkpoint"), 10.0, 1000)
+    reader = FilesReader(FollowOptions(paths=[str(logs)], checkpoint=str(tmp_path / "checkpoint")), None, 1)
     for name in ("first", "second"):
         (logs / name).symlink_to(outside)
         for _ in range(3):
@@ -177,7 +175,7 @@ def test_skipped_binary_and_hidden_files_are_logged_once_with_their_reason(
     """
     (tmp_path / ".old").write_text("x")
     (tmp_path / "wtmp").write_bytes(b"\0")
-    reader = FilesReader([str(tmp_path)], [], str(tmp_path / "checkpoint"), 10.0, 1000)
+    reader = FilesReader(FollowOptions(paths=[str(tmp_path)], checkpoint=str(tmp_path / "checkpoint")), None, 1)
     for name, content in (("first.log", b""), (".tmp", b"x"), ("btmp", b"\0")):
         (tmp_path / name).write_bytes(content)
         for _ in range(2):
@@ -242,7 +240,7 @@ def test_once_ships_the_lines_of_the_first_scan_in_as_many_micro_batches_as_need
     """``once`` ships the lines of the first scan in as many micro-batches as needed, and no later lines."""
     for name in "ab":
         append(tmp_path / name, "line\n")
-    reader = FilesReader([str(tmp_path)], [], "/none", 10.0, 3)
+    reader = FilesReader(FollowOptions(paths=[str(tmp_path)], checkpoint="/none"), None, 1)
     reader.prepareForTriggerAvailableNow()
     reached: dict[str, Any] = {}
     ends: list[int] = []
@@ -260,27 +258,3 @@ def test_each_loss_is_logged_once_the_last_one_is_the_reason_of_the_failure(capl
         losses.log(Figures(lost=lost))
     assert [record.getMessage() for record in caplog.records] == ["one", "two"]
     assert losses.last == "two"
-
-
-def test_a_checkpoint_that_foreachbatch_left_with_the_same_offsets_is_continued(
-    server: LogHubServer, logs: Path, run_once: Run, tmp_path: Path
-) -> None:
-    """A checkpoint that ``foreachBatch`` left, with the same offsets, is continued, and no line is shipped again."""
-    append(logs / "a.log", "one\ntwo\n")
-    inode = (logs / "a.log").stat().st_ino
-    taken = {"path": str(logs / "a.log"), "end": 4, "head": zlib.crc32(b"one\n"), "generation": 0}
-    written = {
-        "metadata": '{"id":"5a36a8cd-6b3b-4c0c-8f45-9ffd4d3cbd0a"}',
-        "offsets/0": "v1\n"
-        + json.dumps({"batchWatermarkMs": 0, "batchTimestampMs": 0, "conf": {}})
-        # Spark's own line for the source.
-        + "\n"
-        + json.dumps({str(inode): taken}),
-        "commits/0": 'v1\n{"nextBatchWatermarkMs":0}',
-    }
-    for name, text in written.items():
-        file = tmp_path / "checkpoint" / name
-        file.parent.mkdir(parents=True, exist_ok=True)
-        file.write_text(text)
-    assert run_once().failure is None
-    assert contents(server) == ["two"]

@@ -9,7 +9,6 @@ import os
 import re
 import shutil
 import tempfile
-import zlib
 from dataclasses import replace
 from pathlib import Path
 
@@ -20,11 +19,11 @@ from hypothesis import strategies as st
 from hypothesis.stateful import RuleBasedStateMachine, invariant, precondition, rule
 
 from producer.ship.errors import InputError
-from producer.ship.files.find import Found, find_files
+from producer.ship.files.find import Found, Search
 from producer.ship.files.log_file import LogFile
 from producer.ship.files.plan import cut
 from producer.ship.follow import tracking
-from producer.ship.follow.tracking import Offset, Range, advance, ranges, scan
+from producer.ship.follow.tracking import Offset, Range, advance, ranges
 from producer.ship.lines.split_lines import read_split
 from producer.wire.log_start import Logs, StartPattern
 from producer.wire.zstd import zstd
@@ -32,6 +31,14 @@ from tests.ship.lines.test_line import single_lines
 
 _ALL = 1 << 40
 _NEVER_SETTLED = 1e12
+
+
+def scan(
+    paths: list[str], exclude: list[str], known: Offset, *, settle: float, now: float, logs: Logs | None = None
+) -> Offset:
+    """Return the offset after all lines that are complete in the paths, which need not exist."""
+    found = Search(paths, exclude=exclude, lenient=True).all()
+    return tracking.scan(found, exclude, known, settle=settle, now=now, logs=logs)
 
 
 class Follower:
@@ -302,11 +309,12 @@ def test_files_of_two_volumes_that_have_one_inode_are_two_files(
 ) -> None:
     """Files of two volumes with one inode are tracked separately, even if one is deleted or devices change."""
     follower, devices = Follower(tmp_path), {"a": 1, "b": 2}
-    monkeypatch.setattr(tracking, "find_files", lambda *_, **__: Found(tuple(volumes()), ()))
+    search = Search.all
+    monkeypatch.setattr(Search, "all", lambda _: Found(tuple(volumes()), ()))
     monkeypatch.setattr(tracking, "open_file", lambda file: open(file.path, "rb"))  # noqa: PTH123, SIM115
 
     def volumes() -> list[LogFile]:
-        files = {file.path.rpartition("/")[2]: file for file in find_files([str(tmp_path)]).files}
+        files = {file.path.rpartition("/")[2]: file for file in search(Search([str(tmp_path)])).files}
         return [_on(devices[name], tmp_path / name, file) for name, file in sorted(files.items())]
 
     header = "# " + "h" * 300 + "\n"
@@ -319,19 +327,6 @@ def test_files_of_two_volumes_that_have_one_inode_are_two_files(
     (tmp_path / "a").unlink()
     write(tmp_path / "b", "B 2\n")
     assert follower.texts() == ["B 2\n"]
-
-
-def test_an_offset_of_an_earlier_version_with_inodes_as_names_and_without_checksums_is_continued(
-    tmp_path: Path,
-) -> None:
-    """An offset of an earlier version, with inodes as names and without checksums, is continued."""
-    follower, log = Follower(tmp_path), tmp_path / "a.log"
-    write(log, "one\n")
-    taken = {"path": str(log), "end": 4, "head": zlib.crc32(b"one\n"), "generation": 0}
-    follower.offset = {str(log.stat().st_ino): taken}  # type: ignore[dict-item]
-    write(log, "two\n")
-    log.rename(tmp_path / "a.log.1")
-    assert follower.texts() == ["two\n"]
 
 
 def test_a_file_renamed_while_it_was_empty_is_shipped_under_its_new_name(tmp_path: Path) -> None:
@@ -399,7 +394,7 @@ def test_a_file_that_cannot_be_accessed_for_a_while_keeps_its_offset(
     write(log, "one\n")
     known = scan([str(tmp_path)], [], {}, settle=10.0, now=_now())
     with monkeypatch.context() as patch:
-        patch.setattr(tracking, "find_files", lambda *_, **__: Found((), ()))
+        patch.setattr(Search, "all", lambda _: Found((), ()))
         assert scan([str(tmp_path)], [], known, settle=10.0, now=_now()) == known
     with monkeypatch.context() as patch:
         patch.setattr(tracking, "open_file", denied)

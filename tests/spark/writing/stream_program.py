@@ -8,13 +8,16 @@ from __future__ import annotations
 import json
 import sys
 
-from producer.ship.session import build_session
+from pyspark.sql import SparkSession
+
+from producer.ship.session import build_context
 
 ASKED = json.loads(sys.argv[1])
 
 
 def main() -> None:
-    spark = build_session(master="local[2,4]", app_name="a query that is killed")
+    build_context(master="local[2,4]")
+    spark = SparkSession.builder.getOrCreate()
     query = (
         spark.readStream.schema("n long")
         .option("maxFilesPerTrigger", 1)

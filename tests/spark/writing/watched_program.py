@@ -26,9 +26,12 @@ settings = {"enabled": "true", "compress": "false", "dir": (FOLDER / "events").a
 events = " ".join(f"--conf spark.eventLog.{name}={value}" for name, value in settings.items())
 os.environ["PYSPARK_SUBMIT_ARGS"] = f"{events} pyspark-shell"
 
-from producer.ship.session import build_session  # noqa: E402  (the JVM starts with what is above)
+from pyspark.sql import SparkSession  # noqa: E402
 
-spark = build_session(master="local[2]", app_name="watched")
+from producer.ship.session import build_context  # noqa: E402  (the JVM starts with what is above)
+
+build_context(master="local[2]")
+spark = SparkSession.builder.getOrCreate()
 
 
 def write_and_fail() -> None:

@@ -9,13 +9,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from ....wire.delimited import fields_parser
 from ....wire.json_object import parse_json
 from ....wire.logfmt import parse_logfmt
 from ....wire.syslog import parse_syslog
 from ...errors import InputError
 from .apache import parse_apache
 from .auto import parse_auto
-from .delimited import Values, delimited_parser
+from .delimited import Values
 from .regex import compiled_pattern, regex_parser
 
 __all__ = ["PARSER_NAMES", "Parser", "Values", "compiled_pattern", "make_parser"]
@@ -51,7 +52,8 @@ def make_parser(name: str, pattern: str | None = None, values: Values | None = N
     if pattern is not None:
         return regex_parser(pattern)
     if name == "delimited":
-        return delimited_parser(values or Values())
+        values = values or Values()
+        return fields_parser(values.delimiter, values.names)
     try:
         return _PARSERS[name]
     except KeyError:

@@ -6,10 +6,10 @@ columns of the same name, and a column without a name is called ``_``.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable
 from dataclasses import dataclass
 
-from ....wire.delimited import fields_parser, values_parser
+from ....wire.delimited import values_parser
 from ...errors import InputError
 from ..names import MAX_NAME_BYTES, free_name, sendable
 
@@ -29,11 +29,6 @@ class Values:
 
     delimiter: str = ","
     names: tuple[str, ...] = ()
-
-
-def delimited_parser(values: Values) -> Callable[[str], dict[str, str] | None]:
-    """Return a parser of lines that have a value for each column."""
-    return fields_parser(values.delimiter, values.names)
 
 
 def checked_delimiter(given: str) -> str:

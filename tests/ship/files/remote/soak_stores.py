@@ -19,7 +19,7 @@ import requests
 
 from producer.server import LogHubServer
 from producer.ship.errors import FileChangedError
-from producer.ship.files.find import find_files
+from producer.ship.files.find import Search
 from producer.ship.files.plan import Split
 from producer.ship.files.remote import choose, store
 from producer.ship.lines.split_lines import read_split
@@ -237,7 +237,7 @@ def test_change_of_a_blob_is_seen_while_it_is_read(here: Any, monkeypatch: pytes
     """A changed blob of the same size is detected by its ETag."""
     monkeypatch.setattr(store, "_BLOCK_BYTES", 30_000)
     here.upload_blob("changing.log", FILES["app/a.log"])
-    (file,) = find_files(["abfs://logs/changing.log"]).files
+    (file,) = Search(["abfs://logs/changing.log"]).all().files
     blocks = read_split(Split(file, 0, file.size), 10_000)
     next(blocks)
     here.upload_blob("changing.log", FILES["app/a.log"][::-1], overwrite=True)
@@ -255,7 +255,7 @@ def test_blob_with_an_encoding_is_read_as_it_is_stored(here: Any, monkeypatch: p
     monkeypatch.setattr(store, "_BLOCK_BYTES", 30_000)
     packed, encoding = gzip.compress(FILES["app/a.log"]), ContentSettings(content_encoding="gzip")
     here.upload_blob("encoded.log.gz", packed, content_settings=encoding)
-    assert read(find_files(["abfs://logs/encoded.log.gz"])) == {"abfs://logs/encoded.log.gz": FILES["app/a.log"]}
+    assert read(Search(["abfs://logs/encoded.log.gz"]).all()) == {"abfs://logs/encoded.log.gz": FILES["app/a.log"]}
 
 
 def test_odd_names_of_blobs_are_found_and_read(here: Any) -> None:
@@ -264,7 +264,7 @@ def test_odd_names_of_blobs_are_found_and_read(here: Any) -> None:
     for name in names:
         here.upload_blob(f"odd/{name}.log", f"{name}\n".encode())
     expected = {f"abfs://logs/odd/{name}.log": f"{name}\n".encode() for name in names}
-    assert read(find_files(["abfs://logs/odd"])) == expected
+    assert read(Search(["abfs://logs/odd"]).all()) == expected
     for address, data in expected.items():
-        assert read(find_files([address])) == {address: data}
-    assert set(read(find_files(["abfs://logs/app/x.g?"]))) == {"abfs://logs/app/x.gz"}
+        assert read(Search([address]).all()) == {address: data}
+    assert set(read(Search(["abfs://logs/app/x.g?"]).all())) == {"abfs://logs/app/x.gz"}

@@ -17,7 +17,7 @@ import pytest
 from fsspec.registry import _registry
 
 from producer.ship.errors import FileChangedError, InputError
-from producer.ship.files.find import find_files
+from producer.ship.files.find import Search
 from producer.ship.files.plan import Split
 from producer.ship.files.remote import choose, store
 from producer.ship.files.remote.seen import version_of
@@ -80,19 +80,19 @@ def test_objects_below_a_prefix_are_found_and_read_in_ranges(s3: Any, monkeypatc
     monkeypatch.setattr(store, "_BLOCK_BYTES", 30_000)
     put(s3, app__a=TEXT, app__2024__b=b"b\n", app__binary=b"\0", app__empty=b"", other__c=b"c\n")
     for path in (f"s3://{BUCKET}/app", f"s3://{BUCKET}/app/"):
-        found = find_files([path])
+        found = Search([path]).all()
         assert read(found) == {
             f"s3://{BUCKET}/app/{name}": data for name, data in {"2024/b": b"b\n", "a": TEXT, "empty": b""}.items()
         }
         assert found.skipped == ((f"s3://{BUCKET}/app/binary", "binary"),)
-    assert [file.path for file in find_files([f"s3://{BUCKET}/*/[bc]"]).files] == [f"s3://{BUCKET}/other/c"]
-    assert len(find_files([f"s3://{BUCKET}/ap*"], exclude=["empty"]).files) == 2
+    assert [file.path for file in Search([f"s3://{BUCKET}/*/[bc]"]).all().files] == [f"s3://{BUCKET}/other/c"]
+    assert len(Search([f"s3://{BUCKET}/ap*"], exclude=["empty"]).all().files) == 2
 
 
 def test_a_replaced_object_of_the_same_size_is_detected_by_its_etag(s3: Any) -> None:
     """A replaced object of the same size is detected by its ETag."""
     put(s3, a=TEXT)
-    (file,) = find_files([f"s3://{BUCKET}/a"]).files
+    (file,) = Search([f"s3://{BUCKET}/a"]).all().files
     assert "etag=" in file.version
     put(s3, a=TEXT[::-1])
     with pytest.raises(FileChangedError, match="was changed since the job was planned"):
@@ -107,7 +107,7 @@ def test_a_missing_bucket_or_object_is_reported_within_seconds(s3: Any) -> None:
     began = time.monotonic()
     for path in ("s3://nobody/a.log", f"s3://{BUCKET}/no/such", "s3://nobody/*.log"):
         with pytest.raises(InputError, match=r"not found|no file matches"):
-            find_files([path])
+            Search([path]).all()
     assert time.monotonic() - began < allowed(10)
 
 
@@ -122,7 +122,7 @@ def test_rejected_credentials_are_reported_within_seconds_without_the_secret(
     try:
         began = time.monotonic()
         with pytest.raises(InputError) as raised:
-            find_files([f"s3://{BUCKET}/a"])
+            Search([f"s3://{BUCKET}/a"]).all()
         assert time.monotonic() - began < allowed(10)
     finally:
         set_authentication(endpoint, "inf")
@@ -144,7 +144,7 @@ def test_an_unreachable_endpoint_is_reported_within_seconds(s3: Any, monkeypatch
     choose._files.cache_clear()
     began = time.monotonic()
     with pytest.raises(InputError, match=r"127\.0\.0\.1:9"):
-        find_files([f"s3://{BUCKET}/a"])
+        Search([f"s3://{BUCKET}/a"]).all()
     assert time.monotonic() - began < allowed(15)
 
 
@@ -165,7 +165,7 @@ def test_missing_package_is_named_with_how_to_install_it(
     choose._files.cache_clear()
     monkeypatch.setattr(importlib.util, "find_spec", lambda name: None)
     with pytest.raises(InputError, match=r"which is not installed: (PRODUCER_BUILD=pure )?pip install ") as raised:
-        find_files([path])
+        Search([path]).all()
     assert str(raised.value).endswith(install)
 
 
@@ -184,15 +184,15 @@ def test_webhdfs_uses_the_host_of_the_address_below_a_directory_by_a_glob_in_ran
     }
     with webhdfs_server(files) as url:
         root = url.replace("http", "webhdfs") + "/app"
-        found = read(find_files([root]))
+        found = read(Search([root]).all())
         assert found == {f"{root}/a.log": TEXT, f"{root}/b/c d.log": b"c\n"} | {
             f"{root}/x.{suffix}": b"packed\n" for suffix in PACKERS
         }
-        assert read(find_files([f"{root}/*.log"])) == {f"{root}/a.log": TEXT}
+        assert read(Search([f"{root}/*.log"]).all()) == {f"{root}/a.log": TEXT}
         with pytest.raises(InputError, match="not found"):
-            find_files([f"{root}/none"])
+            Search([f"{root}/none"]).all()
     with pytest.raises(InputError, match="needs the host of the name node"):
-        find_files(["webhdfs:///app"])
+        Search(["webhdfs:///app"]).all()
 
 
 def test_a_question_mark_in_a_path_of_hadoop_is_part_of_the_name(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -202,9 +202,9 @@ def test_a_question_mark_in_a_path_of_hadoop_is_part_of_the_name(monkeypatch: py
     with webhdfs_server(files) as url:
         root = url.replace("http", "webhdfs") + "/app"
         expected = {f"{url.replace('http', 'webhdfs')}{path}": data for path, data in files.items()}
-        assert read(find_files([root])) == expected
-        assert set(read(find_files([f"{root}/a?.log"]))) == {f"{root}/a1.log"}
-        assert read(find_files([f"{root}/a?b.log"])) == {f"{root}/a?b.log": b"odd\n"}
+        assert read(Search([root]).all()) == expected
+        assert set(read(Search([f"{root}/a?.log"]).all())) == {f"{root}/a1.log"}
+        assert read(Search([f"{root}/a?b.log"]).all()) == {f"{root}/a?b.log": b"odd\n"}
 
 
 def test_name_that_a_package_would_shorten_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -224,17 +224,19 @@ def test_name_that_a_package_would_shorten_is_refused(monkeypatch: pytest.Monkey
     choose._files.cache_clear()
     Shortening(host="h").pipe({"/app/a": b"another\n"})
     with pytest.raises(InputError, match=r"the package for hdfs:// cannot read a name with"):
-        find_files(["hdfs://h/app/a#b"])
-    assert len(find_files(["hdfs://h/app/?"]).files) == 1
+        Search(["hdfs://h/app/a#b"]).all()
+    assert len(Search(["hdfs://h/app/?"]).all().files) == 1
     choose._files.cache_clear()
 
 
 def test_name_with_wildcards_that_is_there_is_that_file(s3: Any) -> None:
     """A name with wildcards that exists is that file, as on a disk."""
     put(s3, **{"app__b[1].log": b"1\n", "app__b1.log": b"2\n"})
-    assert [file.path for file in find_files([f"s3://{BUCKET}/app/b[1].log"]).files] == [f"s3://{BUCKET}/app/b[1].log"]
+    assert [file.path for file in Search([f"s3://{BUCKET}/app/b[1].log"]).all().files] == [
+        f"s3://{BUCKET}/app/b[1].log"
+    ]
     for pattern in ("b[0-9].log", "b?.log"):
-        assert [file.path for file in find_files([f"s3://{BUCKET}/app/{pattern}"]).files] == [
+        assert [file.path for file in Search([f"s3://{BUCKET}/app/{pattern}"]).all().files] == [
             f"s3://{BUCKET}/app/b1.log"
         ]
 
@@ -245,7 +247,7 @@ def test_hadoops_own_protocol_without_its_libraries_names_the_package(monkeypatc
     monkeypatch.setenv("JAVA_HOME", "/none")
     choose._files.cache_clear()
     with pytest.raises(InputError, match=r"^hdfs:// needs the package hdfs-native.*: pip install hdfs-native;"):
-        find_files(["hdfs://127.0.0.1:9/app"])
+        Search(["hdfs://127.0.0.1:9/app"]).all()
 
 
 def test_time_of_a_file_is_its_version_in_each_spelling() -> None:
@@ -311,7 +313,7 @@ def test_changes_of_an_oss_file_are_detected_despite_the_cache_and_its_ranges_en
     monkeypatch.setitem(store.STORES, "oss", ("fsspec", ""))
     choose._files.cache_clear()
     Oss().pipe({"/logs/a": TEXT})
-    (file,) = find_files(["oss://logs/a"]).files
+    (file,) = Search(["oss://logs/a"]).all().files
     assert (file.size, file.compression) == (len(TEXT), None)
     Oss().pipe({"/logs/a": TEXT + b"more\n"})
     with pytest.raises(FileChangedError, match="was changed since the job was planned"):
@@ -328,7 +330,7 @@ def test_found_address_keeps_its_account(monkeypatch: pytest.MonkeyPatch) -> Non
     Accounts().pipe({"/logs/app/a": b"a\n"})
     for root, account in (("abfss://logs@mine.dfs.core.windows.net", "mine"), ("az://logs", "")):
         for path in (f"{root}/app/a", f"{root}/app", f"{root}/app/*"):
-            assert [file.address for file in find_files([path]).files] == [f"{root}/app/a"]
+            assert [file.address for file in Search([path]).all().files] == [f"{root}/app/a"]
             assert Accounts.asked[-1] == account
 
 
@@ -338,4 +340,4 @@ def test_found_address_has_the_scheme_that_the_user_wrote(s3: Any) -> None:
     for scheme in ("s3", "s3a"):
         address = f"{scheme}://{BUCKET}/app/a"
         for path in (address, f"{scheme}://{BUCKET}/app", f"{scheme}://{BUCKET}/app/*"):
-            assert [(file.path, file.address) for file in find_files([path]).files] == [(address, address)]
+            assert [(file.path, file.address) for file in Search([path]).all().files] == [(address, address)]

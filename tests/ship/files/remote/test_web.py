@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from producer.ship.errors import FileChangedError, InputError
-from producer.ship.files.find import Found, find_files
+from producer.ship.files.find import Found, Search
 from producer.ship.files.plan import Split, cut
 from producer.ship.files.remote import address
 from producer.ship.files.remote.seen import RemoteError
@@ -63,7 +63,7 @@ def read(found: Found, partition_bytes: int = 50_000) -> dict[str, bytes]:
 
 def test_file_is_read_in_ranges(ranged: str) -> None:
     """A file is read in ranges, each line once, also a compressed one."""
-    found = find_files([f"{ranged}/logs/a.log", f"{ranged}/logs/b.log.gz", f"{ranged}/logs/empty.log"])
+    found = Search([f"{ranged}/logs/a.log", f"{ranged}/logs/b.log.gz", f"{ranged}/logs/empty.log"]).all()
     assert [(file.ranged, file.compression, file.size > 0) for file in found.files] == [
         (True, None, True),
         (True, "gzip", True),
@@ -74,7 +74,7 @@ def test_file_is_read_in_ranges(ranged: str) -> None:
 
 def test_server_without_ranges_sends_a_file_as_a_whole(plain: str) -> None:
     """A file of a server without ranges is one range, and is read once."""
-    found = find_files([f"{plain}/logs/a.log"])
+    found = Search([f"{plain}/logs/a.log"]).all()
     (file,) = found.files
     assert (file.ranged, file.size) == (False, len(TEXT))
     assert len(list(cut(file, 0, file.size, partition_bytes=1000))) == 1
@@ -83,7 +83,7 @@ def test_server_without_ranges_sends_a_file_as_a_whole(plain: str) -> None:
 
 def test_a_listed_directory_yields_the_files_below_it_hidden_and_binary_ones_are_reported(plain: str) -> None:
     """A listed directory yields the files below it; hidden and binary ones are reported."""
-    found = find_files([f"{plain}/logs/"])
+    found = Search([f"{plain}/logs/"]).all()
     assert [file.path.removeprefix(plain) for file in found.files] == [
         "/logs/a.log",
         "/logs/b.log.gz",
@@ -99,16 +99,16 @@ def test_a_listed_directory_yields_the_files_below_it_hidden_and_binary_ones_are
 
 def test_in_a_glob_one_star_stays_in_a_folder_and_two_cross_folders_no_match_is_an_error(plain: str) -> None:
     """In a glob, one star stays in a folder, and two cross folders; no match is an error."""
-    names = [file.path.rpartition("/")[2] for file in find_files([f"{plain}/logs/*.log"]).files]
+    names = [file.path.rpartition("/")[2] for file in Search([f"{plain}/logs/*.log"]).all().files]
     assert names == ["a.log", "empty.log"]
-    assert len(find_files([f"{plain}/**/*.log"], exclude=["empty*"]).files) == 2
+    assert len(Search([f"{plain}/**/*.log"], exclude=["empty*"]).all().files) == 2
     with pytest.raises(InputError, match="no file matches this pattern"):
-        find_files([f"{plain}/logs/*.txt"])
+        Search([f"{plain}/logs/*.txt"]).all()
 
 
 def test_a_file_that_changes_while_it_is_read_fails_its_range(folder: Path, ranged: str) -> None:
     """A file that changes while it is read fails its range, and the error has the old and new version."""
-    (file,) = find_files([f"{ranged}/logs/a.log"]).files
+    (file,) = Search([f"{ranged}/logs/a.log"]).all().files
     reading = read_split(Split(file, 0, file.size), 10_000)
     next(reading)
     (folder / "logs" / "a.log").write_bytes(TEXT[::-1])
@@ -125,12 +125,12 @@ def test_a_file_that_changes_while_it_is_read_fails_its_range(folder: Path, rang
 def test_address_is_shown_without_its_secrets(folder: Path, ranged: str) -> None:
     """Passwords and signatures are in no path, tag or message."""
     secret = ranged.replace("http://", "http://user:hunter2@")
-    found = find_files([f"{secret}/logs/a.log?X-Amz-Signature=abcdef", f"{secret}/logs/a.log?X-Amz-Signature=ghi"])
+    found = Search([f"{secret}/logs/a.log?X-Amz-Signature=abcdef", f"{secret}/logs/a.log?X-Amz-Signature=ghi"]).all()
     assert len(found.files) == 2
     assert all("hunter2" not in file.path and "Signature" not in file.path for file in found.files)
     assert set(read(found).values()) == {TEXT}
     (folder / "logs" / "a.log").unlink()
-    for call in (lambda: find_files([f"{secret}/logs/a.log?X-Amz-Signature=abcdef"]), lambda: read(found)):
+    for call in (lambda: Search([f"{secret}/logs/a.log?X-Amz-Signature=abcdef"]).all(), lambda: read(found)):
         with pytest.raises((InputError, FileChangedError)) as raised:
             call()
         assert "/logs/a.log" in str(raised.value)
@@ -168,7 +168,7 @@ def test_the_error_of_a_refused_request_has_the_status_and_the_remedy(
     """The error of a refused request has the status and the remedy."""
     with answering(status, headers) as url:
         with pytest.raises(InputError) as raised:
-            find_files([f"{url}/a.log"])
+            Search([f"{url}/a.log"]).all()
         assert said in str(raised.value)
 
 
@@ -178,9 +178,9 @@ def test_credentials_of_a_web_server_come_from_netrc(tmp_path: Path, monkeypatch
     wants = f"Basic {base64.b64encode(b'me:hunter2').decode()}"
     with answering(200, {"Content-Length": "5"}, b"line\n", wants=wants) as url:
         with pytest.raises(InputError, match=r"access refused.* or ~/\.netrc"):
-            find_files([f"{url}/a.log"])
+            Search([f"{url}/a.log"]).all()
         monkeypatch.setenv("NETRC", str(tmp_path / "netrc"))
-        assert read(find_files([f"{url}/a.log"])) == {f"{url}/a.log": b"line\n"}
+        assert read(Search([f"{url}/a.log"]).all()) == {f"{url}/a.log": b"line\n"}
 
 
 @pytest.mark.parametrize("scheme", ["http", "https"])
@@ -197,7 +197,7 @@ def test_a_refusal_by_the_proxy_is_reported_as_such_not_as_one_by_the_server(
         monkeypatch.setenv(f"{scheme}_proxy", url.replace("//", "//me:hidden@"))
         monkeypatch.setenv("no_proxy", "")
         with pytest.raises(InputError) as raised:
-            find_files([f"{scheme}://far.test/a.log"])
+            Search([f"{scheme}://far.test/a.log"]).all()
     assert said in str(raised.value)
     # A plain 502 may come from the server behind the proxy.
     assert "the proxy of the environment" in str(raised.value) or (scheme, status) == ("http", 502)
@@ -210,13 +210,13 @@ def test_an_unreachable_address_is_reported_within_seconds_without_a_trace_of_th
         port = taken.getsockname()[1]
     began = time.monotonic()
     with pytest.raises(InputError, match="no connection to the server"):
-        find_files([f"http://127.0.0.1:{port}/a.log"])
+        Search([f"http://127.0.0.1:{port}/a.log"]).all()
     assert time.monotonic() - began < allowed(10)
 
 
 def test_connection_that_ends_early_is_an_error() -> None:
     """A connection that ends early is an error, not the end of the file."""
     with answering(200, {"Content-Length": "20000"}, b"line\n" * 2000) as url:
-        (file,) = find_files([f"{url}/a.log"]).files
+        (file,) = Search([f"{url}/a.log"]).all().files
         with pytest.raises(RemoteError, match="the connection ended before the file did"):
             list(read_split(Split(file, 0, file.size), 1000))

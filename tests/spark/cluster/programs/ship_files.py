@@ -12,10 +12,10 @@ from pathlib import Path
 from rich.console import Console
 
 from producer import ProjectConfig
-from producer.ship.files.find import find_files
+from producer.ship.files.find import Search
 from producer.ship.job import ShipJob
 from producer.ship.session import running_context
-from producer.ship.shipment import ship_files
+from producer.ship.shipment import ship_search
 from producer.ship.spark_engine import SparkEngine
 
 MASTER, FILE, ENDPOINT, KEY_ID, SECRET = sys.argv[1:]
@@ -31,8 +31,8 @@ def look(_: int) -> tuple[str, str]:
 def main() -> None:
     project = ProjectConfig("test-project", endpoint=ENDPOINT, access_key_id=KEY_ID, access_key_secret=SECRET)
     job = ShipJob(project=project, logstore="test-logstore", parser="text")
-    with running_context(master=MASTER, sql=False) as context:
-        shipped = ship_files(SparkEngine(context), find_files([FILE]), job, console=Console(stderr=True))
+    with running_context(master=MASTER) as context:
+        shipped = ship_search(SparkEngine(context), Search([FILE]), job, console=Console(stderr=True))
         looked = context.parallelize(range(2), 2).map(look).collect()
     print(json.dumps({"lines": shipped.figures.lines, "failure": shipped.failure, "looked": looked}))
 
