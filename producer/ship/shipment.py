@@ -14,13 +14,13 @@ from .files.find import Found, Search
 from .files.log_file import LogFile
 from .files.plan import PARTITION_BYTES, partition_size, plan
 from .job import ShipJob
-from .local_engine import LocalEngine, LocalRun
 from .outcome_ledger import FileOutcome
 from .plan_file import PlanFile
 from .portions import Portion
 from .report import ProgressBar, Shipment, progress_bar
 
 if TYPE_CHECKING:
+    from .local_engine import LocalEngine, LocalRun
     from .spark_engine import SparkEngine, SparkRun
 
 #: An engine that ships portions, and its run of some. Spark may not be installed.
