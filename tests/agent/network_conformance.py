@@ -49,10 +49,10 @@ class ListeningSourceConformance(SourceConformance):
 
     def _is_sent(self, number: int, body: bytes) -> bool:
         """Return True if the running source has acknowledged the event."""
-        if self._source is None or not self._source.server.listening.wait(0.05):
+        if self._source is None or not self._source.listening.wait(0.05):
             return False
         with suppress(Exception):
-            self.send(self._source.server.addresses[0], number, body)
+            self.send(self._source.addresses[0], number, body)
             self._acknowledged += 1
             return True
         return False

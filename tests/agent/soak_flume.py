@@ -62,11 +62,11 @@ def test_a_real_flume_sends_to_us(tmp_path: Path) -> None:
     agent = _agent("\n".join(parts), tmp_path)
     try:
         for name in _WAYS:
-            eventually(lambda name=name: name in agent._reading and agent._reading[name].server.addresses, "it listens")
+            eventually(lambda name=name: name in agent._reading and agent._reading[name].addresses, "it listens")
         lines = ["sources = s", "channels = t a z", "sinks = t a z", "sources.s.channels = t a z"]
         lines += ["sources.s.type = exec", f"sources.s.command = seq 1 {_COUNT}"]
         for name, (kind, theirs, _) in _WAYS.items():
-            port = agent._reading[name].server.addresses[0][1]  # type: ignore[attr-defined]
+            port = agent._reading[name].addresses[0][1]  # type: ignore[attr-defined]
             lines += [f"channels.{name}.type = memory", f"channels.{name}.capacity = {2 * _COUNT}"]
             lines += [f"sinks.{name}.{each}" for each in (f"type = {kind}", "hostname = 127.0.0.1", f"port = {port}")]
             lines += [f"sinks.{name}.channel = {name}", *_packed(f"sinks.{name}", theirs)]

@@ -188,8 +188,8 @@ class TestHttp(ListeningSourceConformance):
         eventually(is_taken)
 
     def garble(self) -> bool:
-        eventually(lambda: self._source is not None and self._source.server.listening.is_set())
-        with socket.create_connection(self._source.server.addresses[0], PATIENCE) as peer:
+        eventually(lambda: self._source is not None and self._source.listening.is_set())
+        with socket.create_connection(self._source.addresses[0], PATIENCE) as peer:
             peer.sendall(b"\x16\x03\x01\x02\x00 no request\r\n\r\n")
         return True
 
@@ -199,7 +199,7 @@ class TestNetcat(ListeningSourceConformance):
 
     def send(self, address: tuple[str, int], number: int, body: bytes) -> None:
         def is_taken() -> bool:
-            with socket.create_connection(self._source.server.addresses[0], PATIENCE) as peer:
+            with socket.create_connection(self._source.addresses[0], PATIENCE) as peer:
                 peer.sendall(body + b"\n")
                 return peer.recv(10) == b"OK\n"
 
@@ -230,8 +230,8 @@ class TestSyslogTcp(_Unanswered):
             peer.sendall(b"<13>Oct 11 22:14:15 h " + body + b"\n")
 
     def garble(self) -> bool:
-        eventually(lambda: self._source is not None and self._source.server.listening.is_set())
-        with socket.create_connection(self._source.server.addresses[0], PATIENCE) as peer:
+        eventually(lambda: self._source is not None and self._source.listening.is_set())
+        with socket.create_connection(self._source.addresses[0], PATIENCE) as peer:
             peer.sendall(b"999999999999999999 x")
         return True
 
@@ -247,8 +247,8 @@ class TestGelf(ListeningSourceConformance):
         eventually(is_taken)
 
     def garble(self) -> bool:
-        eventually(lambda: self._source is not None and self._source.server.listening.is_set())
-        url = "http://{}:{}/gelf".format(*self._source.server.addresses[0])
+        eventually(lambda: self._source is not None and self._source.listening.is_set())
+        url = "http://{}:{}/gelf".format(*self._source.addresses[0])
         assert requests.post(url, data=b"no JSON", timeout=PATIENCE).status_code == 400
         return True
 

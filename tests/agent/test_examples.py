@@ -196,7 +196,7 @@ def test_metrics_reach_a_metric_store_as_by_its_own_remote_write(tmp_path: Path,
 def listening_on(agent: Agent, source: str) -> int:
     """Return the port of a source once it listens."""
     eventually(lambda: source in agent._reading)
-    server = agent._reading[source].server
+    server = agent._reading[source]
     assert server.listening.wait(60)
     return int(server.addresses[0][1])
 
@@ -365,8 +365,8 @@ def test_logs_spans_and_metrics_by_grpc_have_a_logstore_each(tmp_path: Path, ser
     agent = Agent(parse_toml(moved("otel.toml", tmp_path).replace("4317", "0")))
     agent.start()
     try:
-        eventually(lambda: "otel" in agent._reading and agent._reading["otel"].server.addresses)
-        port = agent._reading["otel"].server.addresses[0][1]
+        eventually(lambda: "otel" in agent._reading and agent._reading["otel"].addresses)
+        port = agent._reading["otel"].addresses[0][1]
         with grpc.insecure_channel(f"127.0.0.1:{port}") as channel:
             LogsServiceStub(channel).Export(logs)
             TraceServiceStub(channel).Export(spans)

@@ -176,7 +176,7 @@ def test_an_address_has_at_most_half_of_the_calls_and_a_call_without_a_message_i
             with grpc.insecure_channel(f"127.0.0.1:{port}") as same:
                 LogsServiceStub(same).Export(_request(b"b"))
         served.got(b"a", b"b")
-        budget = served.source._source._limits.budget
+        budget = served.source._limits.budget
         assert budget.left == budget.size
 
 
@@ -213,7 +213,7 @@ def test_a_call_in_progress_ends_before_the_source_and_a_hanging_one_does_not_ho
         served = opened.enter_context(serving("otlp", **_GRPC))
         monkeypatch.setattr(served.outlet, "put", put)
         (hanging,) = opened.enter_context(_hanging(f"127.0.0.1:{served.address[1]}", 1))
-        eventually(lambda: served.source._source._calls._receiving)
+        eventually(lambda: served.source._calls._receiving)
         channel = opened.enter_context(_channel(served))
         call = LogsServiceStub(channel).Export.future(_request(b"a"))
         passed(putting)

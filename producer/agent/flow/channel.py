@@ -157,7 +157,8 @@ class BatchChannel:
         except DiskFullError as error:
             self._needs_free = error.wanted
             self._withdraw(batch.count)
-            self._free_space()
+            # Checkpoint now, so that the channel deletes delivered events without waiting for the next checkpoint.
+            getattr(self.channel, "checkpoint", bool)()
             raise
         except ChannelFullError as error:
             self._withdraw(batch.count)
@@ -171,12 +172,6 @@ class BatchChannel:
         self._needs_free = 0
         self.counters.add(EventPutSuccessCount=batch.count)
         self._takers.wake_all()
-
-    def _free_space(self) -> None:
-        """Checkpoint now, so that the channel deletes delivered events without waiting for the next checkpoint."""
-        checkpoint: Callable[[], object] | None = getattr(self.channel, "checkpoint", None)
-        if checkpoint is not None:
-            checkpoint()
 
     def take(self, most_events: int, most_bytes: int, timeout: float, stop: Stop | None = None) -> Delivery | None:
         """Return batches for one delivery; None if none came in time.
@@ -236,7 +231,8 @@ class BatchChannel:
 
     def read(self, events: Sequence[Event]) -> list[EventBatch]:
         """Decode the batches of events that were taken."""
-        self._sync_before_delivery(events[-1])
+        if self.origins is not None:  # if a power cut undid a delivered batch, its source would read it again
+            self.make_synced(events[-1].sequence or 0)
         return [self._read(event) for event in events]
 
     def lose(self, events: Sequence[LostEvent], others: int) -> None:
@@ -399,11 +395,6 @@ class BatchChannel:
 
         if not self._room.wait_until(is_committed, deadline) or (full and full[0].never):
             raise full[0]
-
-    def _sync_before_delivery(self, newest: Event) -> None:
-        """Sync before a delivery: if a power cut undid a delivered batch, its source would read it again."""
-        if self.origins is not None:
-            self.make_synced(newest.sequence or 0)
 
     def make_synced(self, sequence: int) -> None:
         """Wait until all events up to this number are on the disk."""

@@ -53,28 +53,27 @@ def prometheus(figures: Mapping[str, Any]) -> Metrics:
     from ...wire.openmetrics import Metrics  # of the extra
 
     metrics = Metrics()
-    series = _Series(metrics)
     agent = {"agent": figures["agent"]}
-    series.add("ready", "gauge", "1 if all components work, else 0.", agent, int(figures["ready"]))
+    _add(metrics, "ready", "gauge", "1 if all components work, else 0.", agent, int(figures["ready"]))
     config = figures["config"]
     text = "1 if the file's configuration is running, else 0."
-    series.add("config_last_reload_successful", "gauge", text, agent, int(config["trouble"] is None))
+    _add(metrics, "config_last_reload_successful", "gauge", text, agent, int(config["trouble"] is None))
     text = "Time at which the running configuration was read, seconds since 1970."
-    series.add("config_last_reload_success_timestamp_seconds", "gauge", text, agent, config["succeeded"])
+    _add(metrics, "config_last_reload_success_timestamp_seconds", "gauge", text, agent, config["succeeded"])
     for kind in ("source", "sink"):
         for row in figures[f"{kind}s"]:
             labels = {**agent, kind: row["name"], "type": row["type"]}
             # A group's own counters have another name, since its members have counted the same events.
             named = {**agent, "sink_group": row["name"], "type": row["type"]} if row.get("is_group") else labels
-            _counters(series, "sink_group" if row.get("is_group") else kind, named, row["counters"])
+            _counters(metrics, "sink_group" if row.get("is_group") else kind, named, row["counters"])
             if row.get("group") is None:
                 help_text = f"1 if the {kind} works, or has nothing left to do, else 0."
                 works = row["state"] in ("running", "finished") and row.get("delivers", True)
-                series.add(f"{kind}_up", "gauge", help_text, labels, int(works))
+                _add(metrics, f"{kind}_up", "gauge", help_text, labels, int(works))
     for row in figures["sources"]:
-        _lag(series, {**agent, "source": row["name"], "type": row["type"]}, row["lag"])
+        _lag(metrics, {**agent, "source": row["name"], "type": row["type"]}, row["lag"])
     for row in figures["channels"]:
-        _channel(series, {**agent, "channel": row["name"], "type": row["type"]}, row)
+        _channel(metrics, {**agent, "channel": row["name"], "type": row["type"]}, row)
     process = figures["process"]
     metrics.add("process_cpu_seconds_total", "counter", "CPU time of the process, seconds.", {}, process["cpu_seconds"])
     metrics.add(
@@ -86,8 +85,8 @@ def prometheus(figures: Mapping[str, Any]) -> Metrics:
     return metrics
 
 
-def _channel(series: _Series, labels: _Labels, row: Mapping[str, Any]) -> None:
-    _counters(series, "channel", labels, row["counters"])
+def _channel(metrics: Metrics, labels: _Labels, row: Mapping[str, Any]) -> None:
+    _counters(metrics, "channel", labels, row["counters"])
     oldest = row["oldest_seconds"]
     for name, text, value in (
         ("up", "1 if the channel is open, else 0.", int(row["open"])),
@@ -98,35 +97,29 @@ def _channel(series: _Series, labels: _Labels, row: Mapping[str, Any]) -> None:
         ("capacity_events", "Most events in the channel; 0 for no limit.", row["capacity"] or 0),
         ("capacity_bytes", "Most bytes in the channel; 0 for no limit.", row["byte_capacity"] or 0),
     ):
-        series.add(f"channel_{name}", "gauge", text, labels, value)
+        _add(metrics, f"channel_{name}", "gauge", text, labels, value)
 
 
-def _lag(series: _Series, labels: _Labels, lag: Mapping[str, float | None] | None) -> None:
+def _lag(metrics: Metrics, labels: _Labels, lag: Mapping[str, float | None] | None) -> None:
     for name, value in (lag or {}).items():
         if value is not None:
             text = f"Lag of the source behind its input, {name}."
-            series.add(f"source_lag_{name}", "gauge", text, labels, value)
+            _add(metrics, f"source_lag_{name}", "gauge", text, labels, value)
 
 
-def _counters(series: _Series, kind: str, labels: _Labels, counters: Mapping[str, int]) -> None:
+def _counters(metrics: Metrics, kind: str, labels: _Labels, counters: Mapping[str, int]) -> None:
     for name, value in counters.items():
         snake = _WORD.sub("_", name.removesuffix("Count")).lower()
         help_text = help_of(name)
         if name in GAUGES:
-            series.add(f"{kind}_{snake}", "gauge", help_text, labels, value)
+            _add(metrics, f"{kind}_{snake}", "gauge", help_text, labels, value)
         elif snake.endswith(_MICROSECONDS):
             seconds = f"{kind}_{snake.removesuffix(_MICROSECONDS)}_seconds_total"
-            series.add(seconds, "counter", help_text, labels, value / 1e6)
+            _add(metrics, seconds, "counter", help_text, labels, value / 1e6)
         else:
-            series.add(f"{kind}_{snake}_total", "counter", help_text, labels, value)
+            _add(metrics, f"{kind}_{snake}_total", "counter", help_text, labels, value)
 
 
-class _Series:
-    """The metrics that have the agent's prefix."""
-
-    def __init__(self, metrics: Metrics) -> None:
-        self._metrics = metrics
-
-    def add(self, name: str, kind: str, help_text: str, labels: _Labels, value: float) -> None:
-        """Add a sample."""
-        self._metrics.add(f"{_PREFIX}_{name}", kind, help_text, labels, value)
+def _add(metrics: Metrics, name: str, kind: str, help_text: str, labels: _Labels, value: float) -> None:
+    """Add a sample of a metric that has the agent's prefix."""
+    metrics.add(f"{_PREFIX}_{name}", kind, help_text, labels, value)

@@ -78,6 +78,7 @@ class Agent:
 
     :param config: the configuration, checked at once.
     :param changed: called after each change of a component's state, on any thread.
+    :ivar clock: the clock.
     :ivar remaining: after :meth:`stop`, the number of events in each channel that keeps them.
     :ivar undelivered: descriptions of the events in directories that no channel uses, by directory.
     :ivar health: the health of each component, by kind and name.
@@ -90,13 +91,13 @@ class Agent:
     def __init__(
         self, config: AgentConfig, clock: Clock | None = None, changed: Callable[[], None] = lambda: None
     ) -> None:
-        self._clock = clock or SystemClock()
+        self.clock = clock or SystemClock()
         self.blueprint: Blueprint = draw(config)
-        self._pace = Pace(config.limits.max_cpu, self._clock)
-        self._memory = Memory(config.limits.max_memory_bytes, self._clock)
+        self._pace = Pace(config.limits.max_cpu, self.clock)
+        self._memory = Memory(config.limits.max_memory_bytes, self.clock)
         self.health: dict[str, Health] = {}
         self.hidden: dict[str, str] = secret_texts(self.blueprint)
-        self._ledgers = Ledgers(Path(config.state) / "sources", self._clock)
+        self._ledgers = Ledgers(Path(config.state) / "sources", self.clock)
         self.channels: dict[str, BatchChannel] = {}
         self.sources: dict[str, Supervised] = {}
         self.sinks: dict[str, Supervised] = {}
@@ -105,19 +106,14 @@ class Agent:
         self.remaining: dict[str, int] = {}
         self.undelivered: dict[str, str] = {}
         self.reloads = Reloads()
-        self._changes = WaitingRoom(self._clock, look_again=1.0)
+        self._changes = WaitingRoom(self.clock, look_again=1.0)
         self._changed = changed
         watch_fork(self, Stage.PRODUCERS)
 
     def _renew_in_child(self) -> None:
         """Forget all components, which are the parent's: nothing is left to stop."""
         self.channels, self.sources, self.sinks, self._reading, self._delivering = {}, {}, {}, {}, {}
-        self._ledgers = Ledgers(Path(self.config.state) / "sources", self._clock)
-
-    @property
-    def clock(self) -> Clock:
-        """The agent's clock."""
-        return self._clock
+        self._ledgers = Ledgers(Path(self.config.state) / "sources", self.clock)
 
     @property
     def config(self) -> AgentConfig:
@@ -193,7 +189,7 @@ class Agent:
 
     def wait(self, timeout: float | None = None) -> bool:
         """Wait until no source has anything left to read. Return False on a timeout."""
-        return self._changes.wait_until(self.finished, Deadline.after(self._clock, timeout))
+        return self._changes.wait_until(self.finished, Deadline.after(self.clock, timeout))
 
     def delivered(self) -> bool:
         """Return True if no event waits for a sink."""
@@ -211,7 +207,7 @@ class Agent:
         """
         if component not in self.health:
             words = ("has put nothing into its channels", FORGOTTEN) if component.startswith("sources.") else ()
-            self.health.setdefault(component, Health(self._clock, *words))
+            self.health.setdefault(component, Health(self.clock, *words))
         return self.health[component]
 
     def stop(self, timeout: float | None = None) -> bool:
@@ -220,8 +216,8 @@ class Agent:
         :param timeout: seconds for everything; None for the configuration's ``stop_timeout``.
         """
         timeout = self.config.stop_timeout if timeout is None else timeout
-        deadline, delivered = (Deadline.after(self._clock, each) for each in (timeout, _SHARE * timeout))
-        late, forgetting = _end(self.sources, deadline), self._forgetting(self.channels)
+        deadline, delivered = (Deadline.after(self.clock, each) for each in (timeout, _SHARE * timeout))
+        late, forgetting = _end(self.sources, deadline), _forgetting(self.channels)
         served = [channel for channel in forgetting if self._is_served(channel.name)]
         names = {channel.name for channel in served}
         self._ask_sinks_to_end(
@@ -239,16 +235,16 @@ class Agent:
 
     def _ask_sinks_to_end(self, names: Collection[str], deadline: Deadline) -> None:
         """Ask sinks to end. Deliveries in flight are completed, or abandoned in time."""
-        left = _LAST_SHARE * (deadline.remaining(self._clock) or 0.0)
+        left = _LAST_SHARE * (deadline.remaining(self.clock) or 0.0)
         for sink in _chosen(self.sinks, names).values():
             sink.stop()
         for processor in _chosen(self._delivering, names).values():
-            give_up(processor, Deadline.after(self._clock, min(left, _LAST_SECONDS)))
+            give_up(processor, Deadline.after(self.clock, min(left, _LAST_SECONDS)))
 
     def _end_sinks(self, names: Collection[str], deadline: Deadline) -> list[str]:
         """Stop sinks, and return the names of those that have not ended in time."""
         self._ask_sinks_to_end(names, deadline)
-        soonest = self._clock.monotonic() + _GRACE
+        soonest = self.clock.monotonic() + _GRACE
         latest = deadline.at if deadline.at is None else max(deadline.at, soonest)
         return _end(_chosen(self.sinks, names), Deadline(latest))
 
@@ -259,17 +255,18 @@ class Agent:
 
         :param undo: receives the steps that restore the former state.
         """
-        deadline = Deadline.after(self._clock, self.config.stop_timeout)
+        deadline = Deadline.after(self.clock, self.config.stop_timeout)
         _end(_chosen(self.sources, changes.sources_ended), deadline)
         self._empty(changes.channels_ended, deadline)
         # First the sinks whose dead letters go to these channels: the letters are to be delivered as well.
-        letter_sinks = {name for name in changes.sinks_ended if self._dead_letters_of(name) in changes.channels_ended}
+        parts = self.blueprint.sinks
+        letter_sinks = {name for name in changes.sinks_ended if parts[name].dead_letters in changes.channels_ended}
         late_ones = self._end_sinks(letter_sinks, deadline)
         if letter_sinks:
             self._empty(changes.channels_ended, deadline)
         for sink in late_ones + self._end_sinks(changes.sinks_ended - letter_sinks, deadline):
             # A changed sink still has events. It returns or delivers them, out of order, when it ends.
-            self.channels[self.blueprint.sinks[sink].channel].origins = None
+            self.channels[parts[sink].channel].origins = None
         state, used = self.config.state, [place[0] for place in places_of(new.channels, self.config.state).values()]
         former = places_of(self.blueprint.channels, state)
         former = {name: place for name, place in former.items() if place[0] not in used}
@@ -290,7 +287,7 @@ class Agent:
 
         :raises ReloadError: if they are not delivered in time, or no sink takes them.
         """
-        forgetting = self._forgetting(_chosen(self.channels, names))
+        forgetting = _forgetting(_chosen(self.channels, names))
         _wait_until_empty([channel for channel in forgetting if self._is_served(channel.name)], deadline)
         for channel in forgetting:
             served = self._is_served(channel.name)
@@ -403,15 +400,8 @@ class Agent:
 
     def _read_again(self, names: Iterable[str]) -> None:
         """Restart the sources of these names, since a channel has lost their events."""
-        for source in _chosen(self.sources, set(map(_source_of, names))).values():
+        for source in _chosen(self.sources, {name.partition("/")[0] for name in names}).values():
             source.again()
-
-    def _forgetting(self, channels: Mapping[str, BatchChannel]) -> list[BatchChannel]:
-        return [channel for channel in channels.values() if not channel.keeps]
-
-    def _dead_letters_of(self, sink: str) -> str | None:
-        """Return the channel of a sink's dead letters; None if it has none."""
-        return self.blueprint.sinks[sink].dead_letters
 
     def _is_served(self, channel: str) -> bool:
         return any(sink.channel == channel for sink in self.blueprint.sinks.values())
@@ -455,7 +445,7 @@ class Agent:
             each.name: CountedSink(
                 partial(each.make, contexts[each.name]),
                 self.health_of(f"sinks.{each.name}"),
-                partial(self._begin_anew, part.name),
+                self.sinks[part.name].again,
             )
             for each in part.sinks
         }
@@ -463,9 +453,6 @@ class Agent:
         if len(failures) == len(sinks):
             raise failures[0]
         return dict(sinks)
-
-    def _begin_anew(self, sink: str) -> None:
-        self.sinks[sink].again()
 
     def _source(self, part: SourcePart) -> Supervised:
         name = part.source.name
@@ -488,7 +475,7 @@ class Agent:
         return self._supervise("source", name, run, context)
 
     def _supervise(self, kind: str, name: str, run: Callable[[Stop], None], context: Context) -> Supervised:
-        return Supervised(kind, name, run, context.counters, self._clock, self._notify)
+        return Supervised(kind, name, run, context.counters, self.clock, self._notify)
 
     def _notify(self) -> None:
         self._changes.wake_all()
@@ -496,7 +483,7 @@ class Agent:
 
     def _context(self, kind: str, name: str) -> Context:
         state, counters = Path(self.config.state) / kind / name, self.health_of(f"{kind}.{name}").counters
-        return Context(self.config.name, name, state, counters, self._clock)
+        return Context(self.config.name, name, state, counters, self.clock)
 
     def _within(self, source: Context, interceptor: str) -> Context:
         """Return the context of an interceptor, which shares its source's counters for the monitoring."""
@@ -504,8 +491,8 @@ class Agent:
         return replace(source, name=interceptor, state=state)
 
 
-def _source_of(position: str) -> str:
-    return position.partition("/")[0]
+def _forgetting(channels: Mapping[str, BatchChannel]) -> list[BatchChannel]:
+    return [channel for channel in channels.values() if not channel.keeps]
 
 
 def _start(parts: Mapping[str, Supervised]) -> None:

@@ -52,9 +52,8 @@ from ...wire.read_log_group import read_record
 from ..events.batch import EventBatch, Headers
 from ..events.interfaces import Context, Refusal, RefusedError, SinkError
 from ..flow.held_back import HELD_BYTES
-from ..protocols.loghub import LogstoreOptions
 from ..protocols.proxies import proxies_of
-from .loghub_pieces import MOST_PIECES, PIECE_BYTES, Pieces
+from .loghub_pieces import MOST_PIECES, PIECE_BYTES, FormOptions, Pieces
 
 _CLOSE_SECONDS = 10.0
 #: Seconds between two checks whether to stop while waiting for an answer.
@@ -73,19 +72,9 @@ class LogHubSink:
     most_events = 1_000_000
 
     @dataclass(frozen=True, slots=True, kw_only=True)
-    class Options(LogstoreOptions):
-        """The logstore, and the form of logs."""
+    class Options(FormOptions):
+        """The logstore, the form of logs, and how they are sent."""
 
-        topic: str = option("", doc="topic of the logs")
-        source: str | None = option(None, doc="source of the logs; empty for this host's address")
-        field: str = option("content", doc="field for the body")
-        headers: str = option(
-            "tags", doc="use of headers that all events of a batch share", choices=("tags", "fields", "none")
-        )
-        columns: str = option("fields", doc="use of other headers", choices=("fields", "none"))
-        time_header: str | None = option(
-            "timestamp", doc="header with a log's time in milliseconds or nanoseconds since the epoch"
-        )
         lanes: int = option(4, least=1, most=64, doc="concurrent batches; 1 keeps the order of all events")
         batch_bytes: int = option(16 << 20, least=1, unit="bytes", doc="bytes of bodies delivered at once, roughly")
         timeout: float = option(300.0, least=0.1, doc="seconds for a delivery")

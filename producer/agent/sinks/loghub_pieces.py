@@ -7,17 +7,19 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Protocol
+from dataclasses import dataclass
 
 from ...model.config import MAX_BATCH_SIZE_IN_BYTES
 from ...model.errors import InvalidArgumentError, LogSizeTooLargeError
 from ...model.interfaces import Record
+from ...model.options import option
 from ...runtime.clock import Clock
 from ...wire.log_group import encode_key
 from ...wire.speed import encode_events, encode_lines
 from ...wire.text import data_of
 from ...wire.text_column import TextColumn
 from ..events.batch import Column, EventBatch
+from ..protocols.loghub import LogstoreOptions
 
 #: Maximum bytes and logs of a piece. The service accepts 10 MiB, and 5 MiB in older regions.
 PIECE_BYTES, _PIECE_LOGS = 2 << 20, 40_960
@@ -35,30 +37,26 @@ _NANOSECONDS = 10**17
 _TIME_DIGITS = 20
 
 
-class Form(Protocol):
-    """Options for the form of a log."""
+@dataclass(frozen=True, slots=True, kw_only=True)
+class FormOptions(LogstoreOptions):
+    """The logstore, and the form of logs."""
 
-    @property
-    def field(self) -> str:
-        """The field for the body."""
-
-    @property
-    def headers(self) -> str:
-        """The use of shared headers."""
-
-    @property
-    def columns(self) -> str:
-        """The use of other headers."""
-
-    @property
-    def time_header(self) -> str | None:
-        """The header with a log's time, milliseconds or nanoseconds."""
+    topic: str = option("", doc="topic of the logs")
+    source: str | None = option(None, doc="source of the logs; empty for this host's address")
+    field: str = option("content", doc="field for the body")
+    headers: str = option(
+        "tags", doc="use of headers that all events of a batch share", choices=("tags", "fields", "none")
+    )
+    columns: str = option("fields", doc="use of other headers", choices=("fields", "none"))
+    time_header: str | None = option(
+        "timestamp", doc="header with a log's time in milliseconds or nanoseconds since the epoch"
+    )
 
 
 class Pieces:
     """Encoder of batches."""
 
-    def __init__(self, form: Form, clock: Clock) -> None:
+    def __init__(self, form: FormOptions, clock: Clock) -> None:
         self._form, self._clock = form, clock
 
     def of(self, batch: EventBatch) -> Iterable[tuple[Record, int]]:

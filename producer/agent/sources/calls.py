@@ -16,8 +16,7 @@ from ..protocols.reckoning import Reckoning
 from .budget import Budget, Holding
 from .http_requests import one_at_a_time
 from .intake import NotTakenError
-from .listening import Connection, TcpOptions
-from .tcp_source import TcpSource
+from .listening import Connection, TcpOptions, TcpSource
 
 _PIECE = 1 << 16
 
@@ -162,7 +161,7 @@ class CallSource(TcpSource):
                 self._handle(stream, conversation, incoming)
         except BadCallError as error:
             self._counters.add(EventReadFail=1)
-            self.server.log_fault(connection.peer, error)
+            self.log_fault(connection.peer, error)
 
     def _handle(self, stream: Stream, conversation: Conversation, incoming: Incoming) -> None:
         try:

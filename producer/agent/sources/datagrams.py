@@ -1,4 +1,4 @@
-"""UdpServer: one thread that batches arriving datagrams, common to all sources of datagrams.
+"""UdpSource: the base of sources of datagrams: one thread that batches them as they arrive.
 
 While a channel is full nothing is read. Datagrams that do not fit into the system's buffer are lost, as with any
 receiver of datagrams.
@@ -10,14 +10,15 @@ import contextlib
 import selectors
 import socket
 import threading
-from collections.abc import Callable, Iterable, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from sys import getsizeof
 
 from ...model.options import option
 from ...runtime.clock import Stop
 from ..events.batch import EventBatch
-from ..events.interfaces import Outlet
+from ..events.interfaces import Context, Outlet
 from .intake import Intake
 from .listening import ListenOptions, address_of, listening, woken_by
 
@@ -40,42 +41,40 @@ class UdpOptions(ListenOptions):
     )
 
 
-class UdpServer:
-    """Receiver that puts the batches that ``convert`` makes of datagrams.
+class UdpSource(ABC):
+    """Source of datagrams.
 
+    :param port: the port to listen on; None for a Unix socket.
     :ivar addresses: the addresses listened on, once :attr:`listening` is set.
     """
 
-    def __init__(
-        self,
-        options: UdpOptions,
-        port: int | None,
-        convert: Callable[[Sequence[Datagram]], Iterable[EventBatch]],
-        intake: Intake,
-    ) -> None:
-        self._options, self._port, self._convert, self._intake = options, port, convert, intake
+    endless = True
+
+    def __init__(self, options: UdpOptions, port: int | None, context: Context) -> None:
+        self._udp, self._port, self._intake = options, port, Intake(context)
         self.addresses: list[tuple[str, int]] = []
         self.listening = threading.Event()
 
-    def run(self, outlet: Outlet, stop: Stop) -> None:
-        """Listen until ``stop``.
+    @abstractmethod
+    def _batches(self, datagrams: Sequence[Datagram]) -> Iterable[EventBatch]:
+        """Return the events of datagrams."""
 
-        :raises OSError: the address is not available.
-        """
+    def run(self, outlet: Outlet, stop: Stop) -> None:
+        """:raises OSError: the address is not available."""
         with (
-            listening(self._options, self._port or 0, socket.SOCK_DGRAM) as listener,
+            listening(self._udp, self._port or 0, socket.SOCK_DGRAM) as listener,
             selectors.DefaultSelector() as selector,
             contextlib.ExitStack() as waking,
         ):
-            if self._options.receive_buffer:
-                listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._options.receive_buffer)
+            if self._udp.receive_buffer:
+                listener.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, self._udp.receive_buffer)
             selector.register(listener, selectors.EVENT_READ)
             self.addresses.append(address_of(listener))
             self.listening.set()
             waking.enter_context(woken_by(stop, selector))
             while not stop.is_set():
                 if any(key.data is None for key, _ in selector.select()):
-                    for batch in self._convert(self._read(listener)):
+                    for batch in self._batches(self._read(listener)):
                         if batch.count:
                             self._intake.put_or_lose(outlet, batch, stop)
 
@@ -83,7 +82,7 @@ class UdpServer:
         found: list[Datagram] = []
         left = _MOST_BYTES
         with contextlib.suppress(BlockingIOError):
-            while len(found) < self._options.batch_size and left > 0:
+            while len(found) < self._udp.batch_size and left > 0:
                 data, address = listener.recvfrom(_LONGEST)
                 left -= getsizeof(data)
                 found.append((data, "unix" if listener.family == socket.AF_UNIX else address[0]))

@@ -34,8 +34,7 @@ from ..events.batch import EventBatch, batches_of
 from ..events.interfaces import Context
 from ..protocols.reckoning import Reckoning, of_event
 from .budget import Budget, Holding
-from .listening import Connection, TcpOptions
-from .tcp_source import TcpSource
+from .listening import Connection, TcpOptions, TcpSource
 from .unpacking import UnpackingError
 
 _READ = 1 << 18
@@ -104,7 +103,7 @@ class ForwardSource(TcpSource):
                 incoming.settle()
         except _BadMessageError as error:
             self._counters.add(EventReadFail=1)
-            self.server.log_fault(connection.peer, error)
+            self.log_fault(connection.peer, error)
         finally:
             incoming.close()
 
@@ -123,7 +122,7 @@ class ForwardSource(TcpSource):
         connection.send(packed(["PONG", known, "" if known else "shared key mismatch", host, digest]))
         if not known:
             self._counters.add(ConnectionRefusedCount=1)
-            self.server.log_fault(connection.peer, "its shared key is wrong")
+            self.log_fault(connection.peer, "its shared key is wrong")
         return known
 
     def _take(self, connection: Connection, incoming: _Incoming) -> bool:

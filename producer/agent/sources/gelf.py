@@ -26,12 +26,10 @@ from ..events.batch import EventBatch
 from ..events.interfaces import Context, Outlet
 from ..protocols.gelf import Chunks, Event, GelfError, batches, cut, event_of
 from .budget import Budget, Holding
-from .datagrams import Datagram, UdpOptions, UdpServer
+from .datagrams import Datagram, UdpOptions, UdpSource
 from .http_requests import Request, one_at_a_time, refusing
-from .intake import Intake
-from .listening import Connection
+from .listening import Connection, TcpSource
 from .posts import PostSource, RequestOptions
-from .tcp_source import TcpSource
 from .unpacking import UnpackingError, packing_of, unpacked
 
 _log = get_logger("loghub.agent.source")
@@ -79,7 +77,7 @@ class GelfSource:
     def __init__(self, options: GelfOptions, context: Context) -> None:
         kinds: dict[str, type[_Udp | _Tcp | _Http]] = {"udp": _Udp, "tcp": _Tcp, "http": _Http}
         self._source = kinds[options.transport](options, context)
-        self.server, self.listening = self._source.server, self._source.listening
+        self.addresses, self.listening = self._source.addresses, self._source.listening
 
     def run(self, outlet: Outlet, stop: Stop) -> None:
         self._source.run(outlet, stop)
@@ -112,23 +110,19 @@ class _Parser:
             raise GelfError(f"a message takes more than {self._memory} bytes of memory (max_memory / {_OF_JSON})")
 
 
-class _Udp:
+class _Udp(UdpSource):
     """Receiver of datagrams."""
 
     def __init__(self, options: GelfOptions, context: Context) -> None:
-        self._clock, self._parser = context.clock, _Parser(options, context)
-        self._chunks = Chunks(options.max_memory // _OF_CHUNKS, options.chunk_timeout)
         of_udp = UdpOptions(
             bind=options.bind,
             socket_mode=options.socket_mode,
             batch_size=options.batch_size,
             receive_buffer=options.receive_buffer,
         )
-        self.server = UdpServer(of_udp, options.port, self._batches, Intake(context))
-        self.listening = self.server.listening
-
-    def run(self, outlet: Outlet, stop: Stop) -> None:
-        self.server.run(outlet, stop)
+        super().__init__(of_udp, options.port, context)
+        self._clock, self._parser = context.clock, _Parser(options, context)
+        self._chunks = Chunks(options.max_memory // _OF_CHUNKS, options.chunk_timeout)
 
     def _batches(self, datagrams: Sequence[Datagram]) -> Iterator[EventBatch]:
         return batches(self._parser.events(self._messages(datagrams)))
@@ -162,7 +156,7 @@ class _Tcp(TcpSource):
             self._read(connection, held)
         except GelfError as error:
             self._parser.drop(error)
-            self.server.log_fault(connection.peer, error)
+            self.log_fault(connection.peer, error)
         finally:
             held.keep(0)
 

@@ -10,6 +10,7 @@ from urllib.parse import urlsplit
 import h11
 
 from ...wire.http_framing import ServerConnection, answer
+from .budget import Holding
 from .http_requests import Limits, Request, RequestError, refusing
 from .listening import Connection
 from .unpacking import PACKINGS, UnpackingError, unpacked
@@ -47,10 +48,11 @@ class RequestReader:
             urlsplit(target)
         except ValueError as error:
             raise RequestError(400, f"invalid target: {error}") from error
-        return Request(self._method, target, _wanted(event.headers), self._limits.holding(self._connection.peer))
+        held = Holding(self._limits.budget, self._connection.peer)
+        return Request(self._method, target, _wanted(event.headers), held)
 
     def body(self, request: Request) -> bytes:
-        """Read and unpack the body of a request. The caller always calls :meth:`release` afterwards.
+        """Read and unpack the body of a request. The caller always releases ``request.held`` afterwards.
 
         :raises RequestError: the body is too large, incomplete, in an unknown encoding, or no memory is free for it.
         """
@@ -67,10 +69,6 @@ class RequestReader:
             return self._limits.collected(request, pieces)
         with refusing(UnpackingError, prefix="the body cannot be unpacked: "):
             return self._limits.collected(request, unpacked(packing, pieces))
-
-    def release(self, request: Request) -> None:
-        """Release the bytes of a request."""
-        request.held.keep(0)
 
     def answer(self, status: int, headers: Iterable[tuple[str, str]], body: bytes, *, ends: bool = False) -> bool:
         """Send an answer. It ends the connection if the request was not read to its end.

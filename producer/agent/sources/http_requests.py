@@ -56,10 +56,6 @@ class Limits:
     seconds: float
     budget: Budget
 
-    def holding(self, peer: str) -> Holding:
-        """Return the holding of a new request of a peer."""
-        return Holding(self.budget, peer)
-
     def check(self, size: int) -> None:
         """:raises RequestError: a body of so many bytes is too large."""
         if size > self.body:

@@ -1,4 +1,4 @@
-"""TcpServer: the common part of sources that listen: addresses, limits, TLS, and a thread for each connection.
+"""TcpSource: the base of sources that accept connections: addresses, limits, TLS, and a thread for each connection.
 
 Peers are not trusted. So connections are limited, in total and for each address. A slow handshake, and a connection
 without data, time out. A connection that waits, for example for its channel, does not delay the others.
@@ -16,8 +16,9 @@ import socket
 import ssl
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections import Counter
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -30,8 +31,9 @@ from ...runtime.rate_limited_log import RateLimitedLog
 from ...runtime.tls import closed_if_it_fails
 from ...text.addresses import is_address
 from ...text.plural import counted
-from ..events.interfaces import Context
+from ..events.interfaces import Context, Outlet
 from ..protocols.tls_files import RenewedTls, load_authorities, load_own, validity_errors
+from .intake import Intake
 from .unix_sockets import check_unix, is_unix, peer_of, unix_listener
 
 _log = get_logger("loghub.agent.source")
@@ -186,18 +188,17 @@ class Connection:
         self._socket.close()
 
 
-class TcpServer:
-    """Server that accepts connections, and serves each on a thread of its own.
+class TcpSource(ABC):
+    """Source that accepts connections, and serves each on a thread of its own.
 
     :param ports: the ports to listen on; 0 for any free one. A Unix socket has none.
-    :param serve: called with each connection, which is closed when the call returns or raises.
     :ivar addresses: the addresses listened on, once :attr:`listening` is set.
     """
 
-    def __init__(
-        self, options: TcpOptions, ports: Sequence[int], context: Context, serve: Callable[[Connection], None]
-    ) -> None:
-        self._options, self._serve = options, serve
+    endless = True
+
+    def __init__(self, options: TcpOptions, ports: Sequence[int], context: Context) -> None:
+        self._tcp, self._intake = options, Intake(context)
         self._ports = [0] if is_unix(options.bind) else ports
         self._name, self._counters = context.name, context.counters
         self._tls = options.renewed_tls(f"source {context.name}", context)
@@ -209,18 +210,20 @@ class TcpServer:
         self.addresses: list[tuple[str, int]] = []
         self.listening = threading.Event()
 
-    def run(self, stop: Stop) -> None:
-        """Listen until ``stop``.
+    @abstractmethod
+    def _serve(self, connection: Connection) -> None:
+        """Serve a connection until it ends. It is closed when the call returns or raises."""
 
-        :raises OSError: an address is not available.
-        """
+    def run(self, outlet: Outlet, stop: Stop) -> None:
+        """:raises OSError: an address is not available."""
+        self._outlet, self._stop = outlet, stop
         with contextlib.ExitStack() as opened, selectors.DefaultSelector() as selector:
             for port in self._ports:
-                listener = opened.enter_context(listening(self._options, port))
+                listener = opened.enter_context(listening(self._tcp, port))
                 selector.register(listener, selectors.EVENT_READ)
                 self.addresses.append(address_of(listener))
             self.listening.set()
-            opened.callback(self._end)
+            opened.callback(self._end_connections)
             opened.enter_context(woken_by(stop, selector))
             while not stop.is_set():
                 for key, _ in selector.select():
@@ -242,7 +245,7 @@ class TcpServer:
             accepted.close()
             return
         peer = peer_of(accepted) if accepted.family == socket.AF_UNIX else address[0]
-        connection = Connection(accepted, peer, address_of(listener)[1], self._options.silence)
+        connection = Connection(accepted, peer, address_of(listener)[1], self._tcp.silence)
         thread = threading.Thread(
             target=self._serve_until_end,
             args=(connection,),
@@ -254,7 +257,7 @@ class TcpServer:
             connection.close()
             self._log_refusal(refusal)
             return
-        accepted.settimeout(self._options.silence)
+        accepted.settimeout(self._tcp.silence)
         keep_alive(accepted)
         try:
             thread.start()
@@ -287,8 +290,8 @@ class TcpServer:
 
     def _register(self, connection: Connection, thread: threading.Thread) -> str:
         """Register a connection; return the reason if a limit is reached, else an empty text."""
-        most, peer = self._options.max_connections, connection.peer
-        of_peer = self._options.max_connections_per_peer or max(1, most // 2)
+        most, peer = self._tcp.max_connections, connection.peer
+        of_peer = self._tcp.max_connections_per_peer or max(1, most // 2)
         with self._lock:
             if len(self._connections) >= most:
                 return f"it has {most} open, the limit (max_connections)"
@@ -302,7 +305,7 @@ class TcpServer:
     def _serve_until_end(self, connection: Connection) -> None:
         try:
             if (tls := self._tls.context()) is not None:
-                connection.secure(tls, self._options.handshake_timeout)
+                connection.secure(tls, self._tcp.handshake_timeout)
             self._serve(connection)
         except OSError as error:  # a failure of the peer or the network
             self._counters.add(ConnectionFailedCount=1)
@@ -351,7 +354,7 @@ class TcpServer:
                 del self._peers[connection.peer]
         self._counters.add(OpenConnectionCount=-1)
 
-    def _end(self) -> None:
+    def _end_connections(self) -> None:
         with self._lock:
             left = dict(self._connections)
         for connection in left:

@@ -9,14 +9,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from ...model.options import option
-from ...runtime.clock import Stop
 from ..config.flume_keys import without_needless
 from ..events.batch import EventBatch
-from ..events.interfaces import Context, Outlet
-from .datagrams import Datagram, UdpOptions, UdpServer
-from .intake import Intake
-from .listening import Connection, TcpOptions
-from .tcp_source import TcpSource
+from ..events.interfaces import Context
+from .datagrams import Datagram, UdpOptions, UdpSource
+from .listening import Connection, TcpOptions, TcpSource
 
 
 def _without_encoding(texts: Mapping[str, str]) -> dict[str, str]:
@@ -103,10 +100,8 @@ class NetcatSource(TcpSource):
         connection.send(b"FAILED: Event exceeds the maximum length (%d chars, including newline)\n" % most)
 
 
-class NetcatUdpSource:
+class NetcatUdpSource(UdpSource):
     """Source of datagrams, each an event without its line end. Modelled on Flume's ``NetcatUdpSource``."""
-
-    endless = True
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Options(UdpOptions):
@@ -118,12 +113,8 @@ class NetcatUdpSource:
         translate_flume = staticmethod(_without_encoding)
 
     def __init__(self, options: Options, context: Context) -> None:
+        super().__init__(options, options.port, context)
         self._header = options.remote_address_header
-        self.server = UdpServer(options, options.port, self._batches, Intake(context))
-        self.listening = self.server.listening
-
-    def run(self, outlet: Outlet, stop: Stop) -> None:
-        self.server.run(outlet, stop)
 
     def _batches(self, datagrams: Sequence[Datagram]) -> list[EventBatch]:
         bodies = [data.removesuffix(b"\n").removesuffix(b"\r") for data, _ in datagrams]

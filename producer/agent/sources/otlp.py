@@ -31,7 +31,7 @@ class OtlpSource:
 
     def __init__(self, options: OtlpOptions, context: Context) -> None:
         self._source = _transport(options, context)
-        self.server, self.listening = self._source.server, self._source.listening
+        self.addresses, self.listening = self._source.addresses, self._source.listening
 
     def run(self, outlet: Outlet, stop: Stop) -> None:
         self._source.run(outlet, stop)

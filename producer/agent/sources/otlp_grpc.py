@@ -33,6 +33,7 @@ from ...text.addresses import bracketed
 from ..events.interfaces import Context, Outlet
 from ..protocols.grpc_statuses import METHODS, retry_metadata
 from ..protocols.tls_files import RenewedTls
+from .budget import Holding
 from .http_requests import Request, RequestError, refusing
 from .intake import Intake
 from .listening import listening
@@ -63,8 +64,7 @@ _CODES = {
 class OtlpGrpc:
     """Source of calls that export logs, traces or metrics.
 
-    :ivar server: the listening server.
-    :ivar listening: set once the server listens.
+    :ivar addresses: the addresses listened on, once :attr:`listening` is set.
     """
 
     def __init__(self, options: OtlpOptions, context: Context) -> None:
@@ -72,12 +72,12 @@ class OtlpGrpc:
         self._intake, self._allowed = Intake(context), credentials_of(options)
         self._limits = options.limits()
         self._calls, self._failures = _Calls(options.request_timeout), RateLimitedLog(context.clock)
-        self.server = GrpcServer(options, context, self._handler)
-        self.listening = self.server.listening
+        self._server = GrpcServer(options, context, self._handler)
+        self.addresses, self.listening = self._server.addresses, self._server.listening
 
     def run(self, outlet: Outlet, stop: Stop) -> None:
         self._outlet, self._stop = outlet, stop
-        with self.server.serving():
+        with self._server.serving():
             while not stop.wait(_CHECK_SECONDS):
                 self._calls.cancel_late()
             self._calls.cancel_all()
@@ -90,7 +90,7 @@ class OtlpGrpc:
 
     def _serve(self, signal: str, messages: Iterator[bytes], call: grpc.ServicerContext) -> bytes:
         """Serve one call; return the empty response."""
-        request = Request("POST", signal, {}, self._limits.holding(_address(call.peer())))
+        request = Request("POST", signal, {}, Holding(self._limits.budget, _address(call.peer())))
         try:
             with self._calls.one_of(request.held.peer):
                 self._take(signal, request, messages, call)

@@ -22,8 +22,7 @@ from ..events.interfaces import Context, Outlet
 from .budget import Budget
 from .http_requests import Limits, Request, RequestError
 from .intake import Intake, NeverTakenError, NotTakenError, short_of_memory
-from .listening import Connection, TcpOptions
-from .tcp_source import TcpSource
+from .listening import Connection, TcpOptions, TcpSource
 
 if TYPE_CHECKING:
     from .http_reader import RequestReader
@@ -108,7 +107,7 @@ class PostSource(TcpSource):
             self._answer_with(reader, 500, "internal error", ends=True)
             raise
         finally:
-            reader.release(request)
+            request.held.keep(0)
         kind, body = self._accepted(request)
         return reader.answer(self.accepted, [("Content-Type", kind)] if kind else [], body)
 

@@ -10,20 +10,18 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any
 
 from ...model.errors import ConfigError
 from ...model.options import option
-from ...runtime.clock import Clock, Stop
+from ...runtime.clock import Clock
 from ..config.flume_keys import without_needless
 from ..events.batch import EventBatch
-from ..events.interfaces import Context, Outlet
-from .datagrams import Datagram, UdpOptions, UdpServer
-from .intake import Intake
-from .listening import Connection, TcpOptions
+from ..events.interfaces import Context
+from .datagrams import Datagram, UdpOptions, UdpSource
+from .listening import Connection, TcpOptions, TcpSource
 from .syslog_events import FIELDS, SyslogParser
 from .syslog_frames import Frames, FramingError
-from .tcp_source import TcpSource
 from .unix_sockets import is_unix
 
 #: Messages put at once.
@@ -58,12 +56,7 @@ def _translated(texts: Mapping[str, str]) -> dict[str, str]:
     return {"bind" if key == "host" else key: value for key, value in found.items()}
 
 
-class _Fields(Protocol):
-    @property
-    def keep_fields(self) -> tuple[str, ...]: ...
-
-
-def _decode_sample(options: _Fields, data: bytes, clock: Clock) -> EventBatch:
+def _decode_sample(options: Any, data: bytes, clock: Clock) -> EventBatch:
     """Return the events of messages, one a line, without the peer's headers."""
     messages = [line for line in data.replace(b"\r\n", b"\n").split(b"\n") if line]
     return SyslogParser(kept(options.keep_fields), clock).batch(messages) if messages else EventBatch.of_lines(b"")
@@ -110,7 +103,7 @@ class SyslogTcpSource(TcpSource):
             try:
                 messages = frames.feed(data)
             except FramingError as error:
-                self.server.log_fault(connection.peer, error)
+                self.log_fault(connection.peer, error)
                 return
             if not self._put(messages, frames.cut, shared):
                 return
@@ -137,10 +130,9 @@ class SyslogTcpSource(TcpSource):
         return {name: value for name, value in named.items() if name is not None}
 
 
-class SyslogUdpSource:
+class SyslogUdpSource(UdpSource):
     """Source of syslog over UDP: each datagram is a message. Modelled on Flume's ``SyslogUDPSource``."""
 
-    endless = True
     decode_sample = staticmethod(_decode_sample)
 
     @dataclass(frozen=True, slots=True, kw_only=True)
@@ -161,13 +153,9 @@ class SyslogUdpSource:
             return without_needless(_translated(texts), ("maxsize",))
 
     def __init__(self, options: Options, context: Context) -> None:
+        super().__init__(options, options.port, context)
         self._header = options.client_ip_header
         self._parser = SyslogParser(kept(options.keep_fields), context.clock)
-        self.server = UdpServer(options, options.port, self._batches, Intake(context))
-        self.listening = self.server.listening
-
-    def run(self, outlet: Outlet, stop: Stop) -> None:
-        self.server.run(outlet, stop)
 
     def _batches(self, datagrams: Sequence[Datagram]) -> list[EventBatch]:
         plain = [(data.rstrip(b"\r\n\0"), peer) for data, peer in datagrams]

@@ -241,7 +241,7 @@ def test_the_counter_has_the_certificates_time_of_expiry_also_after_a_renewal(
     assert context.counters.get(_EXPIRES) == _END.timestamp()
     (files / "second.pem").rename(files / "used.pem")
     if part == "sources":
-        component.server._tls.context()
+        getattr(component, "_source", component)._tls.context()
     else:
         with pytest.raises(SinkError):
             component.write([lines("a")])
@@ -296,9 +296,9 @@ def test_with_invalid_new_files_the_sink_keeps_its_current_ones_also_for_new_con
         shutil.copy(files / {"key": "other.key"}.get(wrong, "broken.pem"), files / places[wrong])
         for _ in range(3):
             sink.write([lines("a")])
-            for connection in list(served.source.server._connections):  # force a new connection
+            for connection in list(served.source._connections):  # force a new connection
                 connection.interrupt()
-            eventually(lambda: not served.source.server._connections)
+            eventually(lambda: not served.source._connections)
         assert served.outlet.bodies == [b"a"] * 3
         assert caplog.text.count(f"sink {kind} keeps its current certificate: {wrong}: ") == 1
         assert "uses the new" not in caplog.text

@@ -2,7 +2,7 @@
 
 import tracemalloc
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from typing import Any
 from unittest.mock import patch
 
 import pytest
@@ -12,22 +12,18 @@ from hypothesis import strategies as some
 from producer.agent.events.batch import EventBatch
 from producer.agent.events.event_format import read_batch, write_batch
 from producer.agent.sinks import loghub_pieces
-from producer.agent.sinks.loghub_pieces import Pieces
+from producer.agent.sinks.loghub_pieces import FormOptions, Pieces
 from producer.model.errors import InvalidArgumentError, LogSizeTooLargeError
 from producer.model.records import LogItem
 from producer.testing import ManualClock
 from producer.wire.log_group import encode_log
 
 
-@dataclass(frozen=True)
-class _Form:
-    field: str = "content"
-    headers: str = "tags"
-    columns: str = "fields"
-    time_header: str | None = "timestamp"
+def _form(**given: Any) -> FormOptions:
+    return FormOptions(project="p", logstore="l", **given)
 
 
-def _one_by_one(batch: EventBatch, form: _Form, now: int) -> bytes:
+def _one_by_one(batch: EventBatch, form: FormOptions, now: int) -> bytes:
     """Encode each event from a dictionary, as the sink's documentation describes it."""
     wanted = set(batch.shared) if form.headers == "fields" else set()
     wanted |= set(batch.columns) if form.columns == "fields" else set()
@@ -58,19 +54,19 @@ _BOTH: Mapping[str, Sequence[str | None]] = {
     _BODIES,
     _SHARED,
     some.dictionaries(_NAMES, some.lists(_VALUES, min_size=4, max_size=4), max_size=4),
-    some.builds(_Form, headers=some.sampled_from(["tags", "fields"]), columns=some.sampled_from(["fields", "none"])),
+    some.builds(_form, headers=some.sampled_from(["tags", "fields"]), columns=some.sampled_from(["fields", "none"])),
     some.booleans(),
     some.booleans(),
 )
-@example([b"0", b"1", b"2", b"3"], {}, _BOTH, _Form(), False, False)
-@example([b"0", b"1"], {"header_content": "s"}, {"content": ["1", None]}, _Form(headers="fields"), False, True)
-@example([b"0"], {"": "1700000000123"}, {}, _Form(time_header=None), True, True)
-@example([b"0", b"1"], {}, {"": ["1700000000123", None]}, _Form(columns="none", time_header=None), False, True)
+@example([b"0", b"1", b"2", b"3"], {}, _BOTH, _form(), False, False)
+@example([b"0", b"1"], {"header_content": "s"}, {"content": ["1", None]}, _form(headers="fields"), False, True)
+@example([b"0"], {"": "1700000000123"}, {}, _form(time_header=None), True, True)
+@example([b"0", b"1"], {}, {"": ["1700000000123", None]}, _form(columns="none", time_header=None), False, True)
 def test_columns_become_the_fields_of_single_events(
     bodies: list[bytes],
     shared: dict[str, str],
     columns: Mapping[str, Sequence[str | None]],
-    form: _Form,
+    form: FormOptions,
     lines: bool,
     kept: bool,
 ) -> None:
@@ -91,7 +87,7 @@ def test_columns_become_the_fields_of_single_events(
 def test_large_headers_that_all_events_share_take_a_bounded_memory() -> None:
     """Large shared headers are encoded in parts, one in memory at a time; unfit ones raise before the first part."""
     shared, most = {"n": "x" * 1_000_000}, 3 * loghub_pieces._SHARED_BYTES
-    pieces = Pieces(_Form(headers="fields"), ManualClock())
+    pieces = Pieces(_form(headers="fields"), ManualClock())
     tracemalloc.start()
     try:
         made = [(len(records), count) for records, count in pieces.of(EventBatch.of_bodies([b"a"] * 90, shared))]
@@ -112,4 +108,4 @@ def test_a_header_that_is_not_valid_text_raises_an_error_with_its_name_and_no_re
     batch = EventBatch.of_bodies([b"a", b"b"], {}, columns)
     name = repr(next(iter(columns))).strip("'").replace("\\", "\\\\")
     with pytest.raises(InvalidArgumentError, match=name):
-        Pieces(_Form(), ManualClock()).of(batch)
+        Pieces(_form(), ManualClock()).of(batch)

@@ -59,7 +59,7 @@ class Served:
 
     @property
     def address(self) -> tuple[str, int]:
-        address: tuple[str, int] = self.source.server.addresses[0]
+        address: tuple[str, int] = self.source.addresses[0]
         return address
 
     def connect(self) -> socket.socket:
@@ -76,9 +76,9 @@ def serving(name: str, **options: Any) -> Iterator[Served]:
     stop, outlet = Stop(), Outlet()
     source = made("sources", name, **{"port": 0} | options)
     call = Call(lambda: source.run(outlet, stop))
-    passed(source.server.listening, "the source listens")
+    passed(source.listening, "the source listens")
     try:
-        yield Served(source, outlet, stop)
+        yield Served(getattr(source, "_source", source), outlet, stop)  # the transport of otlp and gelf
     finally:
         stop.set()
         call.result()

@@ -114,7 +114,7 @@ def test_hostile_datagrams_are_dropped_and_counted(
     for part in [parts[0], *parts]:  # a datagram may come twice
         peer.send(part)
     served.got(b"hi")
-    counters = served.source._source._parser._counters
+    counters = served.source._parser._counters
     assert counters.get("EventReadFail") == len(hostile) - 1  # an empty datagram is nothing
     assert "more than 10000 bytes" in caplog.text
 

@@ -203,7 +203,7 @@ def _held(served: Served) -> int:
 
 def _connections(served: Served) -> int:
     """Return the number of open connections; 0 for gRPC, which counts none."""
-    counters = getattr(served.source.server, "_counters", None)
+    counters = getattr(served.source, "_counters", None)
     return 0 if counters is None else counters.get("OpenConnectionCount")
 
 

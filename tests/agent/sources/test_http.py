@@ -89,7 +89,7 @@ def test_an_invalid_body_gets_a_400_with_the_reason_nothing_is_put_and_the_conne
         assert (answer.status_code, served.outlet.batches) == (400, [])
         assert answer.text
         assert session.post(url, data=_events("x"), timeout=60).status_code == 200
-        assert len({served.source.server._counters.get("OpenConnectionCount")}) == 1
+        assert len({served.source._counters.get("OpenConnectionCount")}) == 1
 
 
 def test_a_full_channel_is_503_until_there_is_room():
@@ -249,7 +249,7 @@ def test_where_an_interceptor_fails_the_client_is_to_send_again(caplog):
     assert caplog.text.count("ZeroDivisionError: division by zero") == 2  # the log line, and its traceback
     assert "asked 127.0.0.1 to send 2 events again: ZeroDivisionError" in caplog.text
     assert "source http: events are accepted again" in caplog.text
-    assert served.source.server._counters.get("GenericProcessingFail") == 3
+    assert served.source._counters.get("GenericProcessingFail") == 3
 
 
 def test_a_bug_of_the_source_is_500_and_ends_only_its_connection(monkeypatch):

@@ -8,7 +8,7 @@ from collections.abc import Callable
 import pytest
 
 from producer.agent.protocols import reckoning
-from producer.agent.sources.budget import Budget
+from producer.agent.sources.budget import Budget, Holding
 from producer.agent.sources.http_json import events_of_json
 from producer.agent.sources.http_requests import Limits, Request, RequestError
 
@@ -16,7 +16,7 @@ from producer.agent.sources.http_requests import Limits, Request, RequestError
 class _Held:
     def __init__(self, most: int = 1 << 30) -> None:
         self.size, self._limits = 0, Limits(1, 1.0, Budget(most, most))
-        self._request = Request("POST", "/", {}, self._limits.holding("a"))
+        self._request = Request("POST", "/", {}, Holding(self._limits.budget, "a"))
 
     def __call__(self, size: int) -> None:
         self._limits.hold(self._request, size)

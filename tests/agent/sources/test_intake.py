@@ -62,7 +62,7 @@ def test_a_source_that_waits_for_a_failing_interceptor_ends_when_it_is_stopped(m
         _break(served, monkeypatch, 1 << 30)
         with served.connect() as peer:
             peer.sendall(b"one\n")
-            eventually(lambda: served.source.server._counters.get("GenericProcessingFail"))
+            eventually(lambda: served.source._counters.get("GenericProcessingFail"))
 
 
 @pytest.mark.parametrize("kind", ["syslog_udp", "netcatudp"])
@@ -73,7 +73,7 @@ def test_datagrams_during_a_failure_are_lost_and_counted(
     with serving(kind) as served, socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as peer:
         _break(served, monkeypatch, 1)
         peer.sendto(b"<13>Oct 11 22:14:15 h app: one", served.address)
-        eventually(lambda: served.source.server._intake._counters.get("EventLostCount") == 1)
+        eventually(lambda: served.source._intake._counters.get("EventLostCount") == 1)
         peer.sendto(b"<13>Oct 11 22:14:15 h app: two", served.address)
         eventually(lambda: len(served.outlet.bodies) == 1)
     assert "1 events are lost: ConnectionError" in caplog.text

@@ -26,7 +26,7 @@ def certificates(tmp_path_factory):
 
 
 def _open(source):
-    return source.source.server._counters.get("OpenConnectionCount")
+    return source.source._counters.get("OpenConnectionCount")
 
 
 def test_no_more_connections_than_allowed():
@@ -47,7 +47,7 @@ def test_no_more_connections_than_allowed():
 def test_a_peer_has_a_line_for_each_of_its_faults(caplog):
     """A repeated fault is logged once; text from the peer does not make it a different fault."""
     with serving("netcat") as served:
-        server = served.source.server
+        server = served.source
         for fault in ("a call of 9 bytes is too much", "a call of 10 bytes is too much", "no size: b'x'", "no size: y"):
             server.log_fault("10.0.0.1", fault)
         server.log_fault("10.0.0.2", "no size: z")
@@ -106,12 +106,12 @@ def test_a_source_takes_no_more_than_two_thirds_of_the_descriptors(monkeypatch):
     with serving("netcat") as served, served.connect(), served.connect():
         eventually(lambda: _open(served) == 2)
         monkeypatch.setattr(resource, "getrlimit", lambda _kind: (1000, 1000))
-        served.source.server._connections |= dict.fromkeys(range(600))
+        served.source._connections |= dict.fromkeys(range(600))
         try:
-            assert [served.source.server._has_spare_descriptors(number) for number in (630, 640)] == [True, False]
+            assert [served.source._has_spare_descriptors(number) for number in (630, 640)] == [True, False]
         finally:
             for number in range(600):
-                del served.source.server._connections[number]
+                del served.source._connections[number]
 
 
 def test_a_silent_connection_is_closed():

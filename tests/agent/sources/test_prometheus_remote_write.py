@@ -59,8 +59,8 @@ class TestSource(ListeningSourceConformance):
         return b"%d" % number
 
     def garble(self) -> bool:
-        eventually(lambda: self._source is not None and self._source.server.listening.is_set())
-        assert post(self._source.server.addresses[0], b"garbage").status_code == 400
+        eventually(lambda: self._source is not None and self._source.listening.is_set())
+        assert post(self._source.addresses[0], b"garbage").status_code == 400
         return True
 
 

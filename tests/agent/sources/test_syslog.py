@@ -137,12 +137,12 @@ def test_a_long_message_is_cut_and_the_next_one_is_right():
 def test_with_ports_each_port_is_listened_on_and_a_header_has_the_port_of_a_message():
     """With ports each port is listened on, and a header has the port of a message."""
     with serving("syslog_tcp", port=None, ports="0 0", port_header="port") as served:
-        for number, address in enumerate(served.source.server.addresses):
+        for number, address in enumerate(served.source.addresses):
             with socket.create_connection(address) as peer:
                 peer.sendall(b"<13>x\n")
                 eventually(lambda n=number: len(served.outlet.batches) == n + 1)
         ports = [headers["port"] for headers, _ in served.outlet.events]
-        assert ports == [str(port) for _, port in served.source.server.addresses]
+        assert ports == [str(port) for _, port in served.source.addresses]
 
 
 def test_while_a_channel_is_full_a_connection_waits_and_loses_nothing():

@@ -481,7 +481,7 @@ def _flooded(name: str, pipe: Any) -> None:
     kind, size = _DATAGRAMS[name]
     source = made("sources", kind, port=0, batch_size=1_000_000)
     before = _begun()
-    list(source._batches(source.server._read(_Flood(size))))
+    list(source._batches(source._read(_Flood(size))))
     pipe.send(_peak() - before - (_MEMORY + _BESIDE))
 
 

@@ -14,9 +14,10 @@ from __future__ import annotations
 import contextlib
 import errno
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from pathlib import Path, PurePosixPath
-from typing import Any, Protocol
+from typing import Any
 
 from ....model.errors import ConfigError
 from ....runtime.whole_file import sync_directory, write_whole
@@ -44,16 +45,19 @@ class PathRefusedError(Exception):
         self.permanent = permanent
 
 
-class Store(Protocol):
-    """A place where objects are stored."""
+class Store(ABC):
+    """A place where objects are stored.
 
-    @property
-    def most_name(self) -> int | None:
-        """Maximum bytes of a part of a path; None for no limit."""
+    :ivar most_name: maximum bytes of a part of a path; None for no limit.
+    """
+
+    most_name: int | None = _MOST_NAME
 
     def hidden(self, path: str) -> str | None:
         """Return the name under which an object is written first; None if it is written directly."""
+        return _hidden(path)
 
+    @abstractmethod
     def put(self, path: str, data: bytes) -> None:
         """Store an object as a whole; one that exists under this name is the same.
 
@@ -61,9 +65,11 @@ class Store(Protocol):
         :raises Exception: the object is not stored.
         """
 
+    @abstractmethod
     def remove(self, path: str) -> None:
         """Remove a file left under a hidden name, if it exists."""
 
+    @abstractmethod
     def close(self) -> None:
         """Close connections."""
 
@@ -112,19 +118,14 @@ def _hidden(path: str) -> str:
     return f"{head}{slash}.{name}~"
 
 
-class _Disk:
+class _Disk(Store):
     """Store on a disk.
 
     :param fixed: the directory below which events choose paths.
     """
 
-    most_name: int | None = _MOST_NAME
-
     def __init__(self, fixed: Path) -> None:
         self._fixed = fixed
-
-    def hidden(self, path: str) -> str:
-        return _hidden(path)
 
     def put(self, path: str, data: bytes) -> None:
         try:
@@ -161,7 +162,7 @@ def _make(directory: Path) -> None:
         sync_directory(each.parent)
 
 
-class _Fsspec:
+class _Fsspec(Store):
     def __init__(self, scheme: str, options: Mapping[str, str]) -> None:
         self._scheme, self._options = scheme, options
         self._connected: Any = None
@@ -223,11 +224,6 @@ def _is_invalid(error: Exception) -> bool:
 
 
 class _Moving(_Fsspec):
-    most_name: int | None = _MOST_NAME
-
-    def hidden(self, path: str) -> str:
-        return _hidden(path)
-
     def put(self, path: str, data: bytes) -> None:
         files, draft = self._files, _hidden(path)
         if files.exists(path):  # moved by an attempt whose answer was lost
