@@ -35,39 +35,6 @@ _FIRST_BACKOFF = 2.0
 _FORGET_AFTER = 3600.0
 
 
-class DefaultProcessor:
-    """Delivers with the group's only sink."""
-
-    @dataclass(frozen=True, slots=True, kw_only=True)
-    class Options:
-        """No options."""
-
-    def __init__(self, options: Options, context: Context, sinks: Mapping[str, Sink]) -> None:
-        self.check(options, f"groups.{context.name}", sinks)
-        (self._sink,) = sinks.values()
-
-    @staticmethod
-    def check(options: Options, where: str, sinks: Collection[str]) -> None:
-        """Check the options against the group's sinks, as the other processors do.
-
-        :raises AgentConfigError: if they do not fit.
-        """
-        if len(sinks) != 1:
-            raise AgentConfigError([Problem(where, "sinks", f"default takes one sink, got {', '.join(sinks)}")])
-
-    def write(self, batches: Sequence[EventBatch]) -> None:
-        self._sink.write(batches)
-
-    def tick(self) -> None:
-        tick(self._sink)
-
-    def give_up(self, deadline: Deadline) -> None:
-        give_up(self._sink, deadline)
-
-    def close(self) -> None:
-        self._sink.close()
-
-
 class _Group:
     """A group of sinks, one of which delivers at a time."""
 
@@ -128,6 +95,31 @@ class _Group:
             more = self._repeated[name].due_error(error)
             if more is not None:
                 _log.warning("sink %s failed: %s%s", name, error, more)
+
+
+class DefaultProcessor(_Group):
+    """Delivers with the group's only sink."""
+
+    @dataclass(frozen=True, slots=True, kw_only=True)
+    class Options:
+        """No options."""
+
+    def __init__(self, options: Options, context: Context, sinks: Mapping[str, Sink]) -> None:
+        super().__init__(context, sinks)
+        self.check(options, f"groups.{context.name}", sinks)
+        (self._sink,) = sinks.values()
+
+    @staticmethod
+    def check(options: Options, where: str, sinks: Collection[str]) -> None:
+        """Check the options against the group's sinks, as the other processors do.
+
+        :raises AgentConfigError: if they do not fit.
+        """
+        if len(sinks) != 1:
+            raise AgentConfigError([Problem(where, "sinks", f"default takes one sink, got {', '.join(sinks)}")])
+
+    def write(self, batches: Sequence[EventBatch]) -> None:
+        self._sink.write(batches)
 
 
 class FailoverProcessor(_Group):

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import Any, Literal
 
 from ...channels import FileChannel, MemoryChannel, SpillableChannel
 from ...channels.file.options import LEAST_SEGMENT
@@ -66,7 +66,12 @@ class _Common:
     keep_alive: float = option(3.0, flume="keep-alive", least=0, doc="seconds that a put waits for room")
 
 
-class MemoryChannelBuilder:
+class _Builder:
+    def __init__(self, options: Any, context: Context) -> None:
+        self._options, self._context = options, context
+
+
+class MemoryChannelBuilder(_Builder):
     """A channel in memory. After a crash, sources that can do so read its events again."""
 
     @dataclass(frozen=True, slots=True, kw_only=True)
@@ -81,9 +86,6 @@ class MemoryChannelBuilder:
         def holds(self) -> int:
             """Return the maximum bytes that it holds."""
             return self.byte_capacity
-
-    def __init__(self, options: Options, context: Context) -> None:
-        self._options, self._context = options, context
 
     def open(self) -> BatchChannel:
         """Open the channel, empty."""
@@ -162,15 +164,12 @@ class _OnDisk(_Common):
             raise ConfigError("key_file", error.rule, str(self.key_file)) from error
 
 
-class FileChannelBuilder:
+class FileChannelBuilder(_Builder):
     """A channel on the disk. Its events survive a crash."""
 
     @dataclass(frozen=True, slots=True, kw_only=True)
     class Options(_OnDisk):
         """Options of Flume's file channel."""
-
-    def __init__(self, options: Options, context: Context) -> None:
-        self._options, self._context = options, context
 
     def open(self) -> BatchChannel:
         """Open the channel, with the events of an earlier run.
@@ -199,7 +198,7 @@ class FileChannelBuilder:
         )
 
 
-class SpillableChannelBuilder:
+class SpillableChannelBuilder(_Builder):
     """A channel in memory that spills to the disk. It is as safe as memory."""
 
     @dataclass(frozen=True, slots=True, kw_only=True)
@@ -225,9 +224,6 @@ class SpillableChannelBuilder:
             if all(half.strip().isdecimal() for half in halves):
                 given["capacity"] = str(sum(map(int, halves)))
             return _OnDisk.translate_flume(given)
-
-    def __init__(self, options: Options, context: Context) -> None:
-        self._options, self._context = options, context
 
     def open(self) -> BatchChannel:
         """Open the channel, with the events that an earlier run spilled.

@@ -80,13 +80,6 @@ class PeerOptions:
             context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
         return context
 
-    def renewed_tls(self, component: str, context: Context) -> RenewedTls[ssl.SSLContext | None]:
-        """Return the client's TLS context, renewed when the files change.
-
-        :raises ConfigError: the files cannot be used.
-        """
-        return RenewedTls(self.context, (self.certificate, self.key), self.authorities, component, context)
-
 
 class Peer:
     """Connection to one receiver.
@@ -170,7 +163,8 @@ class PeerSink:
         self._address, self._name = address, f"{address[0]}:{address[1]}"
         self._connect_timeout, self._reset = timeout, reset
         self._clock, self._counters = context.clock, context.counters
-        self._tls = options.renewed_tls(f"sink {context.name}", context)
+        files = (options.certificate, options.key), options.authorities
+        self._tls = RenewedTls(options.context, *files, f"sink {context.name}", context)
         self._peer: Peer | None = None
         self._line: Any = None
         self._end = NO_DEADLINE

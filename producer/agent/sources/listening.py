@@ -113,13 +113,6 @@ class TcpOptions(ListenOptions):
             load_authorities(context, "client_authorities", self.client_authorities)
         return context
 
-    def renewed_tls(self, component: str, context: Context) -> RenewedTls[ssl.SSLContext | None]:
-        """Return the server's TLS context, renewed when the files change.
-
-        :raises ConfigError: the files cannot be used.
-        """
-        return RenewedTls(self.tls, (self.certificate, self.key), self.client_authorities, component, context)
-
 
 class Connection:
     """The connection of one peer.
@@ -201,7 +194,8 @@ class TcpSource(ABC):
         self._tcp, self._intake = options, Intake(context)
         self._ports = [0] if is_unix(options.bind) else ports
         self._name, self._counters = context.name, context.counters
-        self._tls = options.renewed_tls(f"source {context.name}", context)
+        files = (options.certificate, options.key), options.client_authorities
+        self._tls = RenewedTls(options.tls, *files, f"source {context.name}", context)
         self._repeated, self._refused = RateLimitedLog(context.clock), RateLimitedLog(context.clock)
         self._faults = RateLimitedLog(context.clock)
         self._lock = Lock()  # guards the fields below
