@@ -50,6 +50,11 @@ class AccessKey:
         return f"AccessKey(secret=***, enabled={self.enabled})"
 
 
+def as_key(key: AccessKey | str) -> AccessKey:
+    """Return an access key; a plain string is the secret of an enabled key without token."""
+    return AccessKey(secret=key) if isinstance(key, str) else key
+
+
 @dataclass(frozen=True, slots=True)
 class SignedDigest:
     """The digest of the body that a request's signature covers.
@@ -120,7 +125,7 @@ def authenticate(
 
 def has_default_key(keys: Mapping[str, AccessKey | str]) -> bool:
     """Return True if the public default secret is among the keys."""
-    return TEST_ACCESS_KEY[1] in (key if isinstance(key, str) else key.secret for key in keys.values())
+    return TEST_ACCESS_KEY[1] in (as_key(key).secret for key in keys.values())
 
 
 def check_page(keys: Mapping[str, AccessKey | str], headers: Mapping[str, str]) -> None:
@@ -148,16 +153,19 @@ def knows_key(keys: Mapping[str, AccessKey | str], authorization: str) -> bool:
         key_id, _, secret = base64.b64decode(encoded, validate=True).decode().partition(":")
     except (binascii.Error, ValueError):
         return False
-    key = keys.get(key_id)
-    known = key.secret if isinstance(key, AccessKey) and key.enabled and key.security_token is None else key
-    return kind.lower() == "basic" and isinstance(known, str) and hmac.compare_digest(known.encode(), secret.encode())
+    if kind.lower() != "basic" or key_id not in keys:
+        return False
+    key = as_key(keys[key_id])
+    if not key.enabled or key.security_token is not None:
+        return False
+    return hmac.compare_digest(key.secret.encode(), secret.encode())
 
 
 def _find_key(key_id: str, keys: Mapping[str, AccessKey | str], headers: Mapping[str, str]) -> AccessKey:
     known = keys.get(key_id)
     if known is None:
         raise ApiError("InvalidAccessKeyId", f"access key id {key_id} is not known here")
-    key = AccessKey(secret=known) if isinstance(known, str) else known
+    key = as_key(known)
     if not key.enabled:
         raise ApiError("Unauthorized", f"access key id {key_id} is disabled")
     token = headers.get("x-acs-security-token")

@@ -21,6 +21,7 @@ class Budget:
     """A number of units that requests take and give back.
 
     :ivar total: the number of units.
+    :ivar free: the number of free units.
     """
 
     def __init__(self, name: str, total: int, *, waiting: int, seconds: float) -> None:
@@ -32,16 +33,10 @@ class Budget:
         :param seconds: longest wait of each.
         """
         self._name = name
-        self.total = total
-        self._free = total
+        self.total = self.free = total
         self._max_waiting = waiting
         self._seconds = seconds
         self._waiting: deque[tuple[int, asyncio.Future[None]]] = deque()
-
-    @property
-    def free(self) -> int:
-        """Return the number of free units."""
-        return self._free
 
     async def take(self, units: int) -> int:
         """Take ``units``, at most the total, as soon as they are free, and return the number taken.
@@ -49,8 +44,8 @@ class Budget:
         :raises ApiError: ``ServerBusy``, the queue is full, or the wait took too long.
         """
         units = min(units, self.total)
-        if units <= self._free and not self._waiting:
-            self._free -= units
+        if units <= self.free and not self._waiting:
+            self.free -= units
         elif len(self._waiting) >= self._max_waiting:
             waiting = counted(self._max_waiting, "request waits", "requests wait")
             raise ApiError("ServerBusy", f"{waiting} for {self._name}, the most allowed: try again later")
@@ -60,7 +55,7 @@ class Budget:
 
     def give_back(self, units: int) -> None:
         """Free ``units`` for the requests in the queue."""
-        self._free += units
+        self.free += units
         self._grant()
 
     @asynccontextmanager
@@ -98,12 +93,12 @@ class Budget:
             self._grant()
 
     def _grant(self) -> None:
-        while self._waiting and self._waiting[0][0] <= self._free:
+        while self._waiting and self._waiting[0][0] <= self.free:
             units, granted = self._waiting[0]
             if granted.cancelled():  # its task will remove it, and grant the next
                 return
             self._waiting.popleft()
-            self._free -= units
+            self.free -= units
             granted.set_result(None)
 
 

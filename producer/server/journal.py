@@ -54,7 +54,10 @@ class RequestRecord:
 
 
 class Journal:
-    """The last records, bounded by number and by bytes."""
+    """The last records, bounded by number and by bytes.
+
+    :ivar dropped: the number of records dropped since :meth:`clear`.
+    """
 
     def __init__(self, capacity: int, max_bytes: int) -> None:
         """Create an empty journal.
@@ -68,13 +71,7 @@ class Journal:
         self._lock = Lock()
         self._records: deque[tuple[RequestRecord, int]] = deque()
         self._bytes = 0
-        self._dropped = 0
-
-    @property
-    def dropped(self) -> int:
-        """Return the number of records dropped since :meth:`clear`."""
-        with self._lock:
-            return self._dropped
+        self.dropped = 0
 
     def add(self, record: RequestRecord) -> None:
         """Append ``record``, and drop the oldest records beyond the limits."""
@@ -87,7 +84,7 @@ class Journal:
     def _drop_oldest(self) -> None:
         while len(self._records) > self._capacity or self._bytes > self._max_bytes:
             self._bytes -= self._records.popleft()[1]
-            self._dropped += 1
+            self.dropped += 1
 
     def records(self) -> list[RequestRecord]:
         """Return the records, in the order in which their requests ended."""
@@ -98,7 +95,7 @@ class Journal:
         """Drop all records, and reset ``dropped``."""
         with self._lock:
             self._records.clear()
-            self._bytes = self._dropped = 0
+            self._bytes = self.dropped = 0
 
 
 def _bytes_of(record: RequestRecord) -> int:

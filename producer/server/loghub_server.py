@@ -10,7 +10,7 @@ from typing import Self
 from ..runtime.forks import Stage, watch_fork
 from ..runtime.system_user import user_name
 from ..text.addresses import is_loopback
-from .auth import TEST_ACCESS_KEY, AccessKey, has_default_key
+from .auth import TEST_ACCESS_KEY, AccessKey, as_key, has_default_key
 from .errors import ApiError, ForkedServerError, ServerStartError
 from .faults import Faults
 from .journal import Journal, RequestRecord
@@ -218,8 +218,7 @@ class LogHubServer:
     @property
     def access_key_secret(self) -> str:
         """Return the secret of the first access key."""
-        key = self._access_keys[self.access_key_id]
-        return key if isinstance(key, str) else key.secret
+        return as_key(self._access_keys[self.access_key_id]).secret
 
     @property
     def connection(self) -> dict[str, str]:
@@ -227,14 +226,13 @@ class LogHubServer:
 
         The security token is included if the key has one.
         """
-        key = self._access_keys[self.access_key_id]
-        token = None if isinstance(key, str) else key.security_token
+        key = as_key(self._access_keys[self.access_key_id])
         options = {
             "endpoint": self.endpoint,
             "access_key_id": self.access_key_id,
-            "access_key_secret": self.access_key_secret,
+            "access_key_secret": key.secret,
         }
-        return options if token is None else options | {"security_token": token}
+        return options if key.security_token is None else options | {"security_token": key.security_token}
 
     @property
     def access_keys(self) -> dict[str, AccessKey | str]:

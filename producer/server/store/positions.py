@@ -1,4 +1,4 @@
-"""Positions in a shard: its end, and the first position since a time.
+"""Positions in a shard: the first one since a time.
 
 Within a shard the time of receipt never decreases, even if the clock is set back: such a LogGroup gets the time of the
 one before it. So a time is found by binary search.
@@ -10,19 +10,13 @@ import math
 import sqlite3
 
 from .rows import Logstore
+from .shards import find_shard
 
 _NEXT = (
     "SELECT position, received FROM log_groups WHERE logstore = ? AND shard = ? AND position >= ?"
     " ORDER BY position LIMIT 1"
 )
 _LAST = "SELECT received FROM log_groups WHERE logstore = ? AND shard = ? ORDER BY position DESC LIMIT 1"
-
-
-def end_position(connection: sqlite3.Connection, logstore: Logstore, shard: int) -> int:
-    """Return the position of a shard's next LogGroup."""
-    query = "SELECT next FROM shards WHERE logstore = ? AND shard = ?"
-    row = connection.execute(query, (logstore.row, shard)).fetchone()
-    return 0 if row is None else int(row[0])
 
 
 def received_last(connection: sqlite3.Connection, logstore: Logstore, shard: int) -> float:
@@ -39,7 +33,7 @@ def first_since(connection: sqlite3.Connection, logstore: Logstore, shard: int, 
         row = connection.execute(_NEXT, (logstore.row, shard, position)).fetchone()
         return (end, math.inf) if row is None else row
 
-    low, high = 0, (end := end_position(connection, logstore, shard))
+    low, high = 0, (end := find_shard(connection, logstore.row, shard).next)
     while low < high:
         middle = (low + high) // 2
         position, received = following(middle)

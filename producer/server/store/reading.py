@@ -10,8 +10,9 @@ import sqlite3
 from typing import Any
 
 from .catalog import logstore_of, with_shard
-from .positions import end_position, first_since
+from .positions import first_since
 from .rows import Logstore, PackedGroup, Page, Place, Search
+from .shards import find_shard
 
 #: Maximum number of rows that one step of a search scans, of all logstores; and maximum raw bytes that it returns (but
 #: at least one row). The database serves other requests between steps, and the searcher holds the rows.
@@ -40,7 +41,7 @@ _COUNT = (
 
 def end_of(connection: sqlite3.Connection, place: Place, shard: int) -> int:
     """Return the position of a shard's next LogGroup."""
-    return end_position(connection, with_shard(connection, place, shard), shard)
+    return find_shard(connection, logstore_of(connection, place).row, shard).next
 
 
 def position_since(connection: sqlite3.Connection, place: Place, shard: int, time: float, now: float) -> int:

@@ -21,10 +21,10 @@ from .database import Database
 from .expiry import advance_sequence, remove_expired
 from .log_groups import CheckedGroup
 from .ownership import own
-from .positions import end_position, received_last
+from .positions import received_last
 from .rows import Logstore, Place, Route
 from .schema import prepare
-from .shards import Shard, shard_in_turn, shard_of_key, shards_of
+from .shards import Shard, find_shard, shard_in_turn, shard_of_key, shards_of
 from .sizes import count_in
 
 
@@ -148,7 +148,7 @@ class Store:
 def _insert_groups(
     connection: sqlite3.Connection, logstore: Logstore, shard: int, groups: list[CheckedGroup], now: float
 ) -> None:
-    first = end_position(connection, logstore, shard)
+    first = find_shard(connection, logstore.row, shard).next
     received = max(now, received_last(connection, logstore, shard))
     update = "UPDATE shards SET next = ? WHERE logstore = ? AND shard = ?"
     connection.execute(update, (first + len(groups), logstore.row, shard))

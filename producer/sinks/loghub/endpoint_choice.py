@@ -19,11 +19,11 @@ If every endpoint was left, attempts stay at the last one, and the first endpoin
 
 from __future__ import annotations
 
-import logging
 import math
 import random
 from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
+from functools import partial
 
 from ...model.errors import AttemptError, NetworkError, ServerError
 from ...model.interfaces import EndpointStats
@@ -79,17 +79,8 @@ class _Endpoint:
     returned_at: float = -math.inf
 
 
-@dataclass(frozen=True, slots=True)
-class _Line:
-    """A log line, written after the lock is released; by default none."""
-
-    level: int = 0
-    words: str = ""
-    values: tuple[object, ...] = ()
-
-    def log(self) -> None:
-        if self.words:
-            _log.log(self.level, self.words, *self.values)
+#: Writes a log line after the lock is released; None for no line.
+_Line = Callable[[], None] | None
 
 
 class EndpointChoice:
@@ -150,7 +141,7 @@ class EndpointChoice:
         :param began: when the attempt began, monotonic seconds.
         :returns: True if the next attempt uses another endpoint.
         """
-        endpoint, line = self._endpoints[index], _Line()
+        endpoint, line = self._endpoints[index], None
         with self._lock:
             if began >= endpoint.failed_at:
                 endpoint.failures, endpoint.failed_at = endpoint.failures + 1, now
@@ -160,7 +151,8 @@ class EndpointChoice:
             if not endpoint.reason and (is_over or endpoint.failures >= MOST_FAILURES):
                 line = self._leave(endpoint, error, now)
             has_changed = index != self.current
-        line.log()
+        if line is not None:
+            line()
         return has_changed
 
     def _leave(self, endpoint: _Endpoint, error: AttemptError, now: float) -> _Line:
@@ -169,16 +161,16 @@ class EndpointChoice:
         endpoint.reason, endpoint.good, endpoint.pause = str(error)[:_SHOWN], 0, FIRST_PAUSE
         self._plan_probe(endpoint, now)
         if endpoint is not self._endpoints[self.current]:
-            return _Line()
+            return None
         trusted = [index for index, each in enumerate(self._endpoints) if not each.reason]
         if trusted:
             self._use(trusted[0])
             words = "%s: left %s (%s); using %s"
             if self._url in self._others:
                 words += ", another project: a batch may be stored in both"
-            return _Line(logging.WARNING, words, (self._project, endpoint.url, error, self._url))
+            return partial(_log.warning, words, self._project, endpoint.url, error, self._url)
         words = "%s: no endpoint answers; staying at %s (%s)"
-        return _Line(logging.WARNING, words, (self._project, endpoint.url, error))
+        return partial(_log.warning, words, self._project, endpoint.url, error)
 
     @property
     def _url(self) -> str:
@@ -219,7 +211,8 @@ class EndpointChoice:
         with self._lock:
             self._probing = False
             line = self._note_probe(index, error, now)
-        line.log()
+        if line is not None:
+            line()
 
     def _note_probe(self, index: int, error: AttemptError | None, now: float) -> _Line:
         endpoint = self._endpoints[index]
@@ -227,24 +220,24 @@ class EndpointChoice:
             endpoint.good, endpoint.reason = 0, str(error)[:_SHOWN]
             endpoint.pause = min(2 * endpoint.pause, LONGEST_PAUSE)
             self._plan_probe(endpoint, now)
-            return _Line()
+            return None
         endpoint.good += 1
         is_needed = bool(self._endpoints[self.current].reason)
         if endpoint.good >= endpoint.needed or is_needed:
             return self._return_to(index, now, is_needed=is_needed)
         self._plan_probe(endpoint, now)
-        return _Line()
+        return None
 
     def _return_to(self, index: int, now: float, *, is_needed: bool) -> _Line:
         endpoint = self._endpoints[index]
         self._trust(endpoint)
         endpoint.returned_at = now
         if index >= self.current and not is_needed:
-            return _Line()
+            return None
         left = self._url
         self._use(index)
         words = "%s: %s answers probes again (%d in a row); using it instead of %s"
-        return _Line(logging.INFO, words, (self._project, endpoint.url, endpoint.good, left))
+        return partial(_log.info, words, self._project, endpoint.url, endpoint.good, left)
 
     def stats(self) -> EndpointStats:
         """Return the endpoint in use, and why."""
