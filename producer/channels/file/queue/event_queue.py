@@ -11,6 +11,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from operator import attrgetter
 
+from ...limits import first_within
 from ..store.pointers import OFFSET_BITS, Entry
 
 _LENGTH = attrgetter("length")
@@ -56,8 +57,6 @@ class Columns:
 
     def entries(self, start: int, stop: int) -> list[Entry]:
         """Return the entries at positions ``start`` to ``stop``."""
-        if stop - start == 1 and start < len(self.times):
-            return [Entry(self.sequences[start], self.pointers[start], self.lengths[start], self.times[start])]
         columns = (self.sequences, self.pointers, self.lengths, self.times)
         return list(map(Entry._make, zip(*[column[start:stop] for column in columns], strict=True)))
 
@@ -139,7 +138,7 @@ class EventQueue:
         early = returned[:count]
         entries = early + self._columns.entries(self._head, self._head + count - len(early))
         if max_bytes is not None:
-            del entries[_within(entries, max_bytes) :]
+            del entries[first_within(map(_LENGTH, entries), max_bytes) :]
         new = {entry.sequence: entry for entry in entries}
         returned, later = returned[len(entries) :], max(0, len(entries) - len(early))
         into |= new
@@ -196,15 +195,3 @@ class EventQueue:
         if self._head < len(self._columns):
             times.append(self._columns.times[self._head])
         return min(times, default=None)
-
-
-def _within(entries: Sequence[Entry], max_bytes: int) -> int:
-    """Return how many of the first entries stay within ``max_bytes``; at least one."""
-    if sum(map(_LENGTH, entries)) <= max_bytes:
-        return len(entries)
-    size = 0
-    for position, entry in enumerate(entries):
-        size += entry.length
-        if size > max_bytes and position:
-            return position
-    return len(entries)

@@ -17,7 +17,7 @@ from ....runtime.loggers import get_logger
 from ....text.plural import counted
 from ..log.run import Position
 from ..queue.event_queue import Columns
-from ..store.disk import Disk
+from ..store.disk import Disk, opened_file
 from ..store.format import FRAME_SIZE
 from ..store.pointers import MOST_OFFSET, OFFSET_BITS
 from ..store.segment import BEGUN
@@ -157,11 +157,8 @@ def load(disk: Disk, directory: str, name: str) -> Checkpoint | None:
     if not disk.exists(path):
         return None
     try:
-        file = disk.open(path)
-        try:
+        with opened_file(disk, path) as file:
             return decode(disk.read(file, disk.size(file), 0))
-        finally:
-            disk.close(file)
     except OSError as error:
         raise BadCheckpointError(f"it cannot be read: {error}") from error
 

@@ -25,7 +25,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 
-from ..store.disk import Disk
+from ..store.disk import Disk, opened_file
 
 QUARANTINE = "quarantine"
 _BLOCK = 1 << 20
@@ -188,10 +188,7 @@ def _are_equal(disk: Disk, path: str, offset: int, other: str) -> bool:
 
 
 def _blocks(disk: Disk, path: str, offset: int) -> Iterator[bytes]:
-    file = disk.open(path)
-    try:
+    with opened_file(disk, path) as file:
         while data := disk.read(file, _BLOCK, offset):
             yield data
             offset += len(data)
-    finally:
-        disk.close(file)

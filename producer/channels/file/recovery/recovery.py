@@ -19,7 +19,7 @@ from ....text.plural import counted
 from ..log.run import Run
 from ..queue.event_queue import Columns
 from ..store.directories import Directories
-from ..store.disk import Disk
+from ..store.disk import Disk, opened_file
 from ..store.encryption import SegmentCipher
 from ..store.format import FIRST_RECORD, FRAME_SIZE, SECOND_HEADER, Kind, Live, SegmentHeader
 from ..store.lost import OnLost, lost_events_in
@@ -226,8 +226,7 @@ class _Recovery:
             if segment.number < cut.segment:
                 break
             offset = cut.offset if segment.number == cut.segment else segment.header.first_record
-            file = disk.open(segment.path)
-            try:
+            with opened_file(disk, segment.path) as file:
                 size = disk.size(file)
                 if size > offset:
                     size = cut_zeros(disk, file, size, offset)
@@ -238,8 +237,6 @@ class _Recovery:
                         "channel %s: the end of segment %d %s, %s",
                         *(self._place.name, segment.number, self._torn(segment.number, size - offset), where),
                     )
-            finally:
-                disk.close(file)
             sizes[segment.number] = min(size, offset)
         return sizes
 
@@ -323,11 +320,8 @@ class _Recovery:
         self._lost(found, replay.findings.lost_events - len(found))
 
     def _stretch(self, segment: Segment, damage: Damage) -> bytes:
-        file = self._place.disk.open(segment.path)
-        try:
+        with opened_file(self._place.disk, segment.path) as file:
             return self._place.disk.read(file, damage.end - damage.start, damage.start)
-        finally:
-            self._place.disk.close(file)
 
 
 def remove_begun(place: Directories) -> None:
@@ -382,12 +376,9 @@ def was_never_begun(disk: Disk, path: str, known: Collection[int]) -> bool:
     """
     if number_of(path) in known:
         return False
-    file = disk.open(path)
-    try:
+    with opened_file(disk, path) as file:
         size = disk.size(file)
         return size <= FIRST_RECORD and not any(disk.read(file, size, 0)[SECOND_HEADER:])
-    finally:
-        disk.close(file)
 
 
 def check_unique(name: str, segments: Sequence[Found]) -> None:
@@ -419,13 +410,10 @@ def check_keys(disk: Disk, name: str, segments: Sequence[Segment]) -> None:
 
 def _opens(disk: Disk, segment: Segment) -> bool:
     """True if a valid record of the segment can be decrypted, or if it has none."""
-    file = disk.open(segment.path)
-    try:
+    with opened_file(disk, segment.path) as file:
         data = disk.read(file, _FIRST_READ, 0)
         if not any(isinstance(item, Record) for item in scan(data, segment.header)):
             data = disk.read(file, disk.size(file), 0)
-    finally:
-        disk.close(file)
     whole = 0
     for item in scan(data, segment.header):
         if isinstance(item, Record) and item.kind != Kind.GAP:
@@ -477,8 +465,7 @@ def bring_to_disk(disk: Disk, segment: Segment, size: int, unconfirmed_from: int
     :param unconfirmed_from: a pointer: everything before it is known to be on the disk; None if everything is.
     :param whole: the end of the records, if only preallocated zeros of a dead process follow; None if that is unknown.
     """
-    file = disk.open(segment.path)
-    try:
+    with opened_file(disk, segment.path) as file:
         there = disk.size(file)
         if whole is not None and whole < there:
             with contextlib.suppress(OSError):  # every reader ignores the zeros
@@ -489,5 +476,3 @@ def bring_to_disk(disk: Disk, segment: Segment, size: int, unconfirmed_from: int
                 disk.overwrite(file, data, offset)
                 offset += len(data)
         disk.sync(file)
-    finally:
-        disk.close(file)

@@ -17,7 +17,7 @@ from ....text.plural import counted
 from ..log.run import Position, encode_run
 from ..queue.event_queue import Columns
 from ..store.directories import Directories
-from ..store.disk import Disk
+from ..store.disk import Disk, opened_file
 from ..store.encryption import KeyProvider
 from ..store.format import (
     FIRST_RECORD,
@@ -232,8 +232,7 @@ def _overwrite_damage(disk: Disk, segment: SegmentReport, positions: Sequence[Po
 
     :raises OSError: the disk failed, or a stretch is too short for a gap.
     """
-    file = disk.open(segment.path)
-    try:
+    with opened_file(disk, segment.path) as file:
         data = disk.read(file, disk.size(file), 0)
         cuts = [position.offset for position in positions if position.segment == segment.number]
         for start, gap in _gaps(data, segment.damages, cuts):
@@ -241,8 +240,6 @@ def _overwrite_damage(disk: Disk, segment: SegmentReport, positions: Sequence[Po
         if segment.header_damaged:
             _repair_header(disk, file, data)
         disk.sync(file)
-    finally:
-        disk.close(file)
     return sum(damage.end - damage.start for damage in segment.damages)
 
 

@@ -19,7 +19,7 @@ from ....runtime.clock import Clock
 from ....runtime.loggers import get_logger
 from ....text.plural import counted
 from ..queue.event_queue import Columns
-from ..store.disk import Disk
+from ..store.disk import Disk, opened_file
 from ..store.encryption import OVERHEAD
 from ..store.format import (
     COMMIT_SIZE,
@@ -341,11 +341,8 @@ class Replay:
         return following[0].header.first_sequence if follows else 0
 
     def _read(self, segment: Segment, first: int, following: int) -> None:
-        file = self._disk.open(segment.path)
-        try:
+        with opened_file(self._disk, segment.path) as file:
             data = self._disk.read(file, self._disk.size(file), 0)
-        finally:
-            self._disk.close(file)
         data = data[: self._ends.get(segment.number)]
         reading = _SegmentPass(self, segment, data, first, following)
         for item in scan(data, segment.header, first):
@@ -577,16 +574,14 @@ def ends_of(headers: Sequence[SegmentHeader]) -> dict[int, int]:
 
 
 def _look_at(disk: Disk, name: str, path: str) -> Found | None:
-    file = disk.open(path)
     try:
-        size = disk.size(file)
-        header = decode_segment_header(disk.read(file, FIRST_RECORD, 0))
+        with opened_file(disk, path) as file:
+            size = disk.size(file)
+            header = decode_segment_header(disk.read(file, FIRST_RECORD, 0))
     except UnknownVersionError as error:
         message = (
             f"{path} has format version {error.args[0]}, and this package reads versions up to {VERSION}: "
             "use the newer package that wrote it, or give another directory"
         )
         raise ChannelFormatError(name, message) from None
-    finally:
-        disk.close(file)
     return None if header is None else Found(path, header, size)

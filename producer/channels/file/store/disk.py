@@ -10,6 +10,7 @@ import errno
 import fcntl
 import os
 import shutil
+from collections.abc import Iterator
 from pathlib import Path
 
 from ....runtime.directory_lock import has_name, is_free, lock_alone, lock_directory
@@ -199,3 +200,13 @@ class Disk:
         """Return the first ``limit`` bytes of a small file."""
         with Path(path).open("rb") as file:
             return file.read(limit)
+
+
+@contextlib.contextmanager
+def opened_file(disk: Disk, path: str) -> Iterator[int]:
+    """Open an existing file inside the block."""
+    file = disk.open(path)
+    try:
+        yield file
+    finally:
+        disk.close(file)

@@ -71,9 +71,6 @@ class Space:
 
         :raises DiskFullError: too little free space.
         """
-        free = self._free
-        if free is not None and free >= self._needed + size and 0 <= self._clock.monotonic() - self._read_at < FRESH:
-            return
         if self.free < self._needed + size:
             self._free = None  # do not refuse on an old reading: read again, now and next time
             if self.free < self._needed + size:
