@@ -21,7 +21,7 @@ from producer.ship.errors import InputError
 from producer.ship.files.find import Found, Search
 from producer.ship.job import ShipJob
 from producer.ship.report import counted, summary
-from producer.ship.shipment import ship_files
+from producer.ship.shipment import ship_search
 from producer.ship.spark_engine import running_spark
 from producer.spark.logstore import LogstoreClient
 from producer.spark.options import Target
@@ -120,10 +120,23 @@ def keep_up(server: LogHubServer, console: Console) -> None:
         console.print("LogHub has ended, and what it held is gone")
 
 
+class _Given(Search):
+    """A search that has found its files."""
+
+    def __init__(self, found: Found) -> None:
+        super().__init__([])
+        self._found = found
+        self.found_bytes = found.size
+
+    def take(self) -> Found:
+        found, self._found = self._found, Found((), ())
+        return found
+
+
 def _ship(found: Found, project: ProjectConfig, console: Console) -> str | None:
     job = ShipJob(project=project, logstore=_LOGSTORE, file_offset=True, producer={"linger_ms": "200"})
     with running_spark(None) as engine:
-        shipment = ship_files(engine, found, job, console=console)
+        shipment = ship_search(engine, _Given(found), job, console=console)
     console.print(summary(shipment))
     return shipment.failure
 

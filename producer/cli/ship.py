@@ -23,13 +23,13 @@ from ..ship.errors import InputError
 from ..ship.files.find import local_path
 from ..ship.files.remote.address import has_secret, scheme_of, shown
 from ..ship.follow.checkpoint import checkpoint_directory
-from ..ship.follow.options import FollowOptions
 from ..ship.job import ShipJob
 from ..ship.line_times import LineTimes
 from ..ship.lines.log_start import start_pattern
 from ..ship.lines.names import MAX_NAME_BYTES
 from ..ship.lines.parsers import make_parser
 from ..ship.lines.parsers.delimited import checked_delimiter, column_names
+from ..ship.options import ShipOptions
 from ..ship.report import Shipment, counted, outcomes, summary
 from ..ship.standard_input import STANDARD_INPUT
 from ..text.names import LOGSTORE_RULE, is_logstore_name
@@ -58,7 +58,7 @@ def run(args: argparse.Namespace) -> int:
     errors = _Console(stderr=True, soft_wrap=True)
     try:
         if args.dry_run:
-            return ExitCode.OK if _dry_run(args, console) else ExitCode.FAILED
+            return ExitCode.OK if dry_run(job_of(args, os.environ), _ship_options(args), console) else ExitCode.FAILED
         shipment = _ship(args, console)
     except KeyboardInterrupt:
         errors.print(f"interrupted: {_after_interrupt(args.checkpoint)}", markup=False, highlight=False)
@@ -103,32 +103,13 @@ def _after_interrupt(checkpoint: str | None) -> str:
     return "an unknown part of the records has arrived"
 
 
-def _dry_run(args: argparse.Namespace, console: Console) -> bool:
-    job = job_of(args, os.environ)
-    return dry_run(
-        job,
-        args.paths,
-        exclude=args.exclude,
-        allow_links_to=args.allow_links_to,
-        allow_unread=args.allow_unread,
-        following=_follow_options(args),
-        console=console,
-    )
-
-
 def _ship(args: argparse.Namespace, console: Console) -> Shipment:
     return ship(
         job_of(args, os.environ),
-        args.paths,
-        exclude=args.exclude,
-        allow_links_to=args.allow_links_to,
-        allow_unread=args.allow_unread,
-        following=_follow_options(args),
+        _ship_options(args),
         engine=args.engine,
         master=args.master,
         workers=args.workers,
-        partition_bytes=args.partition_bytes,
-        settle=args.settle,
         console=console,
     )
 
@@ -240,23 +221,23 @@ def _options(pairs: Iterable[str]) -> dict[str, str]:
     return options
 
 
-def _follow_options(args: argparse.Namespace) -> FollowOptions | None:
+def _ship_options(args: argparse.Namespace) -> ShipOptions:
     if args.once and not args.follow:
         raise InputError("--once needs --follow")
-    if not args.follow and not args.exactly_once:
-        if args.checkpoint:
-            raise InputError("--checkpoint needs --follow or --exactly-once")
-        return None
-    if not args.checkpoint:
+    if args.checkpoint and not (args.follow or args.exactly_once):
+        raise InputError("--checkpoint needs --follow or --exactly-once")
+    if not args.checkpoint and (args.follow or args.exactly_once):
         option = "--follow" if args.follow else "--exactly-once"
         raise InputError(f"{option} needs --checkpoint DIR, a directory for the offsets of shipped files")
-    paths = [_lasting_path(path, args) for path in args.paths]
-    return FollowOptions(
+    paths = args.paths
+    if args.checkpoint and STANDARD_INPUT not in paths:
+        paths = [_lasting_path(path, args) for path in paths]
+    return ShipOptions(
         paths=paths,
         exclude=args.exclude,
         allow_links_to=args.allow_links_to,
         allow_unread=args.allow_unread,
-        checkpoint=checkpoint_directory(args.checkpoint, paths),
+        checkpoint=checkpoint_directory(args.checkpoint, paths) if args.checkpoint else "",
         follow=args.follow,
         once=args.once,
         interval=args.interval,

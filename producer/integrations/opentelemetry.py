@@ -16,7 +16,8 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from functools import partial
 from typing import Any, Unpack
 
 try:
@@ -33,11 +34,11 @@ from opentelemetry.sdk.trace.export import SpanExporter, SpanExportResult
 
 from ..client.producer import Producer
 from ..model.errors import ProducerClosedError
-from ..model.metrics import LatencyStats
+from ..model.metrics import Stats
 from ..model.records import LogItem
 from ..runtime.internal_threads import TRACE_ID
 from .feedback import feeds_back
-from .figures import FIGURES, LATENCY, Figure, Watched, buckets, latencies
+from .figures import FIGURES, LATENCY, Sample, Watched, buckets, latencies
 from .outlet import HasOutlet, OnFull, OutletOptionsWithFallback
 from .severity import severity_text
 from .values import repr_of
@@ -240,32 +241,27 @@ def observe(*producers: Producer, meter: metrics.Meter | None = None) -> None:
     for figure in FIGURES:
         make = own.create_observable_counter if figure.grows else own.create_observable_gauge
         name = f"loghub.producer.{figure.name}"
-        make(name, callbacks=[_reader(watched, figure)], unit=figure.unit, description=figure.help)
+        make(name, callbacks=[_reader(watched, figure.read)], unit=figure.unit, description=figure.help)
     name, unit, words = LATENCY
     for part, unit_of_part in (("bucket", "{request}"), ("count", "{request}"), ("sum", unit)):
-        callbacks = [_latency_reader(watched, part)]
+        callbacks = [_reader(watched, partial(_latency_samples, part))]
         own.create_observable_counter(f"loghub.producer.{name}.{part}", callbacks, unit_of_part, words)
 
 
-def _latency_reader(watched: Watched, part: str) -> Callable[[metrics.CallbackOptions], Iterable[metrics.Observation]]:
-    def values(latency: LatencyStats) -> Iterable[tuple[Mapping[str, str], float]]:
+def _latency_samples(part: str, stats: Stats) -> Iterator[Sample]:
+    for labels, latency in latencies(stats):
         if part == "bucket":
-            return [({"le": limit}, total) for limit, total in buckets(latency)]
-        return [({}, latency.count if part == "count" else latency.seconds)]
+            yield from (({**labels, "le": limit}, total) for limit, total in buckets(latency))
+        else:
+            yield labels, latency.count if part == "count" else latency.seconds
 
+
+def _reader(
+    watched: Watched, samples: Callable[[Stats], Iterable[Sample]]
+) -> Callable[[metrics.CallbackOptions], Iterable[metrics.Observation]]:
     def read(_options: metrics.CallbackOptions) -> Iterable[metrics.Observation]:
         for name, stats in watched.stats():
-            for labels, latency in latencies(stats):
-                for more, value in values(latency):
-                    yield metrics.Observation(value, {"producer": name, **labels, **more})
-
-    return read
-
-
-def _reader(watched: Watched, figure: Figure) -> Callable[[metrics.CallbackOptions], Iterable[metrics.Observation]]:
-    def read(_options: metrics.CallbackOptions) -> Iterable[metrics.Observation]:
-        for name, stats in watched.stats():
-            for labels, value in figure.read(stats):
+            for labels, value in samples(stats):
                 yield metrics.Observation(value, {"producer": name, **labels})
 
     return read

@@ -24,9 +24,9 @@ from .files.plan import plan
 from .follow.checkpoint import claim_checkpoint
 from .follow.checkpoint_lock import locked_checkpoint
 from .follow.local import follow_locally
-from .follow.options import FollowOptions
 from .job import ShipJob
 from .local_engine import LocalEngine
+from .options import ShipOptions
 from .plan_file import PlanFile
 from .portions import Portion
 from .report import Shipment, counted
@@ -58,48 +58,36 @@ def default_engine() -> str:
 
 def ship(
     job: ShipJob,
-    paths: Sequence[str],
+    options: ShipOptions,
     *,
-    exclude: Sequence[str],
-    allow_links_to: Sequence[str] = (),
-    allow_unread: bool = False,
-    following: FollowOptions | None,
     engine: str | None,
     master: str | None,
     workers: int | None,
-    partition_bytes: int,
-    settle: float,
     console: Console,
 ) -> Shipment:
     """Find the files, start the engine, ship the files, and stop the engine.
 
     :param job: the target and the settings of the job.
-    :param paths: files, directories or globs.
-    :param exclude: glob patterns of paths to leave out.
-    :param allow_links_to: directories below which links may lead, in addition to the named ones.
-    :param allow_unread: True if named paths may be unreadable.
-    :param following: the paths to follow and the checkpoint; None to ship the existing files once, without a
-        checkpoint.
+    :param options: the paths; ``settle`` also applies to a multi-line log of standard input.
     :param engine: one of :data:`ENGINES`; None for :func:`default_engine`.
     :param master: a Spark master URL; None for all cores of this machine.
     :param workers: processes of the local engine; None for one per core.
-    :param partition_bytes: maximum size of a task, bytes on disk.
-    :param settle: time without new input after which a multi-line log of standard input is complete, seconds.
     :param console: the console that shows the progress.
     :raises ProducerError: an argument is invalid, or the shipment failed.
     """
+    paths = options.paths
     if STANDARD_INPUT in paths:
-        _check_standard_input(paths, engine, workers, following)
+        _check_standard_input(options, engine, workers)
         check_target(job)
-        return ship_standard_input(job, settle=settle, console=console)
+        return ship_standard_input(job, settle=options.settle, console=console)
     engine = engine or default_engine()
     _check_engine(engine, master, workers)
-    if following is not None:
-        check_target(job, patient=following.follow and not following.once)
+    if options.checkpoint:
+        check_target(job, patient=options.follow and not options.once)
         _check_numbering(job)
-        with locked_checkpoint(following.checkpoint) as lock:
-            return _ship_with_checkpoint(job, following, engine, master, workers, console, lock)
-    search = Search(paths, exclude=exclude, allow_links_to=allow_links_to, lenient=allow_unread, encoding=job.encoding)
+        with locked_checkpoint(options.checkpoint) as lock:
+            return _ship_with_checkpoint(job, options, engine, master, workers, console, lock)
+    search = options.search(lenient=options.allow_unread, encoding=job.encoding)
     search.advance(files=FIRST_FILES)
     complete = search.ended
     if complete:
@@ -109,7 +97,7 @@ def ship(
     if complete and not search.waiting:
         console.print(f"there are no files to ship in {shown(', '.join(paths))}", markup=False, highlight=False)
     with _running(engine, master, workers) as ready:
-        shipment = ship_search(ready, search, job, console=console, partition_bytes=partition_bytes)
+        shipment = ship_search(ready, search, job, console=console, partition_bytes=options.partition_bytes)
     if not complete:
         print_skipped((*search.skipped, *_unread(search)), console)
     return replace(shipment, unread=_unread(search))
@@ -121,32 +109,32 @@ def _unread(found: Search | Found) -> Skipped:
 
 def _ship_with_checkpoint(
     job: ShipJob,
-    following: FollowOptions,
+    options: ShipOptions,
     engine: str,
     master: str | None,
     workers: int | None,
     console: Console,
     lock: DirectoryLock,
 ) -> Shipment:
-    following = replace(following, exactly_once=claim_checkpoint(job, following, engine))
-    if not following.follow:
-        return _ship_once(job, following, engine, master, workers, console)
+    options = replace(options, exactly_once=claim_checkpoint(job, options, engine))
+    if not options.follow:
+        return _ship_once(job, options, engine, master, workers, console)
     if engine == LOCAL:
-        return follow_locally(LocalEngine(workers), job, following, console=console, lock=lock)
+        return follow_locally(LocalEngine(workers), job, options, console=console, lock=lock)
     with _running_spark(master, query=True) as running:
         from .follow.query import follow  # Spark may not be installed.
 
-        return follow(running.session, job, following, console=console)
+        return follow(running.session, job, options, console=console)
 
 
 def _ship_once(
-    job: ShipJob, options: FollowOptions, engine: str, master: str | None, workers: int | None, console: Console
+    job: ShipJob, options: ShipOptions, engine: str, master: str | None, workers: int | None, console: Console
 ) -> Shipment:
     """Ship the remaining portions of the checkpoint's plan; without a plan, plan the files that exist."""
     with PlanFile(options.checkpoint) as plan_file:
         portions = plan_file.read()
         if portions is None:
-            found = options.find(lenient=options.allow_unread)
+            found = options.search(lenient=options.allow_unread).all()
             print_skipped((*found.skipped, *_unread(found)), console)
             check_files_left(len(found.files), found.skipped, options.paths)
             _check_versions(found)
@@ -159,12 +147,10 @@ def _ship_once(
             return ship_plan(ready, plan_file, portions, job, console=console)
 
 
-def _check_standard_input(
-    paths: Sequence[str], engine: str | None, workers: int | None, following: FollowOptions | None
-) -> None:
-    if len(paths) > 1:
+def _check_standard_input(options: ShipOptions, engine: str | None, workers: int | None) -> None:
+    if len(options.paths) > 1:
         raise InputError("- (standard input) cannot be combined with other paths: ship it alone")
-    if following is not None:
+    if options.checkpoint:
         raise InputError("--follow and --exactly-once are for files: a pipe cannot be read again")
     if engine == SPARK or workers is not None:
         raise InputError("standard input is shipped by this process alone: leave out --engine spark and --workers")

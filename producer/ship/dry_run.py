@@ -6,7 +6,6 @@ It does everything that the command does before it sends, including the check of
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
 from datetime import UTC, datetime
 from typing import Any, cast
 
@@ -20,10 +19,9 @@ from ..text.printable import shown
 from .command import check_files_left, check_target, print_skipped
 from .errors import InputError
 from .figures import Figures
-from .files.find import Search
 from .files.log_file import LogFile
-from .follow.options import FollowOptions
 from .job import ShipJob
+from .options import ShipOptions
 from .report import counted
 from .sending import PortionSender
 from .standard_input import STANDARD_INPUT
@@ -31,39 +29,25 @@ from .standard_input import STANDARD_INPUT
 _CHARACTERS_SHOWN = 500
 
 
-def dry_run(
-    job: ShipJob,
-    paths: Sequence[str],
-    *,
-    exclude: Sequence[str],
-    allow_links_to: Sequence[str] = (),
-    allow_unread: bool = False,
-    following: FollowOptions | None,
-    console: Console,
-) -> bool:
+def dry_run(job: ShipJob, options: ShipOptions, console: Console) -> bool:
     """Print the files that would be shipped, without sending anything.
 
-    :param allow_links_to: directories below which links may lead, in addition to the named ones.
-    :param allow_unread: True if named or found paths may be unreadable.
-    :param following: must be None: only the checkpoint knows the lines that are already shipped.
-    :param console: the console to print to.
+    :param options: the paths, without a checkpoint: only that knows the lines that are already shipped.
     :return: True if every named or found file can be read.
     :raises ProducerError: an argument is invalid, or the logstore is unavailable.
     """
-    if following is not None or STANDARD_INPUT in paths:
+    if options.checkpoint or STANDARD_INPUT in options.paths:
         raise InputError("--dry-run lists the files that exist now: leave out --follow, --exactly-once and -")
-    found = Search(
-        paths, exclude=exclude, allow_links_to=allow_links_to, lenient=allow_unread, encoding=job.encoding
-    ).all()
+    found = options.search(lenient=options.allow_unread, encoding=job.encoding).all()
     unread = (*found.unread, *found.absent)
     print_skipped((*found.skipped, *unread), console)
-    check_files_left(len(found.files), found.skipped, paths)
+    check_files_left(len(found.files), found.skipped, options.paths)
     check_target(job)
     with Producer(job.project, config=job.config) as producer:
         sender = PortionSender(producer, job)
         readable = [_print_file(sender, file, console) for file in found.files]
     _print(console, f"{counted(len(found.files), 'file')}, {decimal(found.size)}, to {job.target}: nothing was sent")
-    return all(readable) and (allow_unread or not unread)
+    return all(readable) and (options.allow_unread or not unread)
 
 
 def _print_file(sender: PortionSender, file: LogFile, console: Console) -> bool:

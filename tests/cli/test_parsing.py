@@ -17,9 +17,9 @@ from producer.cli.exit_codes import MEANINGS, ExitCode
 from producer.cli.parsing import subparsers_of
 from producer.ship.command import ENGINES
 from producer.ship.files.plan import PARTITION_BYTES
-from producer.ship.follow.options import INTERVAL, SETTLE
 from producer.ship.job import ACK_TIMEOUT, LOCAL_MASTER, MAX_LINE_BYTES
 from producer.ship.lines.parsers import PARSER_NAMES
+from producer.ship.options import INTERVAL, SETTLE
 
 ROOT = Path(__file__).parents[2]
 

@@ -27,11 +27,11 @@ from producer.ship.exact_delivery import range_key
 from producer.ship.files.find import Search
 from producer.ship.files.log_file import LogFile
 from producer.ship.files.plan import Split, plan
-from producer.ship.follow.options import FollowOptions
 from producer.ship.follow.source import FilesReader
 from producer.ship.job import ShipJob
 from producer.ship.lines import chunks
 from producer.ship.lines.record import content_bytes
+from producer.ship.options import ShipOptions
 from producer.ship.plan_file import ENDED_FILE, PLAN_FILE, PlanFile
 from producer.ship.portions import Portion
 from producer.ship.sending import PortionSender
@@ -375,7 +375,7 @@ def test_batch_of_a_query_is_cut_the_same_when_it_is_planned_again(
     """A batch planned again has the same chunks, even with more cores, and each batch has its own name."""
     expected = write_lines(logs / "a.log", 0, 2000)
     job = make_job(parser="auto", exactly_once=True)
-    options = FollowOptions(paths=[str(logs)], checkpoint="/none", partition_bytes=20_000, exactly_once="query")
+    options = ShipOptions(paths=[str(logs)], checkpoint="/none", partition_bytes=20_000, exactly_once="query")
     readers = [FilesReader(options, None, cores) for cores in (2, 7)]
     end = json.loads(json.dumps(readers[0].latestOffset({}, ReadMaxBytes(1 << 30))))
     assert readers[0].latestOffset(end, ReadMaxBytes(1 << 30)) == end

@@ -18,9 +18,9 @@ from producer.ship.errors import FileChangedError
 from producer.ship.files.find import Search
 from producer.ship.files.log_file import LogFile
 from producer.ship.files.plan import Split, plan
-from producer.ship.follow.options import FollowOptions
 from producer.ship.follow.query import follow
 from producer.ship.job import ShipJob
+from producer.ship.options import ShipOptions
 from producer.ship.portions import Portion
 from producer.ship.report import Shipment
 from producer.ship.shipment import ship_search
@@ -111,7 +111,7 @@ def test_the_checkpoint_keeps_the_bytes_of_such_a_name_and_the_file_is_continued
     """The checkpoint keeps the bytes of such a name, and the file is continued."""
     logs = tmp_path / "logs"
     logs.mkdir()
-    options = FollowOptions(paths=[str(logs)], once=True, checkpoint=str(tmp_path / "checkpoint"))
+    options = ShipOptions(paths=[str(logs)], once=True, checkpoint=str(tmp_path / "checkpoint"))
     path = write(logs, b"bad\xff.log", b"one\n")
     for line in (b"two\n", b""):
         shipment = follow(spark, make_job(parser="text"), options, console=Console(file=io.StringIO()))

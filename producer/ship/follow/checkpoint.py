@@ -18,7 +18,7 @@ from ..files.find import lies_in, local_path
 from ..files.remote.address import scheme_of
 from ..files.whole import read_checked, write_checked
 from ..job import ShipJob
-from .options import FollowOptions
+from ..options import ShipOptions
 
 _FILE = "loghub-producer-target.json"
 
@@ -41,7 +41,7 @@ def checkpoint_directory(given: str, paths: Iterable[str]) -> str:
     return directory
 
 
-def claim_checkpoint(job: ShipJob, options: FollowOptions, engine: str) -> str:
+def claim_checkpoint(job: ShipJob, options: ShipOptions, engine: str) -> str:
     """Check that the checkpoint belongs to this target; bind a new checkpoint to it.
 
     :param job: the target.
@@ -65,7 +65,7 @@ def claim_checkpoint(job: ShipJob, options: FollowOptions, engine: str) -> str:
     return name
 
 
-def _target(job: ShipJob, options: FollowOptions) -> dict[str, object]:
+def _target(job: ShipJob, options: ShipOptions) -> dict[str, object]:
     return {
         "endpoint": job.project.endpoint,
         "project": job.project.project,
@@ -75,7 +75,7 @@ def _target(job: ShipJob, options: FollowOptions) -> dict[str, object]:
     }
 
 
-def _cuts(job: ShipJob, options: FollowOptions) -> dict[str, object]:
+def _cuts(job: ShipJob, options: ShipOptions) -> dict[str, object]:
     """Return the settings that decide how lines are divided into requests; exactly-once needs them unchanged."""
     if not job.exactly_once:
         return {"exactly_once": False}

@@ -19,9 +19,9 @@ from ..errors import InputError
 from ..job import ShipJob
 from ..lines.log_start import logs_that_start
 from ..local_engine import LocalEngine, LocalRun
+from ..options import ShipOptions
 from ..report import ProgressBar, Shipment, progress_bar
 from .losses import Losses
-from .options import FollowOptions
 from .path_scan import PathScanner, unread_of
 from .progress import Progress, read_progress, write_progress
 from .tracking import Offset, advance
@@ -30,7 +30,7 @@ _POLL_SECONDS = 0.2
 
 
 def follow_locally(
-    engine: LocalEngine, job: ShipJob, options: FollowOptions, *, console: Console, lock: DirectoryLock | None = None
+    engine: LocalEngine, job: ShipJob, options: ShipOptions, *, console: Console, lock: DirectoryLock | None = None
 ) -> Shipment:
     """Follow until SIGTERM or SIGINT, until a batch fails, or, with ``once``, until all is shipped.
 
@@ -70,7 +70,7 @@ class _Following:
         self,
         engine: LocalEngine,
         job: ShipJob,
-        options: FollowOptions,
+        options: ShipOptions,
         stop: threading.Event,
         bar: ProgressBar,
         lock: DirectoryLock | None = None,

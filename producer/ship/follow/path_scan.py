@@ -10,8 +10,8 @@ from ...text.printable import shown
 from ...wire.log_start import Logs
 from ..files.find import EXCLUDED, HIDDEN, Found, Skipped
 from ..files.plan import cut, pack, partition_size
+from ..options import ShipOptions
 from ..portions import Portion
-from .options import FollowOptions
 from .tracking import Offset, Range, ranges, scan
 
 _log = get_logger("loghub.ship.follow")
@@ -24,7 +24,7 @@ class PathScanner:
     :param logs: the start pattern of multi-line logs; None if each line is a log.
     """
 
-    def __init__(self, options: FollowOptions, logs: Logs | None) -> None:
+    def __init__(self, options: ShipOptions, logs: Logs | None) -> None:
         self._options = options
         self._logs = logs
         self._reported: frozenset[tuple[str, str]] = frozenset()
@@ -36,7 +36,7 @@ class PathScanner:
 
         :param known: the current offset.
         """
-        found, options = self._options.find(), self._options
+        found, options = self._options.search().all(), self._options
         self._log_unread(found)
         return scan(found, options.exclude, known, settle=options.settle, now=time.time(), logs=self._logs)
 
@@ -77,12 +77,12 @@ class PathScanner:
         return [*portions, Portion((), lost)] if lost else portions
 
 
-def unread_of(options: FollowOptions) -> Skipped:
+def unread_of(options: ShipOptions) -> Skipped:
     """Return the paths that cannot be read at the end of a run, so that they were not shipped.
 
     Named paths that do not exist count only if the run ends by itself: otherwise they may appear later.
     """
-    found = options.find()
+    found = options.search().all()
     return (*found.unread, *found.absent) if options.once else found.unread
 
 

@@ -22,10 +22,10 @@ from ..errors import InputError
 from ..failure import describe
 from ..figures import Figures
 from ..job import ShipJob
+from ..options import ShipOptions
 from ..report import ProgressBar, Shipment, progress_bar
 from ..spark_engine import NOTHING, ShipBatches, figures_accumulator
 from .losses import Losses
-from .options import FollowOptions
 from .path_scan import unread_of
 
 if TYPE_CHECKING:
@@ -36,7 +36,7 @@ if TYPE_CHECKING:
 _POLL_SECONDS = 0.2
 
 
-def follow(session: SparkSession, job: ShipJob, options: FollowOptions, *, console: Console) -> Shipment:
+def follow(session: SparkSession, job: ShipJob, options: ShipOptions, *, console: Console) -> Shipment:
     """Follow until SIGTERM or SIGINT, until the query fails, or, with ``once``, until all is shipped.
 
     :param session: the Spark session.
@@ -66,9 +66,7 @@ def _check_pandas() -> None:
         raise InputError(f"--follow on Spark needs pandas: {how_to_install('follow')}; or --engine local") from error
 
 
-def _start(
-    session: SparkSession, job: ShipJob, options: FollowOptions, figures: Accumulator[Figures]
-) -> StreamingQuery:
+def _start(session: SparkSession, job: ShipJob, options: ShipOptions, figures: Accumulator[Figures]) -> StreamingQuery:
     try:
         from .source import FILES, FilesSource  # An older PySpark can still ship without --follow.
     except ImportError as error:

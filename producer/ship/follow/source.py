@@ -18,7 +18,7 @@ from pyspark.sql.types import StructType
 
 from ...wire.log_start import Logs
 from ..lines.log_start import logs_that_start
-from .options import FollowOptions
+from ..options import ShipOptions
 from .path_scan import PathScanner
 from .tracking import Offset, advance
 
@@ -37,7 +37,7 @@ class FilesSource(DataSource):
 
     Options:
 
-    * ``options``: the :class:`.FollowOptions` as JSON.
+    * ``options``: the :class:`.ShipOptions` as JSON.
     * ``logs``: the start pattern of multi-line logs, and their maximum size in bytes, as JSON.
     * ``parallelism``: number of concurrent tasks.
     """
@@ -53,7 +53,7 @@ class FilesSource(DataSource):
 
     def streamReader(self, schema: StructType) -> FilesReader:
         """Return the reader, which runs in the driver."""
-        options = FollowOptions(**json.loads(self.options["options"]))
+        options = ShipOptions(**json.loads(self.options["options"]))
         logs = logs_that_start(*json.loads(self.options["logs"]))
         return FilesReader(options, logs, int(self.options["parallelism"]))
 
@@ -73,7 +73,7 @@ class _Packed(InputPartition):
 class FilesReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     """Scans the directories each time that Spark asks for the latest offset."""
 
-    def __init__(self, options: FollowOptions, logs: Logs | None, parallelism: int) -> None:
+    def __init__(self, options: ShipOptions, logs: Logs | None, parallelism: int) -> None:
         self._options = options
         self._scanner = PathScanner(options, logs)
         self._parallelism = parallelism

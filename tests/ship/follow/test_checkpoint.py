@@ -11,7 +11,7 @@ from producer.ship import spark_engine
 from producer.ship.errors import InputError
 from producer.ship.files.whole import read_checked
 from producer.ship.follow.checkpoint import checkpoint_directory, claim_checkpoint
-from producer.ship.follow.options import FollowOptions
+from producer.ship.options import ShipOptions
 
 from ...support.syncs import noted_syncs
 from ..conftest import parse_ship, ship_arguments
@@ -30,7 +30,7 @@ def claim(tmp_path: Path) -> Claim:
         job = cli.job_of(args, {"LOGHUB_ACCESS_KEY_ID": "id", "LOGHUB_ACCESS_KEY_SECRET": "the-secret"})
         claim_checkpoint(
             job,
-            FollowOptions(
+            ShipOptions(
                 paths=chosen["paths"],  # type: ignore[arg-type]
                 exclude=chosen["exclude"],  # type: ignore[arg-type]
                 checkpoint=str(tmp_path / "checkpoint"),
@@ -143,11 +143,11 @@ def test_a_checkpoint_and_followed_paths_may_be_file_uris_other_schemes_are_refu
 ) -> None:
     """A checkpoint and followed paths may be ``file:`` URIs; other schemes are refused."""
     arguments = ship_arguments(server, f"file://{tmp_path}/logs", "--follow")
-    options = cli._follow_options(parse_ship([*arguments, f"--checkpoint=file://{tmp_path}/ck"]))
+    options = cli._ship_options(parse_ship([*arguments, f"--checkpoint=file://{tmp_path}/ck"]))
     assert options is not None
     assert (options.paths, options.checkpoint) == ([f"{tmp_path}/logs"], f"{tmp_path}/ck")
     with pytest.raises(InputError, match="hdfs://"):
-        cli._follow_options(parse_ship([*arguments, "--checkpoint=hdfs://host/ck"]))
+        cli._ship_options(parse_ship([*arguments, "--checkpoint=hdfs://host/ck"]))
 
 
 def test_target_is_on_the_disk_before_anything_is_shipped(claim: Claim, tmp_path: Path) -> None:

@@ -17,10 +17,10 @@ from producer.server.faults import answer, delay
 from producer.ship.errors import InputError
 from producer.ship.follow import local
 from producer.ship.follow.local import follow_locally
-from producer.ship.follow.options import FollowOptions
 from producer.ship.follow.progress import PROGRESS_FILE, Progress, read_progress, write_progress
 from producer.ship.job import ShipJob
 from producer.ship.local_engine import LocalEngine
+from producer.ship.options import ShipOptions
 from producer.ship.report import Shipment, progress_bar
 from tests.support.waiting import Call, eventually
 
@@ -40,7 +40,7 @@ def run_once(tmp_path: Path, logs: Path, make_job: MakeJob) -> Run:
     def run(*, multiline_start: str | None = None, **options: object) -> Shipment:
         (tmp_path / "checkpoint").mkdir(exist_ok=True)
         given = {"checkpoint": str(tmp_path / "checkpoint"), "paths": [str(logs)], **options}
-        chosen = FollowOptions(once=True, **given)  # type: ignore[arg-type]
+        chosen = ShipOptions(once=True, **given)  # type: ignore[arg-type]
         job = make_job(parser="text", multiline_start=multiline_start)
         return follow_locally(LocalEngine(2), job, chosen, console=Console(file=io.StringIO()))
 
@@ -144,7 +144,7 @@ def test_without_new_lines_the_next_scan_begins_after_the_rest_of_the_interval(
             stop.set()
 
     monkeypatch.setattr(local, "wait", wait)
-    options = FollowOptions(paths=[str(logs)], checkpoint=str(tmp_path), interval=500.0)
+    options = ShipOptions(paths=[str(logs)], checkpoint=str(tmp_path), interval=500.0)
     with progress_bar(Console(file=io.StringIO()), None) as bar:
         local._Following(LocalEngine(1), make_job(parser="text"), options, threading.Event(), bar).until_end()
     assert len(waits) == 3
@@ -157,7 +157,7 @@ def test_stop_does_not_wait_longer_than_it_may(server: LogHubServer, logs: Path,
     silence = server.faults.add(delay(PATIENCE), operation="PutLogs")
     checkpoint = logs.parent / "checkpoint"
     checkpoint.mkdir()
-    options = FollowOptions(paths=[str(logs)], checkpoint=str(checkpoint), stop_timeout=0.1)
+    options = ShipOptions(paths=[str(logs)], checkpoint=str(checkpoint), stop_timeout=0.1)
 
     def stop() -> None:
         eventually(lambda: silence.fired > 0, "the request")

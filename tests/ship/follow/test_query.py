@@ -22,10 +22,10 @@ from producer.ship.figures import Figures
 from producer.ship.files.find import LINK_TO_DIRECTORY
 from producer.ship.follow import query
 from producer.ship.follow.losses import Losses
-from producer.ship.follow.options import FollowOptions
 from producer.ship.follow.query import follow
 from producer.ship.follow.source import FilesReader
 from producer.ship.job import ShipJob
+from producer.ship.options import ShipOptions
 from producer.ship.report import Shipment
 
 from ..conftest import LOGSTORE, PATIENCE, PROJECT, append, contents, held, ship_arguments, start_ship, wait_for
@@ -40,7 +40,7 @@ def run_once(spark: SparkSession, tmp_path: Path, logs: Path, make_job: MakeJob)
 
     def run(**options: object) -> Shipment:
         given = {"checkpoint": str(tmp_path / "checkpoint"), **options}
-        chosen = FollowOptions(paths=[str(logs)], once=True, **given)  # type: ignore[arg-type]
+        chosen = ShipOptions(paths=[str(logs)], once=True, **given)  # type: ignore[arg-type]
         return follow(spark, make_job(parser="text"), chosen, console=Console(file=io.StringIO()))
 
     return run
@@ -50,7 +50,7 @@ def test_without_pandas_the_error_names_the_extra(monkeypatch: pytest.MonkeyPatc
     """Without pandas, ``--follow`` is refused before the start, with the extra to install."""
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(InputError, match=r"needs pandas: .*pip install .*follow.*--engine local"):
-        follow(cast("Any", None), cast("Any", None), FollowOptions(paths=[], checkpoint="c"), console=Console())
+        follow(cast("Any", None), cast("Any", None), ShipOptions(paths=[], checkpoint="c"), console=Console())
 
 
 def test_new_files_appended_lines_and_rotated_files_arrive_once_over_several_runs(
@@ -157,7 +157,7 @@ def test_a_link_to_a_directory_is_logged_once_not_at_each_scan_a_later_one_is_lo
     logs, outside = tmp_path / "logs", tmp_path / "outside"
     logs.mkdir()
     outside.mkdir()
-    reader = FilesReader(FollowOptions(paths=[str(logs)], checkpoint=str(tmp_path / "checkpoint")), None, 1)
+    reader = FilesReader(ShipOptions(paths=[str(logs)], checkpoint=str(tmp_path / "checkpoint")), None, 1)
     for name in ("first", "second"):
         (logs / name).symlink_to(outside)
         for _ in range(3):
@@ -175,7 +175,7 @@ def test_skipped_binary_and_hidden_files_are_logged_once_with_their_reason(
     """
     (tmp_path / ".old").write_text("x")
     (tmp_path / "wtmp").write_bytes(b"\0")
-    reader = FilesReader(FollowOptions(paths=[str(tmp_path)], checkpoint=str(tmp_path / "checkpoint")), None, 1)
+    reader = FilesReader(ShipOptions(paths=[str(tmp_path)], checkpoint=str(tmp_path / "checkpoint")), None, 1)
     for name, content in (("first.log", b""), (".tmp", b"x"), ("btmp", b"\0")):
         (tmp_path / name).write_bytes(content)
         for _ in range(2):
@@ -240,7 +240,7 @@ def test_once_ships_the_lines_of_the_first_scan_in_as_many_micro_batches_as_need
     """``once`` ships the lines of the first scan in as many micro-batches as needed, and no later lines."""
     for name in "ab":
         append(tmp_path / name, "line\n")
-    reader = FilesReader(FollowOptions(paths=[str(tmp_path)], checkpoint="/none"), None, 1)
+    reader = FilesReader(ShipOptions(paths=[str(tmp_path)], checkpoint="/none"), None, 1)
     reader.prepareForTriggerAvailableNow()
     reached: dict[str, Any] = {}
     ends: list[int] = []
