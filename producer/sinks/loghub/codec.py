@@ -13,9 +13,6 @@ from ...wire.log_group import encode_tag, encode_tail, split_records, tail_size
 from ...wire.packing import pack_joined
 
 PACK_ID_TAG = "__pack_id__"
-# The maximum characters of a pack id whose tag's lengths take one byte each, and the bytes of a tag with an empty
-# value. With these, the size of a tag with a short value is known without encoding it.
-_SHORT, _EMPTY_TAG = 96, len(encode_tag(PACK_ID_TAG, ""))
 
 
 class Codec:
@@ -33,11 +30,7 @@ class Codec:
 
     def tail_size(self, key: StreamKey, pack_id: str | None) -> int:
         size = _kept_size(key.topic, key.source, key.tags)
-        if pack_id is None:
-            return size
-        if len(pack_id) <= _SHORT and pack_id.isascii():
-            return size + _EMPTY_TAG + len(pack_id)
-        return size + len(encode_tag(PACK_ID_TAG, pack_id))
+        return size if pack_id is None else size + len(encode_tag(PACK_ID_TAG, pack_id))
 
     def encode(self, key: StreamKey, pack_id: str | None, records: Sequence[Record]) -> Payload:
         if self._json:
