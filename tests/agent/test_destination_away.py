@@ -220,10 +220,11 @@ class _World:
 
     def _give(self, kind: str) -> None:
         eventually(lambda: kind in self.agent._reading, kind, _PATIENCE)
-        server, address = getattr(self.agent._reading[kind], "server", None), None
-        if server is not None:
-            assert server.listening.wait(_PATIENCE)
-            address = server.addresses[0]
+        source: Any = self.agent._reading[kind]
+        address = None
+        if hasattr(source, "addresses"):
+            assert source.listening.wait(_PATIENCE)
+            address = source.addresses[0]
         for start in range(0, _COUNT, _PART):
             _SOURCES[kind][1](self._folder / kind, address, _LINES[start : start + _PART], self._over)
 
