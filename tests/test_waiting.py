@@ -25,6 +25,18 @@ def test_no_thread_waits_for_a_queue_with_a_timeout() -> None:
     assert found == []
 
 
+def test_no_call_of_an_application_uses_an_event_that_an_interrupt_leaves_locked() -> None:
+    """A producer and its channels use Latch: an interrupted set() or wait() of threading.Event stops the next call."""
+    roots = {"client", "pipeline", "durable", "channels", "sinks", "runtime"}
+    nodes = [(path, each) for path, tree in _TREES.items() if path.parts[0] in roots for each in ast.walk(tree)]
+    found = [f"{path}:{each.lineno}" for path, each in nodes if isinstance(each, ast.Call) and _is_event(each.func)]
+    assert found == []
+
+
+def _is_event(node: ast.AST) -> bool:
+    return isinstance(node, ast.Attribute) and node.attr == "Event" and _name(node.value) == "threading"
+
+
 def _name(node: ast.AST) -> str:
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 

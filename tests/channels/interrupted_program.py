@@ -117,9 +117,11 @@ def drain(channel: Any, books: Books) -> None:
 
 def main(kind: str, directory: str) -> None:
     signal.signal(signal.SIGALRM, ring)
+    signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGALRM})  # the main thread alone gets it, at once
     channel, mine, other, stop = open_channel(kind, directory), Books(), Books(), threading.Event()
     thread = ThreadPoolExecutor(1)
     ended = thread.submit(beside, channel, other, stop)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGALRM})
     left = INTERRUPTS
     while left:
         left -= step(channel, mine)

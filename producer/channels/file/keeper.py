@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from ...model.errors import ChannelClosedError, ChannelError
-from ...runtime.clock import Clock, Deadline, Signal
+from ...runtime.clock import Clock, Deadline, Latch, Signal
 from ...runtime.loggers import get_logger
 
 _log = get_logger("loghub.channel")
@@ -42,7 +42,7 @@ class Keeper:
         self._channel = weakref.ref(channel, self._dropped)
         self._clock, self._work, self._at_once = clock, work, at_once
         self._wake = Signal()
-        self._stop = threading.Event()
+        self._stop = Latch()
         self._hurried: Work | None = None
         self._thread = threading.Thread(target=self._run, name=f"{channel.name}-{name}", daemon=True)
 

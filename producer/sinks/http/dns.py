@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable
 from time import monotonic
 
+from ...runtime.clock import Latch
 from ...runtime.forks import Stage, call_in_child
 
 #: How often a caller checks whether its time is over, seconds: the end may be moved nearer.
@@ -33,7 +34,7 @@ class _Lookup:
 
     def __init__(self, place: _Place) -> None:
         self._place = place
-        self.answered, self.ended = threading.Event(), math.inf
+        self.answered, self.ended = Latch(), math.inf
         self._addresses: list[str] = []
         self._error: Exception | None = None
 
