@@ -188,8 +188,8 @@ class _Process:
     def _refused(self, batch: ProducerBatch) -> None:
         fleet = self._fleet
         batch.history.note(_NOTED, _REFUSED)
-        decision = fleet.rules.decide(batch, _REFUSED)
-        if not decision.retry:
+        delay = fleet.rules.delay(batch, _REFUSED)
+        if delay is None:
             fleet.failed += 1
             fleet.ended()
             return
@@ -200,7 +200,7 @@ class _Process:
             self._queue.put(batch, "endpoint", fleet.now)
             self._go_on()
 
-        fleet.at(fleet.now + decision.delay, again)
+        fleet.at(fleet.now + delay, again)
 
 
 #: The options of a producer outside of a task.

@@ -20,7 +20,7 @@ from functools import partial
 from pathlib import Path
 from typing import TypeVar
 
-from ...model.errors import ChannelError, ProducerError
+from ...model.errors import ChannelClosedError, ChannelError, ProducerError
 from ...runtime.clock import Clock, Deadline, Stop, SystemClock, WaitingRoom
 from ...runtime.forks import Stage, watch_fork
 from ...runtime.loggers import get_logger
@@ -531,7 +531,11 @@ def _discard_undelivered(channel: BatchChannel) -> bool:
 
     Return True if their sources read all of them again.
     """
-    count, lost = channel.held, channel.discard()
+    count = channel.held
+    try:
+        lost = channel.discard()
+    except ChannelClosedError:  # by an earlier stop, which a component outlived; it has reported them
+        return True
     count -= channel.held if channel.spills else 0
     if lost:
         text = "channel %s: %d events were not delivered in time; %d of them are lost"
