@@ -47,7 +47,8 @@ def test_a_log_into_an_open_batch_runs_no_python(shape: str, open_records_twin: 
             sys.setprofile(None)
     sending, memory = (["send"], ["take"]) if TWIN == "pure" else ([], [])  # the stream's and the budget's twin
     records = ["add", "moment_of", "encode_log", "_join"] if open_records_twin is OpenRecords else []
-    assert calls == sending + records + memory
+    locks = {"__enter__"} if sys.version_info >= (3, 14) else set[str]()  # of producer.runtime.locks
+    assert [call for call in calls if call not in locks] == sending + records + memory
 
 
 @pytest.mark.usefixtures("without_coverage")

@@ -13,6 +13,7 @@ _BEGIN = """
 import hashlib, os, pathlib, signal, sys, threading
 from producer.channels import Event, FileChannel
 from producer.model.errors import ChannelClosedError, ChannelLockedError
+from producer.runtime.locks import Lock
 
 OPTIONS = dict(minimum_free_space=0, checkpoint_interval=None, reserve=0, keep_alive=0)
 directory = pathlib.Path(sys.argv[1])
@@ -125,7 +126,7 @@ def test_locks_that_threads_of_the_parent_held_do_not_stop_the_child(tmp_path: P
     """No call in the child waits for a lock that a parent's thread held."""
     program = """
 put(channel, "a")
-LOCK = type(threading.Lock())
+LOCK = type(Lock())
 
 def locks(thing, seen):
     if id(thing) not in seen and type(thing).__module__.startswith("producer."):
