@@ -116,13 +116,14 @@ def test_asend_and_wait_returns_what_became_of_the_log(gated: GatedSink) -> None
     async def main() -> None:
         async with Producer(sink=gated, config=config(linger_ms=60_000)) as producer:
             stream = producer.stream("p", "l")
+            await stream.asend({"n": 0})  # starts the threads, which may take longer than the timeout
             with pytest.raises(TimeoutError):
-                await stream.asend_and_wait({"n": 1}, timeout=0.01)
+                await stream.asend_and_wait({"n": 1}, timeout=0.3)
             with pytest.raises(InvalidArgumentError, match="timeout"):
                 await stream.asend_and_wait({"n": 1}, timeout=-1)
             gated.gate.set()
             assert (await stream.asend_and_wait({"n": 2}, timeout=PATIENCE)).successful
-            assert len(gated.records()) == 2
+            assert len(gated.records()) == 3
 
     asyncio.run(main())
 

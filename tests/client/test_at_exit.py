@@ -85,6 +85,8 @@ class EndedError(Exception):
 LOG = {"k": "v"}
 
 
+# The handler may raise as asyncio.run begins, which then closes neither its loop nor the coroutine.
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")
 @pytest.mark.parametrize(
     "send",
     [

@@ -25,7 +25,8 @@ def test_a_peer_that_resets_before_the_handshake_leaves_no_socket_open() -> None
         with pytest.raises(ConnectionResetError) as raised, closed_if_it_fails():
             ssl.create_default_context().wrap_socket(ours, server_hostname="localhost")
         assert raised.value.__traceback__ is not None
-        with pytest.raises(OSError, match="Bad file descriptor"):
+        # Another thread may have opened a file of this number meanwhile.
+        with pytest.raises(OSError, match=r"Bad file descriptor|non-socket"):
             socket.socket(fileno=socket.dup(number))
 
 

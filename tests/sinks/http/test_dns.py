@@ -193,7 +193,7 @@ def test_addresses_that_were_not_used_in_time_are_forgotten_since_they_change(
     passed(dns._asked[_HOST, 9].answered)
     now[0] += 61
     assert dns.addresses_of("localhost", 9, lambda: PATIENCE)
-    assert not dns._asked
+    assert (_HOST, 9) not in dns._asked
 
 
 def test_a_waiting_attempt_checks_its_time_and_waits_on_as_long_as_time_remains(
