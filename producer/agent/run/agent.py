@@ -534,8 +534,8 @@ def _discard_undelivered(channel: BatchChannel) -> bool:
     count = channel.held
     try:
         lost = channel.discard()
-    except ChannelClosedError:  # by an earlier stop, which a component outlived; it has reported them
-        return True
+    except ChannelClosedError:  # by an earlier stop, which a component outlived; its sources may not read them again
+        return False
     count -= channel.held if channel.spills else 0
     if lost:
         text = "channel %s: %d events were not delivered in time; %d of them are lost"

@@ -448,7 +448,7 @@ def test_a_bomb_takes_bounded_memory(cloud: Cloud, bucket: str, tmp_path: Path) 
         peak = tracemalloc.get_traced_memory()[1]
         tracemalloc.stop()
     assert outlet.size == 200 * _MIB
-    assert peak < 32 * _MIB
+    assert peak < 24 * _MIB
 
 
 def test_a_broken_connection_continues_at_its_byte(cloud: Cloud, bucket: str, tmp_path: Path, proxy: Proxy) -> None:

@@ -18,7 +18,7 @@ from .notifications import ObjectRef
 #: The offset of an object that was read completely.
 WHOLE = 1 << 62
 #: Bytes per read, which costs the start of a thread.
-_PIECE = 1 << 18
+_PIECE = 1 << 17
 #: Maximum number of broken connections in a row without a byte; seconds of the pauses after them.
 _MOST_BROKEN, _FIRST_PAUSE, _LONGEST_PAUSE = 5, 0.1, 2.0
 #: HTTP's compressions without a signature in the first bytes.
